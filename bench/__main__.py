@@ -25,20 +25,20 @@ WORK: Final = Path(__file__).parent / "work"
 
 
 def dump_log(workload: Workload, files: list[str]) -> Run:
-    """`kafka-dump-log` over the same files in one process."""
+    """Run `kafka-dump-log` on the same files in one process."""
     deep = ["--deep-iteration", "--skip-record-metadata"] if workload.name == "packed" else []
     arguments = [*deep, "--files", ",".join(files)]
     return run(java_command(DUMP_LOG_SEGMENTS, arguments, jars=kafka_jars(), options=["-Xmx256m"]))
 
 
 def scan_command(paths: list[Path], jobs: int, *, deep: bool) -> list[str]:
-    """A scan whose answer nobody reads."""
-    how = ["--deep" if deep else "--no-deep", "--jobs", str(jobs), "--format", "json", "-q", "--fail-on", "none"]
-    return [sys.executable, "-m", "kafka_forensics", "scan", *map(str, paths), *how]
+    """The command of a scan with JSON output."""
+    flags = ["--deep" if deep else "--no-deep", "--jobs", str(jobs), "--format", "json", "-q", "--fail-on", "none"]
+    return [sys.executable, "-m", "kafka_forensics", "scan", *map(str, paths), *flags]
 
 
 def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
-    """One row of the table."""
+    """A row of the table."""
     log_dir = make(workload, WORK)
     files = logs(log_dir)
     for name in files:
@@ -71,7 +71,7 @@ def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
 
 
 def memory(workload: Workload, jobs: int) -> None:
-    """The most memory a scan of 1 GiB and of 8 GiB holds, of the same batches."""
+    """Print the peak memory of scans of 1 GiB and 8 GiB of the same batches."""
     peaks = []
     for size in (GIB, 8 * GIB):
         log_dir = make(replace(workload, total_bytes=size), WORK)
@@ -81,7 +81,7 @@ def memory(workload: Workload, jobs: int) -> None:
 
 
 def records(workload: Workload, arguments: argparse.Namespace) -> None:
-    """Four tables and a line about records and other facts."""
+    """Print four tables and a line about records and other facts."""
     print("| records listed | CPU s | s | peak MiB | kafka-dump-log | CPU s | s | times faster |")
     print("|---|---:|---:|---:|---|---:|---:|---:|")
     for row in listing(workload, WORK, against_kafka=not arguments.no_kafka):
@@ -103,14 +103,14 @@ def records(workload: Workload, arguments: argparse.Namespace) -> None:
 
 
 def deep(workload: Workload) -> None:
-    """A table of one row."""
+    """Print the table of a scan that decodes records."""
     print("| every record decoded | CPU s | start CPU s | inflating CPU s | reading and CRC CPU s | ratio | key placement % |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     print(f"| {' | '.join(deep_scan(workload, WORK))} |\n", flush=True)
 
 
 def first_scans(jobs: int) -> None:
-    """A table of scans without kept kernels, of 1 GiB each whatever the scale."""
+    """Print the table of scans without cached kernels, of 1 GiB each at any scale."""
     print("| first scan | s | CPU s | later s | CPU s | compiling s | CPU s | first / later | CPU | CPU / (compiling + later) |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for workload in workloads(1.0):
@@ -121,25 +121,25 @@ def first_scans(jobs: int) -> None:
 
 
 def many_small(partitions: int, jobs: int) -> None:
-    """What a replica of a few batches costs, start-up taken off: three brokers with `partitions` partitions each."""
-    brokers, one = make_many(partitions, WORK), make_many(1, WORK)
+    """Print the cost of a replica of a few batches without the start-up: three brokers with `partitions` partitions each."""
+    brokers, one_partition = make_many(partitions, WORK), make_many(1, WORK)
     run(scan_command(brokers, 1, deep=True))
-    start = min((run(scan_command(one, 1, deep=True)) for _ in range(3)), key=lambda measured: measured.seconds)
-    alone = run(scan_command(brokers, 1, deep=True))
-    together = run(scan_command(brokers, jobs, deep=True))
-    for name, ours in (("1 job", alone), (f"{jobs} jobs", together)):
-        each_ms = 1000 * (ours.cpu_seconds - start.cpu_seconds) / (3 * partitions)
+    start = min((run(scan_command(one_partition, 1, deep=True)) for _ in range(3)), key=lambda measured: measured.seconds)
+    one_job = run(scan_command(brokers, 1, deep=True))
+    all_jobs = run(scan_command(brokers, jobs, deep=True))
+    for name, ours in (("1 job", one_job), (f"{jobs} jobs", all_jobs)):
+        replica_ms = 1000 * (ours.cpu_seconds - start.cpu_seconds) / (3 * partitions)
         print(
             f"{partitions} partitions x 3 replicas of small files, {name}: {ours.seconds - start.seconds:.2f} s, "
-            f"{each_ms:.2f} ms of CPU a replica (start-up of {start.seconds:.2f} s taken off), {ours.peak_mib:.0f} MiB",
+            f"{replica_ms:.2f} ms of CPU a replica (start-up of {start.seconds:.2f} s taken off), {ours.peak_mib:.0f} MiB",
             flush=True,
         )
-    ratio = (together.seconds - start.seconds) / (alone.seconds - start.seconds)
+    ratio = (all_jobs.seconds - start.seconds) / (one_job.seconds - start.seconds)
     print(f"{jobs} jobs / 1 job: {ratio:.2f}", flush=True)
 
 
 def many_producers(producers: int, jobs: int) -> None:
-    """A log in which every batch has a producer of its own."""
+    """Print the cost of a log in which every batch has another producer."""
     command = scan_command([make_producers(producers, WORK)], jobs, deep=False)
     run(command)
     ours = min((run(command) for _ in range(2)), key=lambda measured: measured.seconds)
@@ -153,7 +153,7 @@ def _timed(log_dir: Path, options: ScanOptions) -> float:
 
 
 def main() -> None:
-    """Parse the flags, measure, print a Markdown table."""
+    """Measure as the options say, and print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
     names = "large, packed, small, large-bare, small-bare, records, deep, first, memory, "

@@ -1,6 +1,6 @@
-"""Run a command with its output discarded and print its exit status, seconds, seconds of CPU, and peak memory in KiB.
+"""Runs a command with its output discarded; prints its exit status, seconds, CPU seconds, and peak memory in KiB.
 
-A process of its own and as small as Python can be: a child's peak counts from its parent's size on.
+A separate process that is as small as Python can be, because a child's peak memory starts from the size of its parent.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""`python -m bench.collect`: what `collect` costs beside a scan of the same files, and how large bundles are.
+"""`python -m bench.collect`: the cost of `collect` compared with a scan of the same files, and the size of bundles.
 
-Other processes may share the machine, so seconds are of the processor, and the least of three runs counts. Logs lie in the page
-cache. Every batch has records of its own, as in life, or digests would be packed to nothing.
+Because other processes may share the machine, CPU seconds count, and the least of three runs. Logs are in the page cache. Every
+batch has different records, as in real logs; otherwise digests would compress to nothing.
 """
 
 import argparse
@@ -22,15 +22,15 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 
 WORK: Final = Path(__file__).parent / "work"
 STARTED_MS: Final = 1_700_000_000_000
-KINDS: Final = 64
-"""Batches that are written with records of their own; all others are these, with other bytes in a value."""
+TEMPLATES: Final = 64
+"""Number of batches with random records; all other batches repeat these with a few different bytes."""
 RUNS: Final = 3
 _MARK_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Batches of about one size: `value_bytes` of each of `records` records."""
+    """A kind of log: batches of `records` records with values of `value_bytes` bytes."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ LOGS: Final = (
 
 
 def make(logs: Logs, total_bytes: int, root: Path) -> Path:
-    """Write the logs below `root` unless they are there; the log directory."""
+    """Write the logs below `root` unless they exist; return the log directory."""
     log_dir = root / f"collect-{logs.name}-{total_bytes}" / "broker-1"
     if (log_dir / "meta.properties").exists():
         return log_dir
@@ -71,15 +71,16 @@ def make(logs: Logs, total_bytes: int, root: Path) -> Path:
 
 
 def _batches(logs: Logs) -> Iterator[bytearray]:
-    """Batches one behind the other in offsets, times and each producer's sequence, all with right CRCs.
+    """An endless sequence of batches with consecutive offsets, increasing times, consecutive sequences per producer, and correct
+    CRCs.
 
-    Uncompressed ones differ in the last bytes of a value; compressed ones are packed anew, a few kinds in turn, where that is dear.
+    Uncompressed batches differ in the last bytes of a value; compressed ones repeat the templates, because compressing is slow.
     """
     rng = np.random.default_rng(7)
-    kinds = [_kind(logs, rng) for _ in range(KINDS)]
+    templates = [_template(logs, rng) for _ in range(TEMPLATES)]
     number = 0
     while True:
-        batch = bytearray(kinds[number % KINDS])
+        batch = bytearray(templates[number % TEMPLATES])
         batch[:8] = (number * logs.records).to_bytes(8, "big")
         time_ms = STARTED_MS + number * 7 + int(rng.integers(0, 7))
         batch[27:35] = batch[35:43] = time_ms.to_bytes(8, "big")
@@ -93,9 +94,9 @@ def _batches(logs: Logs) -> Iterator[bytearray]:
         number += 1
 
 
-def _kind(logs: Logs, rng: np.random.Generator) -> bytes:
-    words = [rng.bytes(5).hex().encode() for _ in range(200)]
-    values = [b" ".join(words[i] for i in rng.integers(0, 200, logs.value_bytes // 11 + 1)) for _ in range(logs.records)]
+def _template(logs: Logs, rng: np.random.Generator) -> bytes:
+    tokens = [rng.bytes(5).hex().encode() for _ in range(200)]
+    values = [b" ".join(tokens[i] for i in rng.integers(0, 200, logs.value_bytes // 11 + 1)) for _ in range(logs.records)]
     records = [RecordToWrite(b"key-%06d" % number, value[: logs.value_bytes]) for number, value in enumerate(values)]
     return write_batch(
         records,
@@ -109,27 +110,27 @@ def _kind(logs: Logs, rng: np.random.Generator) -> bytes:
 
 
 def measure(logs: Logs, log_dir: Path, total_bytes: int) -> Iterator[list[str]]:
-    """A row for each way to collect: its seconds, those of the scan, how many times as fast it is, the bundle in % of the logs."""
+    """A row per variant of `collect`: its seconds, those of the scan, their ratio, the bundle in % of the logs."""
     program = [sys.executable, "-m", "kafka_forensics"]
     scan = least([*program, "scan", str(log_dir), "--no-deep", "--jobs", "1", "--format", "json", "-q", "--fail-on", "none"])
     bundle = log_dir.with_name("bundle.kfb")
     for title, options in (("plain", []), ("--hash", ["--hash"])):
         command = [*program, "collect", str(log_dir), "--no-deep", "-q", "--output", str(bundle), *options]
-        taken = least(command)
+        collected = least(command)
         share = 100 * bundle.stat().st_size / total_bytes
         bundle.unlink()
-        figures = (f"{taken.cpu_seconds:.2f}", f"{scan.cpu_seconds:.2f}", f"{scan.cpu_seconds / taken.cpu_seconds:.2f}")
-        yield [logs.title, title, *figures, f"{taken.peak_mib:.0f}", f"{share:.3g}"]
+        figures = (f"{collected.cpu_seconds:.2f}", f"{scan.cpu_seconds:.2f}", f"{scan.cpu_seconds / collected.cpu_seconds:.2f}")
+        yield [logs.title, title, *figures, f"{collected.peak_mib:.0f}", f"{share:.3g}"]
 
 
 def least(command: list[str]) -> Run:
-    """The run with the least seconds of the processor, after one that is not counted."""
+    """The run with the fewest CPU seconds, after a warm-up run."""
     run(command)
     return min((run(command) for _ in range(RUNS)), key=lambda measured: measured.cpu_seconds)
 
 
 def main() -> None:
-    """Parse the flags, measure, print a Markdown table."""
+    """Measure as the options say, and print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench.collect", description=__doc__)
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {', '.join(logs.name for logs in LOGS)}")
     parser.add_argument("--size", type=float, default=500.0, metavar="MB", help="of each log")

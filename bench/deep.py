@@ -1,4 +1,5 @@
-"""A scan that decodes every record, against inflating the same batches and computing their CRCs; and how much is key placement."""
+"""A scan that decodes every record, compared with decompressing the batches and computing their CRCs; and the share of key
+placement."""
 
 import sys
 import time
@@ -17,22 +18,22 @@ from kafka_forensics.parsers.log import KeySampler
 from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.judging.placement import TopicPlacements
 
-_OF_PLACEMENT: Final = (
+_PLACEMENT_METHODS: Final = (
     (KeySampler, ("plain", "among", "opened", "take")),
     (KeyPlacementFold, ("step", "merge", "samples")),
     (TopicPlacements, ("take", "finish", "tell")),
 )
-"""Whatever a scan does for the placement of keys alone."""
+"""The methods that a scan calls only for key placement."""
 
 
 def deep_scan(workload: Workload, work: Path) -> list[str]:
-    """A row: CPU seconds of `scan --deep`, those of its start, those of inflating, of reading and CRCs, how many times these the
-    rest of the scan is, and the share of key placement in percent."""
+    """A row: CPU seconds of `scan --deep`, of its start-up, of decompressing, of reading and CRCs; the ratio of the scan without
+    start-up to both; the share of key placement in percent."""
     log_dir = make(workload, work)
-    nothing = work / "nothing" / "t-0"
-    nothing.mkdir(parents=True, exist_ok=True)
-    (nothing / f"{0:020d}.log").touch()
-    ours, start = best(_command(log_dir)), best(_command(nothing.parent))
+    empty = work / "empty" / "t-0"
+    empty.mkdir(parents=True, exist_ok=True)
+    (empty / f"{0:020d}.log").touch()
+    ours, start = best(_command(log_dir)), best(_command(empty.parent))
     limit_seconds(str(log_dir), 1)
     inflating = min(inflating_seconds(logs(log_dir)) for _ in range(3))
     checking = min(_cpu(lambda: limit_seconds(str(log_dir), 1)) for _ in range(3))
@@ -42,34 +43,34 @@ def deep_scan(workload: Workload, work: Path) -> list[str]:
 
 
 def placement_share(log_dir: Path) -> float:
-    """How much of the CPU of a deep scan goes into the placement of keys."""
+    """The share of a deep scan's CPU time that key placement takes."""
     options = ScanOptions(jobs=1, deep=True)
     local.scan([str(log_dir)], options)
     shares = []
     for _ in range(3):
         with _clocked() as spent:
-            whole = _cpu(lambda: local.scan([str(log_dir)], options))
-        shares.append(sum(spent) / whole)
+            total = _cpu(lambda: local.scan([str(log_dir)], options))
+        shares.append(sum(spent) / total)
     return min(shares)
 
 
 @contextmanager
 def _clocked() -> Iterator[list[float]]:
-    """Seconds of CPU of each call of what is done for the placement of keys; looking at the clock is taken off."""
+    """CPU seconds of each call of a method of key placement, without the time to read the clock."""
     spent: list[float] = []
-    looking = min(-(time.thread_time() - time.thread_time()) for _ in range(1000))
+    clock_seconds = min(-(time.thread_time() - time.thread_time()) for _ in range(1000))
 
     def clocked(function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*arguments: Any, **named: Any) -> Any:
+        def run(*arguments: Any, **keywords: Any) -> Any:
             begin = time.thread_time()
-            answer = function(*arguments, **named)
-            spent.append(time.thread_time() - begin - looking)
+            answer = function(*arguments, **keywords)
+            spent.append(time.thread_time() - begin - clock_seconds)
             return answer
 
         return run
 
     with ExitStack() as stack:
-        for kind, names in _OF_PLACEMENT:
+        for kind, names in _PLACEMENT_METHODS:
             for name in names:
                 stack.callback(setattr, kind, name, getattr(kind, name))
                 setattr(kind, name, clocked(getattr(kind, name)))
@@ -77,8 +78,8 @@ def _clocked() -> Iterator[list[float]]:
 
 
 def _command(path: Path) -> list[str]:
-    how = ["--deep", "--jobs", "1", "--format", "json", "-q", "--fail-on", "none"]
-    return [sys.executable, "-m", "kafka_forensics", "scan", str(path), *how]
+    flags = ["--deep", "--jobs", "1", "--format", "json", "-q", "--fail-on", "none"]
+    return [sys.executable, "-m", "kafka_forensics", "scan", str(path), *flags]
 
 
 def _cpu(work: Callable[[], object]) -> float:

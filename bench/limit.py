@@ -1,4 +1,4 @@
-"""The limit of this machine: the same reads and a CRC of every batch in the same kernel, on as many threads, and nothing else."""
+"""The limit of this machine: the same reads and a CRC of every batch by the same kernel, with as many threads."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from kafka_forensics.scanning.folding.splits import Split, splits_of
 
 @kernel
 def check_crcs(buffer: "np.ndarray", start: int, length: int) -> tuple[int, int]:
-    """CRC of every whole batch in the window; (where it stopped, how many were wrong)."""
+    """Check the CRC of every whole batch in the window; return (position where it stopped, number of wrong CRCs)."""
     wrong = 0
     while start + 61 <= length:
         size = load_i32(buffer, start + 8) + 12
@@ -28,7 +28,7 @@ def check_crcs(buffer: "np.ndarray", start: int, length: int) -> tuple[int, int]
 
 
 def limit_seconds(path: str, jobs: int) -> float:
-    """Seconds to read and CRC everything below `path`, start-up and compilation excluded."""
+    """Seconds to read and CRC everything below `path`, without start-up and compilation."""
     use_compiled(True)
     check_crcs(np.zeros(64, np.uint8), 64, 64)
     inputs = gather([path], ScanOptions())

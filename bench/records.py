@@ -1,6 +1,6 @@
-"""What leaves the house as records: listing, exporting and reading them, against Kafka's own tool and against the limits.
+"""Benchmarks of listing, exporting and reading records, against Kafka's tool and against the limits.
 
-The limit of an export is to inflate the same batches and to write the same columns, made beforehand: nothing can do less.
+The limit of an export is to decompress the same batches and to write the same columns, prepared before.
 """
 
 import shutil
@@ -27,8 +27,11 @@ from lab.kafka_jars import kafka_jars
 
 
 def listing(workload: Workload, work: Path, *, against_kafka: bool) -> Iterator[list[str]]:
-    """Rows of a table: what is listed, CPU and wall seconds of this tool, of Kafka's with the option that lists the same, and how
-    many times they are this tool's. Without payloads both list offsets, times and sizes, with them keys and values, too."""
+    """Rows of a table: the command, CPU and wall seconds and peak MiB of this tool, those of Kafka's tool with the option that
+    lists the same, and the ratio.
+
+    Without payloads both list offsets, times and sizes; with payloads also keys and values.
+    """
     largest = max(logs(make(workload, work)), key=lambda name: Path(name).stat().st_size)
     theirs = {}
     for flag in ("--deep-iteration", "--print-data-log") if against_kafka else ():
@@ -50,16 +53,16 @@ def listing(workload: Workload, work: Path, *, against_kafka: bool) -> Iterator[
 
 
 def searching(workload: Workload, work: Path) -> Iterator[list[str]]:
-    """Rows of a table: what is searched for, how many records fit, CPU and wall seconds, those of CPU that are spent on a file of
-    almost nothing, those of inflating every batch, and how many times these the rest of the search is."""
+    """Rows of a table: the command, number of matching records, CPU and wall seconds, CPU seconds on an almost empty file, CPU
+    seconds of decompressing every batch, and the ratio of the search without start-up to decompressing."""
     log_dir = make(workload, work)
     files = logs(log_dir)
     inflating = min(inflating_seconds(files) for _ in range(2))
     key, timestamp = _some_record(files[0])
-    nothing = work / "nothing" / "t-0"
-    nothing.mkdir(parents=True, exist_ok=True)
-    (nothing / f"{0:020d}.log").touch()
-    start = best(_find(nothing.parent, "--key", "none"))
+    empty = work / "empty" / "t-0"
+    empty.mkdir(parents=True, exist_ok=True)
+    (empty / f"{0:020d}.log").touch()
+    start = best(_find(empty.parent, "--key", "none"))
     for how in (
         ("--key", "not-there"),
         ("--key", key),
@@ -86,8 +89,8 @@ def _some_record(name: str) -> tuple[str, str]:
 
 
 def exporting(workload: Workload, work: Path, jobs: int) -> Iterator[list[str]]:
-    """Rows of a table: an export without and with payloads, its CPU and wall seconds, peak MiB, those of inflating and of writing
-    the same, and how many times the CPU is these together."""
+    """Rows of a table: an export without and with payloads, its CPU and wall seconds and peak MiB, CPU seconds of decompressing
+    and of writing the same, and the ratio."""
     log_dir = make(workload, work)
     inflating = min(inflating_seconds(logs(log_dir)) for _ in range(2))
     for payloads in (False, True):
@@ -98,9 +101,9 @@ def exporting(workload: Workload, work: Path, jobs: int) -> Iterator[list[str]]:
 
 
 def exporting_others(workload: Workload, work: Path, scale: float, jobs: int) -> Iterator[list[str]]:
-    """Rows of a table: facts of which there can be very many, CPU and wall seconds and peak MiB of their export, CPU seconds of the
-    scan before it (an export of nothing but what could not be read), those of reading the logs once more and of writing the same
-    tables, and how many times both together the rest of the export is. No scan decodes records."""
+    """Rows of a table: exports of the facts with very many rows, their CPU and wall seconds and peak MiB, CPU seconds of the scan
+    before them (an export of `incomplete` only), of reading the logs again and of writing the same tables, and the ratio. No
+    scan decodes records."""
     in_transactions, indexed = make_transactions(int(1_000_000 * scale), work), make_index(int(1_300_000 * scale), work)
     for fact, log_dir in (
         ("batches", make(workload, work)),
@@ -116,11 +119,11 @@ def exporting_others(workload: Workload, work: Path, scale: float, jobs: int) ->
         yield [*row, f"{scan.cpu_seconds:.2f}", f"{reading_logs:.2f}", f"{writing:.2f}", f"{ratio:.1f}"]
 
 
-def _exported(log_dir: Path, work: Path, fact: str, jobs: int, *more: str) -> tuple[Run, float]:
-    """The best of some exports of a fact, and the seconds of CPU to write its tables."""
+def _exported(log_dir: Path, work: Path, fact: str, jobs: int, *options: str) -> tuple[Run, float]:
+    """The best of three exports of a fact, and the CPU seconds of writing its tables."""
     target = work / "exported"
     command = [sys.executable, "-m", "kafka_forensics", "export", str(log_dir), "--output", str(target), "--fact", fact]
-    command += ["--jobs", str(jobs), "-q", *more]
+    command += ["--jobs", str(jobs), "-q", *options]
     measured = []
     for _ in range(3):
         shutil.rmtree(target, ignore_errors=True)
@@ -131,7 +134,7 @@ def _exported(log_dir: Path, work: Path, fact: str, jobs: int, *more: str) -> tu
 
 
 def reading(workload: Workload, work: Path) -> str:
-    """Millions of records a second of CPU that `read_records` and aiokafka's reader give, of each file."""
+    """Millions of records per CPU second that `read_records` and aiokafka's reader read, for each file."""
     use_compiled(True)
     rates = []
     for name in logs(make(workload, work)):
@@ -140,15 +143,15 @@ def reading(workload: Workload, work: Path) -> str:
         records = sum(batch.num_rows for batch in kafka_forensics.read_records(name))
         ours = time.process_time() - begin
         begin = time.process_time()
-        of_aiokafka = _read_by_aiokafka(name)
+        aiokafka_records = _read_by_aiokafka(name)
         theirs = time.process_time() - begin
-        assert of_aiokafka == records, (name, of_aiokafka, records)
+        assert aiokafka_records == records, (name, aiokafka_records, records)
         rates.append(f"{records / ours / 1e6:.1f} ({records / theirs / 1e6:.1f})")
     return f"read_records (aiokafka's reader): {' and '.join(rates)} million records a second of CPU"
 
 
 def _read_by_aiokafka(name: str) -> int:
-    """How many records of a file aiokafka's reader gives, each as an object with its key and value."""
+    """The number of records that aiokafka's reader reads from a file."""
     from aiokafka.record import MemoryRecords  # type: ignore[import-untyped]
 
     batches = MemoryRecords(Path(name).read_bytes())
@@ -160,7 +163,7 @@ def _read_by_aiokafka(name: str) -> int:
 
 
 def inflating_seconds(files: Iterable[str]) -> float:
-    """Seconds of CPU to decompress every batch, its bytes at hand."""
+    """CPU seconds to decompress every batch, without reading."""
     seconds = 0.0
     for name in files:
         source = open_source(name)
@@ -176,8 +179,7 @@ def inflating_seconds(files: Iterable[str]) -> float:
 
 
 def _writing(exported: Path, path: Path) -> float:
-    """Seconds of CPU of `pyarrow.parquet` to write the tables of an exported dataset, which are at hand: with zstd at the same
-    level and as large row groups, and else as it comes."""
+    """CPU seconds of `pyarrow.parquet` to write the tables of an exported dataset, with the same zstd level and row groups."""
     seconds = 0.0
     for name in sorted(exported.rglob("*.parquet")):
         file = pq.ParquetFile(name)

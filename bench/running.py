@@ -1,4 +1,4 @@
-"""Processes that are measured."""
+"""Runs and measures processes."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process: seconds from start to end, seconds of all cores, and the most memory it held, in MiB."""
+    """A process: wall seconds, CPU seconds of all cores, peak memory in MiB."""
 
     seconds: float
     cpu_seconds: float
@@ -17,16 +17,16 @@ class Run:
 
 
 def run(command: list[str], *, allowed: tuple[int, ...] = (0,)) -> Run:
-    """Run `command` with its output discarded."""
+    """Run `command` with its output discarded. Raises SystemExit for an exit status that is not allowed."""
     clock = [sys.executable, "-I", "-S", str(Path(__file__).with_name("clock.py"))]
-    words = subprocess.run([*clock, *command], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout.split()
-    if int(words[0]) not in allowed:
-        raise SystemExit(f"{command[0]} ended with status {int(words[0])}")
-    return Run(float(words[1]), float(words[2]), int(words[3]) / 1024)
+    fields = subprocess.run([*clock, *command], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout.split()
+    if int(fields[0]) not in allowed:
+        raise SystemExit(f"{command[0]} ended with status {int(fields[0])}")
+    return Run(float(fields[1]), float(fields[2]), int(fields[3]) / 1024)
 
 
 def best(command: list[str], before: Callable[[], object] = lambda: None) -> Run:
-    """The quickest of three runs, after one that is not counted; `before` each of them is called, and is not measured."""
+    """The fastest of three runs after a warm-up run; `before` is called before each, and not measured."""
     runs = []
     for _ in range(4):
         before()

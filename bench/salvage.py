@@ -1,8 +1,8 @@
-"""`python -m bench.salvage`: what `salvage` takes beside `cp` of the bytes that it writes, both until these are on disk.
+"""`python -m bench.salvage`: the time of `salvage` compared with `cp` of the bytes that it writes, both until they are on disk.
 
-One broker's copy is read, chosen, written, read back for its digests, and scanned as a whole; three brokers' copies take two more
-scans, and two more copies of what was written. Output goes to the disk of this folder; logs come from it, as evidence does, or lie
-in the page cache (`--warm`).
+Of one broker, a copy is read, chosen, written, read back for its digests, and scanned; three brokers take two more scans, and two
+more copies of what was written. Output goes to the disk of this folder; logs come from the same disk, as evidence does, or from the
+page cache (`--warm`).
 """
 
 import argparse
@@ -22,7 +22,7 @@ NAMES: Final = ("64k", "8k", "120")
 
 
 def copies_of(logs: Logs, total_bytes: int, brokers: int) -> list[Path]:
-    """Log directories of so many brokers, all alike."""
+    """Log directories of so many brokers, all equal."""
     first = make(logs, total_bytes, WORK)
     others = [first.with_name(f"broker-{number}") for number in range(2, brokers + 1)]
     for number, other in enumerate(others, 2):
@@ -34,7 +34,7 @@ def copies_of(logs: Logs, total_bytes: int, brokers: int) -> list[Path]:
 
 
 def clear(paths: list[Path], *, warm: bool) -> None:
-    """Take away what was written, and unless `warm` the logs out of the page cache."""
+    """Delete the output, and unless `warm` drop the logs from the page cache."""
     shutil.rmtree(OUTPUT, ignore_errors=True)
     os.sync()
     for log in () if warm else (log for path in paths for log in path.rglob("*.log")):
@@ -51,14 +51,14 @@ def measure(logs: Logs, total_bytes: int, *, warm: bool) -> Iterator[list[str]]:
             ["sh", "-c", 'mkdir "$0" && cp -r --reflink=never "$@" "$0" && sync -f "$0"', str(OUTPUT), *map(str, paths)], before
         )
         command = [sys.executable, "-m", "kafka_forensics", "salvage", *map(str, paths), "--no-deep", "-q", "--output", str(OUTPUT)]
-        taken = best(command, before)
+        salvaged = best(command, before)
         shutil.rmtree(OUTPUT)
-        figures = (f"{copied.seconds:.2f}", f"{taken.seconds:.2f}", f"{copied.seconds / taken.seconds:.2f}")
-        yield [logs.title, str(brokers), *figures, f"{taken.cpu_seconds:.2f}", f"{taken.peak_mib:.0f}"]
+        figures = (f"{copied.seconds:.2f}", f"{salvaged.seconds:.2f}", f"{copied.seconds / salvaged.seconds:.2f}")
+        yield [logs.title, str(brokers), *figures, f"{salvaged.cpu_seconds:.2f}", f"{salvaged.peak_mib:.0f}"]
 
 
 def main() -> None:
-    """Parse the flags, measure, print a Markdown table."""
+    """Measure as the options say, and print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench.salvage", description=__doc__)
     parser.add_argument("--size", type=float, default=3000.0, metavar="MB", help="of each copy")
     parser.add_argument("--warm", action="store_true", help="leave the logs in the page cache")

@@ -24,14 +24,14 @@ WORK: Final = Path(__file__).parent / "work"
 TIMEOUT_SECONDS: Final = 1800
 TIB: Final = 1 << 40
 MANY: Final = (1_000, 5_000, 10_000, 30_000)
-"""Partitions of three small replicas each; the last is foretold by a line through the others."""
+"""Numbers of partitions, of three small replicas each; the last is predicted by a line through the others."""
 STORED: Final = (1_000, 30_000)
-"""The same on a storage service."""
+"""Numbers of partitions on a storage service."""
 RATIOS: Final = ("local[2] / local", "local[1] / local[2]")
 
 
 def head(*columns: str) -> None:
-    """The head of a Markdown table."""
+    """Print the header of a Markdown table."""
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
 
 
@@ -44,7 +44,7 @@ def run(
     warm: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> Json:
-    """One measured scan in a process of its own, after one of `warm`, or else of the first path."""
+    """Measure one scan in a separate process, after a scan of `warm` (default: the first path)."""
     place = str(jobs) if where == "none" else str(WORK / "events")
     depth = "deep" if deep else "shallow"
     command = [sys.executable, "-m", "bench.spark_run", where, place, depth, warm or str(paths[0]), *map(str, paths)]
@@ -65,19 +65,19 @@ def run(
 
 
 def against_local(name: str, size_in_bytes: int, partitions: int, *, deep: bool) -> None:
-    """One row: local engine, Spark on two cores, Spark on one."""
+    """Print a row: local engine, Spark on two cores, Spark on one."""
     brokers = make_cluster(one_log(name, size_in_bytes), partitions, WORK)
     warm(brokers)
-    here = run("none", 2, brokers, deep=deep)
+    locally = run("none", 2, brokers, deep=deep)
     two, one_core = (run(f"local[{cores}]", 0, brokers, deep=deep) for cores in (2, 1))
-    assert here["findings"] == two["findings"] == one_core["findings"], (here, two, one_core)
+    assert locally["findings"] == two["findings"] == one_core["findings"], (locally, two, one_core)
     row = [
         f"{name}, {3 * partitions} replicas",
         f"{total_bytes(brokers) / GIB:.1f}",
-        f"{here['seconds']:.1f}",
+        f"{locally['seconds']:.1f}",
         f"{two['seconds']:.1f}",
         f"{one_core['seconds']:.1f}",
-        f"{two['seconds'] / here['seconds']:.2f}",
+        f"{two['seconds'] / locally['seconds']:.2f}",
         f"{one_core['seconds'] / two['seconds']:.2f}",
         str(two["tasks"]),
         f"{max(two['peak_worker_mib'], one_core['peak_worker_mib']):.0f}",
@@ -86,38 +86,38 @@ def against_local(name: str, size_in_bytes: int, partitions: int, *, deep: bool)
 
 
 def many_small(partitions: int) -> tuple[float, float]:
-    """One row: partitions of three small replicas each, local engine and Spark, and what Spark's driver does for them in Python.
+    """Print a row for partitions of three small replicas: local engine, Spark, and the cost in Spark's driver.
 
-    Gives the seconds of both.
+    Returns the seconds of both engines.
     """
     brokers = make_many(partitions, WORK)
-    here = min((run("none", 2, brokers, deep=True) for _ in range(2)), key=lambda measured: float(measured["seconds"]))
-    there = run("local[2]", 0, brokers, deep=True)
-    assert here["findings"] == there["findings"], (here, there)
+    locally = min((run("none", 2, brokers, deep=True) for _ in range(2)), key=lambda measured: float(measured["seconds"]))
+    on_spark = run("local[2]", 0, brokers, deep=True)
+    assert locally["findings"] == on_spark["findings"], (locally, on_spark)
     row = [
         f"{partitions:,}",
-        f"{here['seconds']:.1f}",
-        f"{there['seconds']:.1f}",
-        f"{there['seconds'] / here['seconds']:.2f}",
-        f"{1000 * there['driver_cpu'] / partitions:.2f}",
-        f"{there['driver_mib']:.0f}",
-        str(there["tasks"]),
-        f"{there['shuffled']:,}",
-        f"{there['peak_worker_mib']:.0f}",
+        f"{locally['seconds']:.1f}",
+        f"{on_spark['seconds']:.1f}",
+        f"{on_spark['seconds'] / locally['seconds']:.2f}",
+        f"{1000 * on_spark['driver_cpu'] / partitions:.2f}",
+        f"{on_spark['driver_mib']:.0f}",
+        str(on_spark["tasks"]),
+        f"{on_spark['shuffled']:,}",
+        f"{on_spark['peak_worker_mib']:.0f}",
     ]
     print("| " + " | ".join(row) + " |", flush=True)
-    return here["seconds"], there["seconds"]
+    return locally["seconds"], on_spark["seconds"]
 
 
 def on_store(partitions: int, milliseconds: int) -> None:
-    """Two rows: the same partitions on a storage service that takes so long for every request, by the local engine and by Spark."""
+    """Print two rows: partitions on a storage service with this delay per request, by the local engine and by Spark."""
     brokers = make_many(partitions, WORK)
     uris = [f"s3://{BUCKET}/{broker.name}" for broker in brokers]
-    _of_a_store(partitions, "directories", brokers[0].parent, uris, f"{uris[0]}/topic-0-0", milliseconds)
+    _measure_store(partitions, "directories", brokers[0].parent, uris, f"{uris[0]}/topic-0-0", milliseconds)
 
 
 def bundles_on_store(partitions: int, milliseconds: int) -> None:
-    """Four rows: the same partitions as directories and as a bundle of each broker, which are made first if they are not there."""
+    """Print four rows: partitions as directories and as one bundle per broker; bundles are made if they do not exist."""
     on_store(partitions, milliseconds)
     brokers = make_many(partitions, WORK)
     folder = WORK / f"bundles-{partitions}"
@@ -130,50 +130,50 @@ def bundles_on_store(partitions: int, milliseconds: int) -> None:
             collect([str(broker)], CollectOptions(ScanOptions(deep=True)), file)
         os.replace(file.name, bundle)
     uris = [f"s3://{BUCKET}/{broker.name}.kfb" for broker in brokers]
-    _of_a_store(partitions, "bundles", folder, uris, f"s3://{BUCKET}/topic-0-0.kfb", milliseconds)
+    _measure_store(partitions, "bundles", folder, uris, f"s3://{BUCKET}/topic-0-0.kfb", milliseconds)
 
 
-def _of_a_store(partitions: int, form: str, folder: Path, uris: Sequence[str], warm: str, milliseconds: int) -> None:
-    """Two rows: what lies below a folder, by both engines."""
+def _measure_store(partitions: int, form: str, folder: Path, uris: Sequence[str], warm: str, milliseconds: int) -> None:
+    """Print two rows: a folder on a storage service, by both engines."""
     with served(folder, milliseconds) as service:
         before, answers = service.requests(), []
         for where in ("none", "local[2]"):
             measured = run(where, 2, uris, deep=True, warm=warm, environment=service.environment)
             answers.append(measured["findings"])
-            asked = service.requests()
+            requests = service.requests()
             row = [
                 f"{partitions:,}",
                 form,
                 "local `--jobs 2`" if where == "none" else where,
                 f"{measured['seconds']:.0f}",
-                *(f"{asked.get(kind, 0) - before.get(kind, 0):,}" for kind in ("LIST", "HEAD", "GET")),
+                *(f"{requests.get(kind, 0) - before.get(kind, 0):,}" for kind in ("LIST", "HEAD", "GET")),
                 "" if where == "none" else f"{1000 * measured['driver_cpu'] / partitions:.2f}",
                 f"{measured['peak_mib' if where == 'none' else 'driver_mib']:.0f}",
                 str(measured.get("tasks", "")),
             ]
-            before = asked
+            before = requests
             print("| " + " | ".join(row) + " |", flush=True)
         assert answers[0] == answers[1], answers
 
 
 def model(sizes: list[int], seconds: list[float]) -> str:
-    """A line through all sizes but the last, and what it says of that."""
+    """A line fitted to all sizes but the last, and its prediction for the last."""
     slope, start = np.polyfit(sizes[:-1], seconds[:-1], 1)
-    foretold = start + slope * sizes[-1]
+    predicted = start + slope * sizes[-1]
     line = f"{start:.1f} s + {1000 * slope:.2f} ms a partition"
-    return f"{line}: {foretold:.0f} s foretold for {sizes[-1]:,}, {seconds[-1]:.0f} measured ({seconds[-1] / foretold:.2f})"
+    return f"{line}: {predicted:.0f} s predicted for {sizes[-1]:,}, {seconds[-1]:.0f} measured ({seconds[-1] / predicted:.2f})"
 
 
 def shuffled(size_in_bytes: int, partitions: int, blocks: int) -> None:
-    """One row: bytes shuffled at so many blocks that differ."""
+    """Print a row: bytes shuffled with so many differing blocks."""
     workload = one_log("small", size_in_bytes)
     brokers = make_cluster(workload, partitions, WORK, blocks)
     warm(brokers)
     measured, total = run("local[2]", 0, brokers, deep=False), total_bytes(brokers)
-    held = size_in_bytes // len(workload.templates[0]) // (1 << 16) * 3 * partitions
+    blocks_held = size_in_bytes // len(workload.templates[0]) // (1 << 16) * 3 * partitions
     row = [
         f"{total / GIB:.1f}",
-        str(held),
+        str(blocks_held),
         str(blocks),
         str(measured["tasks"]),
         f"{measured['shuffled']:,}",
@@ -185,7 +185,7 @@ def shuffled(size_in_bytes: int, partitions: int, blocks: int) -> None:
 
 
 def main() -> None:
-    """Parse the flags, measure, print Markdown tables."""
+    """Measure as the options say, and print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes of logs (1.0 needs about 8 GiB of disk)")
     parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many", "store", "bundles"))
@@ -225,8 +225,8 @@ def main() -> None:
             *("driver MiB", "tasks", "bytes shuffled", "peak worker MiB"),
         )
         sizes = [int(arguments.scale * partitions) for partitions in MANY]
-        here, there = zip(*map(many_small, sizes), strict=True)
-        for engine, seconds in (("local engine", here), ("Spark", there)):
+        locally, on_spark = zip(*map(many_small, sizes), strict=True)
+        for engine, seconds in (("local engine", locally), ("Spark", on_spark)):
             print(f"\n{engine}: {model(sizes, list(seconds))}", flush=True)
     if {"store", "bundles"} & set(only):
         print()

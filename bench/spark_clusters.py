@@ -1,4 +1,4 @@
-"""The files of the Spark benchmark: one log as the partitions of three brokers, by hard links, and copies of it that differ."""
+"""Files of the Spark benchmark: one log as all partitions of three brokers, by hard links, and copies that differ."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ _CRC: Final = slice(17, 21)
 
 
 def one_log(name: str, size_in_bytes: int) -> Workload:
-    """A workload of one partition: `small` batches of one record, or `zstd` with many records in a batch."""
+    """A workload of one partition: `small` batches of one record, or `zstd` with many records per batch."""
     kinds = {workload.name: workload for workload in workloads(1.0)}
     if name == "small":
         workload, template = kinds["small"], kinds["small"].templates[0]
@@ -29,8 +29,10 @@ def one_log(name: str, size_in_bytes: int) -> Workload:
 
 
 def make_cluster(workload: Workload, partitions: int, root: Path, differing_blocks: int = 0) -> list[Path]:
-    """Log directories of three brokers that hold the log as each of their partitions; on the last broker, partition 0 differs in
-    one batch of each of the first blocks of offsets."""
+    """Make log directories of three brokers that have the log as each of their partitions; return them.
+
+    On the last broker, partition 0 differs in one batch of each of the first `differing_blocks` blocks of offsets.
+    """
     log_dir = make(workload, root)
     cluster = root / f"cluster-{workload.name}-{workload.total_bytes}-{partitions}-{differing_blocks}"
     brokers = [cluster / f"broker-{number}" for number in BROKERS]
@@ -56,7 +58,7 @@ def make_cluster(workload: Workload, partitions: int, root: Path, differing_bloc
 
 
 def _change(directory: Path, workload: Workload, blocks: int) -> None:
-    """Give one batch in the middle of each of the first `blocks` another timestamp, and the CRC that goes with it."""
+    """Change the timestamp, and the CRC, of one batch in the middle of each of the first `blocks`."""
     use_compiled(True)
     size, records = len(workload.templates[0]), workload.records_a_batch
     for log in sorted(directory.glob("*.log")):
@@ -87,12 +89,12 @@ def _checksum(batch: bytearray) -> int:
 
 
 def total_bytes(brokers: list[Path]) -> int:
-    """Bytes of all logs, links counted as often as they are read."""
+    """The size of all logs in bytes; linked files count as often as they are read."""
     return sum(path.stat().st_size for broker in brokers for path in broker.rglob("*.log"))
 
 
 def warm(brokers: list[Path]) -> None:
-    """Have the files in the page cache; those that are links to one another once."""
+    """Read all files into the page cache, linked files once."""
     seen = set()
     for path in (path for broker in brokers for path in broker.rglob("*.log")):
         inode = path.stat().st_ino

@@ -1,7 +1,6 @@
-"""`python -m bench.spark_records`: records read by Spark on one core, from logs and from Parquet files of the same rows.
+"""`python -m bench.spark_records`: records read by Spark on one core, from logs and from Parquet files with the same rows.
 
-Every read goes to Spark's sink that keeps nothing, in one session that has read some before; seconds of CPU are those of Spark
-and of its Python workers together.
+Every read goes to Spark's `noop` sink, in a warmed-up session; CPU seconds are those of Spark and its Python workers together.
 """
 
 import os
@@ -53,7 +52,7 @@ def rows(spark: "SparkSession", log_dir: Path, parquet: Path) -> Iterator[list[s
     from kafka_forensics.spark import register
 
     register(spark)
-    for named, columns in COLUMN_SETS.items():
+    for title, columns in COLUMN_SETS.items():
         reader = spark.read.format("kafka_log").option("fact", "records").option("includePayloads", "true")
         logs = (reader.option("columns", ",".join(columns)) if columns else reader).load(str(log_dir))
         files = spark.read.parquet(str(parquet))
@@ -64,19 +63,19 @@ def rows(spark: "SparkSession", log_dir: Path, parquet: Path) -> Iterator[list[s
             seconds = min(_spent(frame) for _ in range(_RUNS))
             figures.append((seconds, count / seconds / 1e6))
         (ours, rate), (theirs, their_rate) = figures
-        row = [named, f"{count:,}", f"{ours:.1f}", f"{rate:.2f}", f"{theirs:.1f}", f"{their_rate:.2f}", f"{theirs / ours:.2f}"]
+        row = [title, f"{count:,}", f"{ours:.1f}", f"{rate:.2f}", f"{theirs:.1f}", f"{their_rate:.2f}", f"{theirs / ours:.2f}"]
         yield row
 
 
 def _spent(frame: "DataFrame") -> float:
-    """Seconds of CPU of everything that this process has started, while a frame is read."""
+    """CPU seconds of all child processes while a frame is read."""
     begin = _cpu_seconds()
     frame.write.format("noop").mode("overwrite").save()
     return _cpu_seconds() - begin
 
 
 def _cpu_seconds() -> float:
-    """Of the processes below this one, that of its own left out."""
+    """CPU seconds of all processes below this one."""
     parents, seconds = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -85,11 +84,11 @@ def _cpu_seconds() -> float:
             continue  # ended meanwhile
         parents[int(stat.parent.name)] = int(fields[1])
         seconds[int(stat.parent.name)] = sum(map(int, fields[11:15])) / _TICKS  # with what its ended children took
-    below, known = 0.0, {os.getpid()}
-    while fresh := {pid for pid, parent in parents.items() if parent in known and pid not in known}:
-        below += sum(seconds[pid] for pid in fresh)
-        known |= fresh
-    return below
+    total, found = 0.0, {os.getpid()}
+    while children := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
+        total += sum(seconds[pid] for pid in children)
+        found |= children
+    return total
 
 
 if __name__ == "__main__":

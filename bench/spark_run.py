@@ -1,6 +1,6 @@
-"""`python -m bench.spark_run MASTER EVENTS DEPTH WARM PATH...`: one scan after one of WARM, measured, as a line of JSON.
+"""`python -m bench.spark_run MASTER EVENTS DEPTH WARM PATH...`: measures one scan after a scan of WARM, and prints a line of JSON.
 
-MASTER is `local[N]`, or `none` for the local engine with the jobs that EVENTS then says.
+MASTER is `local[N]`, or `none` for the local engine; then EVENTS is its number of jobs.
 """
 
 import json
@@ -77,7 +77,7 @@ def _findings(result: ScanResult) -> dict[str, int]:
 
 
 def _metrics(log: Path, started: float, ended: float) -> dict[str, int]:
-    """What Spark says of the tasks that ended between two times (ms): tasks, bytes shuffled, bytes given to the driver."""
+    """Spark's metrics of the tasks that ended between two times (ms): tasks, bytes shuffled, bytes sent to the driver."""
     tasks = shuffled = results = 0
     with open(log, encoding="utf-8") as lines:
         for line in lines:
@@ -92,7 +92,7 @@ def _metrics(log: Path, started: float, ended: float) -> dict[str, int]:
 
 
 class _Watch(threading.Thread):
-    """Looks again and again for the most memory that a Python worker of this process's Spark holds."""
+    """Polls for the peak memory of the Python workers of this process's Spark."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -100,14 +100,14 @@ class _Watch(threading.Thread):
         self.peak_kib = 0
 
     def run(self) -> None:
-        """Look until it is done."""
+        """Poll until `done` is set."""
         while not self.done.wait(_POLL_SECONDS):
             for status in Path("/proc").glob("[0-9]*/status"):
                 try:
                     command = (status.parent / "cmdline").read_bytes()
                     text = status.read_text()
                 except OSError:
-                    continue  # ended meanwhile
+                    continue  # the process ended meanwhile
                 if b"pyspark" in command and b"daemon" in command:
                     peak = next((line.split()[1] for line in text.splitlines() if line.startswith("VmHWM")), "0")
                     self.peak_kib = max(self.peak_kib, int(peak))

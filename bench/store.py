@@ -1,7 +1,7 @@
-"""`python -m bench.store FOLDER MILLISECONDS`: a folder as bucket `bench` of a storage service that takes so long for a request.
+"""`python -m bench.store FOLDER MILLISECONDS`: serves a folder as bucket `bench` of a storage service with this delay per request.
 
-It reads alone, and speaks as much of S3 as a scan asks for, so that hundreds of thousands of objects cost little beside the time
-that is waited. Prints its port, and ends with its input.
+It is read-only and implements the part of S3 that a scan uses, so that hundreds of thousands of objects cost little beside the
+delay. Prints its port, and ends when stdin is closed.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from urllib.request import urlopen
 from xml.sax.saxutils import escape
 
 BUCKET: Final = "bench"
-A_PAGE: Final = 1000
+PAGE_SIZE: Final = 1000
 _LAST: Final = "\U0010ffff"
 
 
 class Store:
-    """The objects of a folder, as they were when it was made; `requests` counts what was asked by method."""
+    """The objects of a folder at the time of construction; `requests` counts requests by method."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder, self.seconds = folder, seconds
@@ -45,19 +45,19 @@ class Store:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
-                asked = next(
+                byte_range = next(
                     (line[6:].strip() for line in head.decode("latin-1").split("\r\n") if line.lower().startswith("range:")), ""
                 )
                 await asyncio.sleep(self.seconds)
-                writer.write(self.answer(method, target, asked))
+                writer.write(self.answer(method, target, byte_range))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has gone
+            pass  # the client closed the connection
         finally:
             writer.close()
 
-    def answer(self, method: str, target: str, asked: str) -> bytes:
-        """The whole answer to a request; `asked` is the range, "" for all bytes."""
+    def answer(self, method: str, target: str, byte_range: str) -> bytes:
+        """The whole response to a request; `byte_range` is the Range header, "" for all bytes."""
         url = urlsplit(target)
         key = unquote(url.path).removeprefix(f"/{BUCKET}").lstrip("/")
         query = {name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()}
@@ -72,29 +72,29 @@ class Store:
         info = self.files.get(key)
         if info is None:
             return _answer(HTTPStatus.NOT_FOUND, b"", {"Content-Type": "application/xml"})
-        about = {
+        headers = {
             "ETag": f'"{info.st_mtime_ns:x}-{info.st_size:x}"',
             "Last-Modified": formatdate(info.st_mtime, usegmt=True),
             "Accept-Ranges": "bytes",
         }
         if method == "HEAD":
-            return _answer(HTTPStatus.OK, b"", about, info.st_size)
+            return _answer(HTTPStatus.OK, b"", headers, info.st_size)
         first, last = 0, info.st_size - 1
-        if asked:
-            start, _, end = asked.removeprefix("bytes=").partition("-")
+        if byte_range:
+            start, _, end = byte_range.removeprefix("bytes=").partition("-")
             first, last = int(start), min(last, int(end) if end else last)
-            about["Content-Range"] = f"bytes {first}-{last}/{info.st_size}"
+            headers["Content-Range"] = f"bytes {first}-{last}/{info.st_size}"
         with open(self.folder / key, "rb") as file:
             data = os.pread(file.fileno(), last - first + 1, first)
-        return _answer(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK, data, about)
+        return _answer(HTTPStatus.PARTIAL_CONTENT if byte_range else HTTPStatus.OK, data, headers)
 
     def page(self, query: dict[str, str]) -> str:
-        """A page of a listing, as ListObjectsV2 gives it."""
+        """A page of a listing, in the form of ListObjectsV2."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         after = query.get("continuation-token", "")
         at = bisect_left(self.keys, max(prefix, after))
         rows: list[str] = []
-        most = int(query.get("max-keys", A_PAGE))
+        most = int(query.get("max-keys", PAGE_SIZE))
         while at < len(self.keys) and len(rows) < most and (key := self.keys[at]).startswith(prefix):
             cut = key.find(delimiter, len(prefix)) if delimiter else -1
             if cut < 0:
@@ -131,25 +131,25 @@ async def _run(folder: Path, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service: its address, and what a client's environment must hold."""
+    """A running service and its address."""
 
     endpoint: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """For whoever is to find it."""
-        of_aws = {"ACCESS_KEY_ID": "bench", "SECRET_ACCESS_KEY": "bench", "REGION": "us-east-1", "EC2_METADATA_DISABLED": "true"}
-        return {f"AWS_{name}": value for name, value in (of_aws | {"ENDPOINT_URL": self.endpoint}).items()}
+        """The environment variables for a client of the service."""
+        settings = {"ACCESS_KEY_ID": "bench", "SECRET_ACCESS_KEY": "bench", "REGION": "us-east-1", "EC2_METADATA_DISABLED": "true"}
+        return {f"AWS_{name}": value for name, value in (settings | {"ENDPOINT_URL": self.endpoint}).items()}
 
     def requests(self) -> dict[str, int]:
-        """How many there were so far, by kind."""
+        """The number of requests so far, by kind."""
         with urlopen(f"{self.endpoint}/{BUCKET}/.requests") as answer:  # noqa: S310 - our own
             return {name: int(count) for name, _, count in (part.partition("=") for part in answer.read().decode().split())}
 
 
 @contextmanager
 def served(folder: Path, milliseconds: int) -> Iterator[Service]:
-    """A service of the folder as long as the block lasts."""
+    """Run a service of the folder for the length of the block."""
     command = [sys.executable, "-m", "bench.store", str(folder), str(milliseconds)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -161,7 +161,7 @@ def served(folder: Path, milliseconds: int) -> Iterator[Service]:
 
 
 def main() -> None:
-    """Serve."""
+    """Serve the folder on the command line."""
     folder, milliseconds = sys.argv[1:]
     asyncio.run(_run(Path(folder), float(milliseconds) / 1000))
 

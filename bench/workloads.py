@@ -1,4 +1,4 @@
-"""The files of the three workloads: large plain batches, compressed batches, very small batches."""
+"""Makes the files of the workloads: large plain batches, compressed batches, very small batches, and others."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ BLOCK_BATCHES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One set of files: a template batch repeated, with its offset counted up (the offset lies outside the CRC)."""
+    """A set of files: template batches repeated with increasing base offsets, which are outside the CRC."""
 
     name: str
     title: str
@@ -46,8 +46,8 @@ def workloads(scale: float) -> list[Workload]:
     rng = np.random.default_rng(7)
 
     def records(count: int, size: int) -> list[RecordToWrite]:
-        words = [rng.bytes(5).hex().encode() for _ in range(200)]
-        values = [b" ".join(words[i] for i in rng.integers(0, 200, size // 11))[:size] for _ in range(count)]
+        tokens = [rng.bytes(5).hex().encode() for _ in range(200)]
+        values = [b" ".join(tokens[i] for i in rng.integers(0, 200, size // 11))[:size] for _ in range(count)]
         return [RecordToWrite(f"key-{i:06d}".encode(), value, timestamp_delta=i) for i, value in enumerate(values)]
 
     large = write_batch(records(64, 1000), base_offset=0, base_timestamp=1_700_000_000_000)
@@ -74,7 +74,7 @@ def workloads(scale: float) -> list[Workload]:
 
 
 def make(workload: Workload, root: Path) -> Path:
-    """Write the workload below `root` unless it is there; the log directory."""
+    """Write the workload below `root` unless it exists; return the log directory."""
     log_dir = _log_dir(workload, root)
     if (log_dir / "meta.properties").exists():
         return log_dir
@@ -96,7 +96,7 @@ def _log_dir(workload: Workload, root: Path) -> Path:
 
 
 def _link_logs(workload: Workload, root: Path, partition: int, directory: Path, template: bytes) -> int:
-    """The same `.log` files as the workload with indexes has, as hard links; the offset behind the last record."""
+    """Hard-link the `.log` files of the workload with indexes; return the end offset."""
     twin = replace(workload, name=workload.name.removesuffix("-bare"), with_indexes=True)
     for log in (make(twin, root) / f"bench-{partition}").glob("*.log"):
         os.link(log, directory / log.name)
@@ -104,12 +104,12 @@ def _link_logs(workload: Workload, root: Path, partition: int, directory: Path, 
 
 
 def _write_partition(workload: Workload, template: bytes, directory: Path) -> int:
-    """Segments of about 1 GiB; the offset behind the last record."""
+    """Write segments of about 1 GiB; return the end offset."""
     size = len(template)
     batches = workload.total_bytes // len(workload.templates) // size
-    a_segment = SEGMENT_BYTES // size
-    for first in range(0, batches, a_segment):
-        count = min(a_segment, batches - first)
+    batches_per_segment = SEGMENT_BYTES // size
+    for first in range(0, batches, batches_per_segment):
+        count = min(batches_per_segment, batches - first)
         base = first * workload.records_a_batch
         with open(directory / f"{base:020d}.log", "wb", buffering=0) as file:
             file.writelines(_blocks(template, first, count, workload.records_a_batch))
@@ -123,7 +123,7 @@ def _write_partition(workload: Workload, template: bytes, directory: Path) -> in
 
 
 def _blocks(template: bytes, first: int, count: int, records: int) -> Iterator[memoryview]:
-    """The segment's bytes, some batches at a time."""
+    """The bytes of a segment, up to `BLOCK_BATCHES` batches at a time."""
     block = np.tile(np.frombuffer(template, np.uint8), (min(BLOCK_BATCHES, count), 1))
     for start in range(first, first + count, BLOCK_BATCHES):
         part = block[: min(BLOCK_BATCHES, first + count - start)]
@@ -132,7 +132,8 @@ def _blocks(template: bytes, first: int, count: int, records: int) -> Iterator[m
 
 
 def make_many(partitions: int, root: Path) -> list[Path]:
-    """Three brokers that hold the same `partitions` partitions of ten batches, with preallocated indexes; their log directories."""
+    """Make three brokers with the same `partitions` partitions of ten batches and preallocated indexes; return their log
+    directories."""
     brokers = [root / f"many-{partitions}" / f"broker-{number}" for number in (1, 2, 3)]
     record = [RecordToWrite(b"key", b"v" * 100)]
     log = b"".join(write_batch(record, base_offset=offset, base_timestamp=1_700_000_000_000 + offset) for offset in range(10))
@@ -159,7 +160,7 @@ def _topic_id(topic: str) -> str:
 
 
 def make_producers(producers: int, root: Path) -> Path:
-    """A log of one small batch from each of `producers` idempotent producers, each with a right CRC; its log directory."""
+    """Make a log of one small batch from each of `producers` idempotent producers, with correct CRCs; return its log directory."""
     log_dir = root / f"producers-{producers}" / "broker-1"
     directory = _one_partition(log_dir)
     if directory is None:
@@ -173,18 +174,18 @@ def make_producers(producers: int, root: Path) -> Path:
         producer_epoch=0,
         base_sequence=0,
     )
-    a_segment = SEGMENT_BYTES // len(template)
-    for first in range(0, producers, a_segment):
+    batches_per_segment = SEGMENT_BYTES // len(template)
+    for first in range(0, producers, batches_per_segment):
         with open(directory / f"{first:020d}.log", "wb", buffering=0) as file:
             file.writelines(
-                _one_a_producer(template, start, min(BLOCK_BATCHES, first + a_segment - start, producers - start)).data
-                for start in range(first, min(first + a_segment, producers), BLOCK_BATCHES)
+                _producer_batches(template, start, min(BLOCK_BATCHES, first + batches_per_segment - start, producers - start)).data
+                for start in range(first, min(first + batches_per_segment, producers), BLOCK_BATCHES)
             )
     return with_checkpoints(log_dir, {("bench", 0): producers})
 
 
-def _one_a_producer(template: bytes, start: int, count: int) -> "np.ndarray":
-    """`count` batches from offset `start` on, each of a producer named after its offset."""
+def _producer_batches(template: bytes, start: int, count: int) -> "np.ndarray":
+    """`count` batches from offset `start` on, each with its offset as producer id."""
     block = np.tile(np.frombuffer(template, np.uint8), (count, 1))
     numbers = _big_endian(np.arange(start, start + count, dtype=np.int64))
     block[:, :8] = numbers
@@ -200,7 +201,7 @@ def logs(log_dir: Path) -> list[str]:
 
 
 def make_transactions(count: int, root: Path) -> Path:
-    """A log of `count` transactions of one record each, each with its marker behind it; its log directory."""
+    """Make a log of `count` transactions, each of one record and its marker; return its log directory."""
     log_dir = root / f"transactions-{count}" / "broker-1"
     directory = _one_partition(log_dir)
     if directory is None:
@@ -228,7 +229,7 @@ def make_transactions(count: int, root: Path) -> Path:
 
 
 def make_index(entries: int, root: Path) -> Path:
-    """A segment of one batch with an offset index and a time index of so many entries; its log directory."""
+    """Make a segment of one batch with an offset index and a time index of `entries` entries; return its log directory."""
     log_dir = root / f"index-{entries}" / "broker-1"
     directory = _one_partition(log_dir)
     if directory is None:
@@ -245,7 +246,7 @@ def make_index(entries: int, root: Path) -> Path:
 
 
 def _one_partition(log_dir: Path) -> Path | None:
-    """The directory of the only partition of a log directory, to be written; None if the log directory is whole already."""
+    """Create the only partition directory of a log directory; None if the log directory is complete."""
     if (log_dir / "meta.properties").exists():
         return None
     directory = log_dir / "bench-0"
@@ -255,7 +256,7 @@ def _one_partition(log_dir: Path) -> Path | None:
 
 
 def with_checkpoints(log_dir: Path, ends: dict[tuple[str, int], int], node_id: int = 1) -> Path:
-    """The log directory, with what a broker keeps beside its partitions; that it is whole shows in the last of it."""
+    """Write the checkpoints and, last, `meta.properties`, which marks the log directory as complete; return it."""
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
         (log_dir / name).write_bytes(write_offset_checkpoint(ends))
     (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=node_id, cluster_id="bench"))
@@ -263,5 +264,5 @@ def with_checkpoints(log_dir: Path, ends: dict[tuple[str, int], int], node_id: i
 
 
 def _big_endian(numbers: "np.ndarray") -> "np.ndarray":
-    """Eight bytes for each."""
+    """Eight big-endian bytes per number."""
     return numbers.astype(">i8").view(np.uint8).reshape(-1, 8)

@@ -1,8 +1,8 @@
-"""A DAG for Airflow 3 that audits every night's copies of a cluster's log directories by `nightly_audit.py` beside it.
+"""A DAG for Airflow 3 that audits every night's copies of a cluster's log directories with `nightly_audit.py` in the same folder.
 
-Needs `apache-airflow-providers-apache-spark`, a connection `spark_default` that names the master, and beside Airflow's workers a
-`spark-submit` whose Python has kafka-forensics; docs/clusters.md tells how it reaches Spark's. The task fails with every status
-but 0, and its log tells which: findings do not go away by trying again, and what was written is there.
+It needs `apache-airflow-providers-apache-spark`, a connection `spark_default` with the master, and on Airflow's workers a
+`spark-submit` whose Python has kafka-forensics; docs/clusters.md says how it gets there. The task fails with every exit status but
+0, and its log shows the status: retries would not remove findings, and the results are written anyway.
 """
 
 from datetime import UTC, datetime

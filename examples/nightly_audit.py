@@ -1,11 +1,11 @@
-"""A night's audit: scan a snapshot of a cluster's log directories on Spark, and keep the facts and findings as Parquet.
+"""A nightly audit: scan a snapshot of a cluster's log directories on Spark, and store the facts and findings as Parquet.
 
     spark-submit nightly_audit.py /snapshots/2026-11-25/* --output /lake/kafka --snapshot 2026-11-25
     spark-submit nightly_audit.py ... --since 2026-11-24=/snapshots/2026-11-24
 
-The datasets go to OUTPUT/SNAPSHOT, which every worker must see, and with --since what changed goes to OUTPUT/changes/SNAPSHOT. Ends
-with the status of the command `scan`: 0; 1 if there are findings from --fail-on upwards; 2 where the question makes no sense, as
-where a path is not there, or this snapshot has been audited before; 3 if some input could not be read, or Spark did not finish.
+The datasets go to OUTPUT/SNAPSHOT, which every worker must see; with --since the changes go to OUTPUT/changes/SNAPSHOT. Exit
+status, as of `scan`: 0; 1 if there are findings from --fail-on upwards; 2 for a wrong request, such as a missing path or a snapshot
+that was audited before; 3 if some input could not be read, or Spark did not finish.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from kafka_forensics.errors import ForensicsError, UsageError
 
 SEVERITIES = ("info", "warning", "error", "critical")
 FACTS = ("replicas", "transactions", "findings", "incomplete")
-"""Written unless others are asked for; findings always are."""
+"""Facts written by default; findings are always written."""
 LINES = 20
-"""Findings that are printed, the worst first."""
+"""Number of findings printed, most severe first."""
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
+def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Audit a snapshot of Kafka log directories on Spark.")
     parser.add_argument("paths", nargs="+", metavar="PATH", help="what `kafka-forensics scan` takes: all brokers at once")
     parser.add_argument("--output", required=True, help="where the audits of all snapshots are kept: a directory or URI")
@@ -44,28 +44,29 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--fact", action="append", metavar="NAME", help=f"again for more [default: {', '.join(FACTS)}]")
     parser.add_argument("--whole", action="store_true", help="whole log directories were copied: what is not there is gone")
     parser.add_argument("--fail-on", choices=SEVERITIES, default="error")
-    asked = parser.parse_args(given)
-    if re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.:_-]*", asked.snapshot) is None or asked.snapshot == "changes":
-        parser.error(f"{asked.snapshot!r} cannot name a snapshot")
-    asked.since = [since for since in asked.since if since]  # a scheduler's template may leave nothing of it
-    older = {name for name, _, path in (since.partition("=") for since in asked.since) if name and path}
-    if asked.since and (len(older) != 1 or asked.snapshot in older or not all("=" in since for since in asked.since)):
+    arguments = parser.parse_args(command_line)
+    if re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.:_-]*", arguments.snapshot) is None or arguments.snapshot == "changes":
+        parser.error(f"{arguments.snapshot!r} cannot name a snapshot")
+    arguments.since = [since for since in arguments.since if since]  # a scheduler's template may expand to nothing
+    older = {name for name, _, path in (since.partition("=") for since in arguments.since) if name and path}
+    if arguments.since and (len(older) != 1 or arguments.snapshot in older or not all("=" in since for since in arguments.since)):
         parser.error("--since takes NAME=PATH, with one NAME that is not this snapshot's")
-    return asked
+    return arguments
 
 
-def audit(asked: argparse.Namespace) -> int:
-    """The exit status."""
-    spark = SparkSession.builder.appName(f"kafka-forensics {asked.snapshot}").getOrCreate()
-    output = asked.output if "://" in asked.output else str(Path(asked.output).absolute())
-    target, whole = f"{output.rstrip('/')}/{asked.snapshot}", asked.whole or None
-    changed = changes_since(spark, asked, whole) if asked.since else None  # first: a path that is not there writes nothing
+def audit(arguments: argparse.Namespace) -> int:
+    """Audit the snapshot; return the exit status."""
+    spark = SparkSession.builder.appName(f"kafka-forensics {arguments.snapshot}").getOrCreate()
+    output = arguments.output if "://" in arguments.output else str(Path(arguments.output).absolute())
+    target, whole = f"{output.rstrip('/')}/{arguments.snapshot}", arguments.whole or None
+    # First, so that nothing is written if a path does not exist.
+    changed = changes_since(spark, arguments, whole) if arguments.since else None
     if changed is not None:
-        write_changes(changed, f"{output.rstrip('/')}/changes/{asked.snapshot}")
-    done = kf_spark.export(spark, asked.paths, target, sorted({*(asked.fact or FACTS), "findings"}), whole=whole)
+        write_changes(changed, f"{output.rstrip('/')}/changes/{arguments.snapshot}")
+    done = kf_spark.export(spark, arguments.paths, target, sorted({*(arguments.fact or FACTS), "findings"}), whole=whole)
     result = done.result
     findings, missing = list(result.findings), list(result.incomplete)
-    print(f"{asked.snapshot}: {result.verdict}; {result.totals.partitions:,} partitions, {result.totals.bytes_total:,} bytes")
+    print(f"{arguments.snapshot}: {result.verdict}; {result.totals.partitions:,} partitions, {result.totals.bytes_total:,} bytes")
     if changed is not None:
         print(counted("changed", (change.kind.value for change in changed.changes)))
         findings += changed.findings
@@ -76,19 +77,19 @@ def audit(asked: argparse.Namespace) -> int:
     for gap in dict.fromkeys(missing):
         print(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}")
     print(f"written to {target}:", ", ".join(f"{dataset.fact} {dataset.rows:,}" for dataset in done.datasets))
-    bad = SEVERITIES[SEVERITIES.index(asked.fail_on) :]
+    bad = SEVERITIES[SEVERITIES.index(arguments.fail_on) :]
     return 3 if missing else int(any(finding.severity.value in bad for finding in findings))
 
 
-def changes_since(spark: SparkSession, asked: argparse.Namespace, whole: bool | None) -> Any:
-    """What became of every replica since the older snapshot. Both are read for it, beside what the audit reads."""
-    name = asked.since[0].partition("=")[0]
-    older = [since.partition("=")[2] for since in asked.since]
-    return kf_spark.scan_snapshots(spark, {name: older, asked.snapshot: asked.paths}, whole=whole)
+def changes_since(spark: SparkSession, arguments: argparse.Namespace, whole: bool | None) -> Any:
+    """Changes of every replica since the older snapshot; this reads both snapshots in addition to the audit."""
+    name = arguments.since[0].partition("=")[0]
+    older = [since.partition("=")[2] for since in arguments.since]
+    return kf_spark.scan_snapshots(spark, {name: older, arguments.snapshot: arguments.paths}, whole=whole)
 
 
 def write_changes(changed: Any, folder: str) -> None:
-    """A few rows for each replica, so the driver writes them."""
+    """Write the changes; they are a few rows per replica, so the driver writes them."""
     filesystem, path = FileSystem.from_uri(folder)
     filesystem.create_dir(path)
     for fact in ("changes", "findings"):
@@ -100,19 +101,19 @@ def counted(what: str, kinds: Iterable[str]) -> str:
 
 
 def where(place: Any) -> str:
-    """Of the partition, or of what a finding is about that is none."""
+    """The partition of a finding, or the broker or cluster if it is about no partition."""
     topic = "" if place.topic is None else f"{place.topic}-{place.partition}" if place.partition is not None else place.topic
     return printable(topic) if topic else f"broker {printable(str(place.broker))}" if place.broker is not None else "the cluster"
 
 
 def printable(text: str) -> str:
-    """Names and paths come from evidence, and a terminal obeys some characters."""
+    """Escape control characters: names and paths come from evidence, and a terminal would obey them."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def main() -> int:
     try:
-        return audit(arguments())
+        return audit(parse_arguments())
     except ForensicsError as error:
         print(f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 3

@@ -3,11 +3,11 @@
     python produce_back.py DIR                                          # a dry run: what would be produced, and where to
     python produce_back.py DIR --bootstrap-servers HOST:9092 --send
 
-Each record goes to the partition that it was lost from, with its old offset in the header `kafka-forensics-original-offset`. The
-producer is idempotent, and waits for all in-sync replicas. What was acknowledged stands in DIR/produced.txt, of --to-topic in a
-file of its own, and is left out when the script runs again; where a run was killed, or was not answered in time, the last few may
-be in the topic and not stand there: `kafka-forensics verify` tells. Ends with 0 if all was acknowledged, 1 if something was not, 2
-for a wrong command line or file, or where no broker answers. Needs confluent-kafka.
+Each record goes to the partition where it was lost, with its old offset in the header `kafka-forensics-original-offset`. The
+producer is idempotent, and waits for all in-sync replicas. Acknowledged records are listed in DIR/produced.txt (with --to-topic in
+another file), and are left out when the script runs again. If a run was killed or timed out, the last few records may be in the
+topic but not in the list: check with `kafka-forensics verify`. Exit status: 0 if all was acknowledged, 1 if something was not, 2
+for a wrong command line or file, or if no broker answers. Needs confluent-kafka.
 """
 
 import argparse
@@ -25,17 +25,17 @@ from confluent_kafka import KafkaException, Producer
 OFFSET_HEADER = "kafka-forensics-original-offset"
 SETTINGS = {"enable.idempotence": True, "acks": "all", "linger.ms": 20, "message.max.bytes": 1_000_000_000}
 DEFAULTS = {"message.timeout.ms": 60_000, "log_level": 0}
-"""Settings that --setting may change; what goes wrong is said in one line at the end, so that the client's log is off."""
+"""Settings that --setting may change; the client's log is off, because errors are printed in one line at the end."""
 FIRST_ANSWER_SECONDS = 10
 FLUSH_SECONDS = 120
 WAIT_SECONDS = 1
 RECORDS = "records.jsonl"
 
 Place = tuple[str, int, int]
-"""Topic, partition and offset of a lost record."""
+"""(topic, partition, offset) of a lost record."""
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
+def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Produce again what `kafka-forensics recover` wrote.")
     parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that `kafka-forensics recover` wrote")
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="needed with --send")
@@ -45,42 +45,42 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--setting", action="append", default=[], metavar="NAME=VALUE", help="of the producer, such as security.protocol=SSL"
     )
-    asked = parser.parse_args(given)
-    if not all("=" in setting for setting in asked.setting):
+    arguments = parser.parse_args(command_line)
+    if not all("=" in setting for setting in arguments.setting):
         parser.error("--setting takes NAME=VALUE")
-    if asked.send and not asked.bootstrap_servers:
+    if arguments.send and not arguments.bootstrap_servers:
         parser.error("--send needs --bootstrap-servers HOST:PORT")
-    return asked
+    return arguments
 
 
 def bytes_of(content: Any) -> bytes | None:
-    """What the file has as text, as {"base64": ...} or as null."""
+    """The bytes of a value in the file: text, {"base64": ...} or null."""
     if isinstance(content, dict):
         return base64.b64decode(content["base64"], validate=True)
     return None if content is None else str(content).encode()
 
 
 def headers_of(record: dict[str, Any]) -> list[tuple[str, str | bytes | None]]:
-    """The record's own headers, and where it was. Raises ValueError for a name that is no text."""
+    """The record's headers, and one with its old offset. Raises ValueError for a header name that is not text."""
     names = [name for name, _ in record["headers"]]
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"offset {record['offset']}: the name of a header is no text, and this client takes no other")
-    own = [(name, bytes_of(value)) for name, value in record["headers"]]
-    return [*own, (OFFSET_HEADER, str(record["offset"]).encode())]
+    headers = [(name, bytes_of(value)) for name, value in record["headers"]]
+    return [*headers, (OFFSET_HEADER, str(record["offset"]).encode())]
 
 
 def place_of(record: dict[str, Any]) -> Place:
     return record["topic"], record["partition"], record["offset"]
 
 
-def wanted(asked: argparse.Namespace, produced: Counter[Place]) -> Iterator[dict[str, Any]]:
-    """The records to be produced, in their order; one place may have two, of two losing versions."""
+def records_to_produce(arguments: argparse.Namespace, produced: Counter[Place]) -> Iterator[dict[str, Any]]:
+    """The records to produce, in order; an offset may occur twice, with the records of two losing versions."""
     left = produced.copy()
-    with (asked.directory / RECORDS).open(encoding="ascii") as lines:
+    with (arguments.directory / RECORDS).open(encoding="ascii") as lines:
         for record in map(json.loads, lines):
-            if asked.committed_only and record["proof"] != "committed":
+            if arguments.committed_only and record["proof"] != "committed":
                 continue
-            if record["topic"].startswith("__") and asked.to_topic is None:
+            if record["topic"].startswith("__") and arguments.to_topic is None:
                 raise ValueError(f"{record['topic']}: only brokers write internal topics; recover with --topic, or give --to-topic")
             if left[place_of(record)] > 0:
                 left[place_of(record)] -= 1
@@ -89,33 +89,33 @@ def wanted(asked: argparse.Namespace, produced: Counter[Place]) -> Iterator[dict
 
 
 def already(path: Path) -> Counter[Place]:
-    """What an earlier run has produced; a last line that was not written whole is none."""
+    """Records that earlier runs produced; a last line that was not written completely does not count."""
     if not path.exists():
         return Counter()
     rows = (line.split("\t") for line in path.read_text(encoding="ascii").rpartition("\n")[0].splitlines())
     return Counter((topic, int(partition), int(offset)) for topic, partition, offset in rows)
 
 
-class Sending:
-    """A producer that writes down what was acknowledged, and stops at the first record that was not."""
+class RecordSender:
+    """A producer that lists acknowledged records in a file, and stops at the first one that was not acknowledged."""
 
-    def __init__(self, asked: argparse.Namespace, done: Any) -> None:
-        given = dict(setting.split("=", 1) for setting in asked.setting)
-        said: list[str] = []
-        on_error = {"error_cb": lambda error: said.append(error.str())}
-        self.producer = Producer({**DEFAULTS, **given, **SETTINGS, **on_error, "bootstrap.servers": asked.bootstrap_servers})
+    def __init__(self, arguments: argparse.Namespace, done: Any) -> None:
+        settings = dict(setting.split("=", 1) for setting in arguments.setting)
+        errors: list[str] = []
+        on_error = {"error_cb": lambda error: errors.append(error.str())}
+        self.producer = Producer({**DEFAULTS, **settings, **SETTINGS, **on_error, "bootstrap.servers": arguments.bootstrap_servers})
         try:
             self.producer.list_topics(timeout=FIRST_ANSWER_SECONDS)
         except KafkaException:
-            self.producer.poll(0)  # hands over what the client has to say
-            why = f": {said[0]}" if said else ""
-            raise OSError(f"no broker answered at {asked.bootstrap_servers} in {FIRST_ANSWER_SECONDS} seconds{why}") from None
-        self.topic, self.done = asked.to_topic, done
+            self.producer.poll(0)  # calls error_cb
+            why = f": {errors[0]}" if errors else ""
+            raise OSError(f"no broker answered at {arguments.bootstrap_servers} in {FIRST_ANSWER_SECONDS} seconds{why}") from None
+        self.topic, self.done = arguments.to_topic, done
         self.acknowledged = 0
         self.problem: str | None = None
 
     def send(self, record: dict[str, Any]) -> None:
-        """Hand a record to the producer; waits while its queue is full."""
+        """Give a record to the producer; wait while its queue is full."""
         place = place_of(record)
 
         def delivered(error: Any, _message: Any) -> None:
@@ -127,7 +127,7 @@ class Sending:
             self.done.flush()
 
         content = bytes_of(record["value"]), bytes_of(record["key"])
-        stamp = max(record["timestamp_ms"], 0)  # 0 is the client's word for none
+        stamp = max(record["timestamp_ms"], 0)  # 0: the client sets no timestamp
         headers = headers_of(record)
         while True:
             try:
@@ -139,55 +139,55 @@ class Sending:
                 return
 
     def finish(self) -> None:
-        """Wait for the last answers."""
+        """Wait for the last acknowledgements."""
         left = self.producer.flush(FLUSH_SECONDS)
         if left and self.problem is None:
             self.problem = f"{left} records were not acknowledged in {FLUSH_SECONDS} seconds"
 
 
-def dry_run(asked: argparse.Namespace, produced: Counter[Place]) -> int:
-    """Say what would be produced."""
+def dry_run(arguments: argparse.Namespace, produced: Counter[Place]) -> int:
+    """Print what would be produced."""
     counts: Counter[tuple[str, int, str]] = Counter()
-    for record in wanted(asked, produced):
+    for record in records_to_produce(arguments, produced):
         headers_of(record)
-        counts[asked.to_topic or record["topic"], record["partition"], record["proof"]] += 1
+        counts[arguments.to_topic or record["topic"], record["partition"], record["proof"]] += 1
     for (topic, partition, proof), count in sorted(counts.items()):
         print(f"{count} records to {topic}-{partition}, {'proven committed' if proof == 'committed' else 'maybe committed'}")
     print(f"{sum(counts.values())} records in all, {produced.total()} were produced before; nothing was sent: add --send")
     return 0
 
 
-def send(asked: argparse.Namespace, produced: Counter[Place], path: Path) -> int:
-    """Produce all of it."""
+def send(arguments: argparse.Namespace, produced: Counter[Place], path: Path) -> int:
+    """Produce all records."""
     if path.exists():
         whole = path.read_bytes().rpartition(b"\n")
         os.truncate(path, len(whole[0]) + len(whole[1]))
     with path.open("a", encoding="ascii") as done:
-        sending = Sending(asked, done)
+        sender = RecordSender(arguments, done)
         try:
-            for record in wanted(asked, produced):
-                if sending.problem is not None:
+            for record in records_to_produce(arguments, produced):
+                if sender.problem is not None:
                     break
-                sending.send(record)
+                sender.send(record)
         finally:
-            sending.finish()
-    print(f"{sending.acknowledged} records acknowledged")
-    if sending.problem is not None:
-        print(f"stopped: {sending.problem}; what was acknowledged is left out when this runs again", file=sys.stderr)
+            sender.finish()
+    print(f"{sender.acknowledged} records acknowledged")
+    if sender.problem is not None:
+        print(f"stopped: {sender.problem}; what was acknowledged is left out when this runs again", file=sys.stderr)
         return 1
     return 0
 
 
-def main(given: list[str] | None = None) -> int:
-    """The exit status."""
-    asked = arguments(given)
-    path = asked.directory / ("produced.txt" if asked.to_topic is None else f"produced-to-{asked.to_topic}.txt")
-    if not (asked.directory / RECORDS).is_file():
-        print(f"error: no {RECORDS} in {asked.directory}: give a directory that `recover` wrote", file=sys.stderr)
+def main(command_line: list[str] | None = None) -> int:
+    """Return the exit status."""
+    arguments = parse_arguments(command_line)
+    path = arguments.directory / ("produced.txt" if arguments.to_topic is None else f"produced-to-{arguments.to_topic}.txt")
+    if not (arguments.directory / RECORDS).is_file():
+        print(f"error: no {RECORDS} in {arguments.directory}: give a directory that `recover` wrote", file=sys.stderr)
         return 2
     try:
         produced = already(path)
-        return send(asked, produced, path) if asked.send else dry_run(asked, produced)
+        return send(arguments, produced, path) if arguments.send else dry_run(arguments, produced)
     except (OSError, ValueError, KeyError, KafkaException) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,1 +1,1 @@
-"""The laboratory: real Kafka on loopback, broken on purpose, and copied. Makes the samples and the golden tables."""
+"""Runs real Kafka clusters on loopback, breaks them on purpose and copies their logs; makes the samples and golden tables."""

@@ -1,4 +1,4 @@
-"""Faults that brokers bring about by themselves: one history of three brokers, copied at many moments, a topic for every fault."""
+"""Faults that real brokers produce: one history of three brokers with a topic for every fault, copied at many moments."""
 
 import time
 from functools import partial
@@ -23,13 +23,14 @@ from lab.unclean_election import fully_replicated
 from lab.workload import CODECS, FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Writer, end_offsets
 
 OLD_LEADER, STOPPED, STALE = 2, 3, 1
-"""In the unclean election: who dies with what it alone has, who is down before, who is frozen, elected and goes on."""
+"""Brokers of the unclean election: one dies with records that only it has, one is down before, one is frozen and then elected."""
 BROKER_SETTINGS: Final = {
     "transaction.partition.verification.enable": "false",
     "log.segment.delete.delay.ms": "600000",
     **CHECKED_EVERY_SECOND,
 }
-"""As before Kafka 3.6, a leader takes a batch of a transaction that no coordinator knows; what is deleted stays a while."""
+"""As before Kafka 3.6, a leader accepts transactional batches unknown to the coordinator (KIP-890); deleted files stay 10
+minutes."""
 FORGOTTEN_PRODUCER: Final = 987_654
 HOUR_MS: Final = 3_600_000
 COMPACT: Final = {
@@ -59,23 +60,23 @@ TOPICS: Final[dict[str, tuple[list[list[int]], dict[str, str]]]] = {
     **{topic: ([[1, 2, 3]], {}) for topic in PARTLY_FLUSHED},
     **{topic: ([[1, 2, 3]], settings) for topic, settings in LIVELY.items()},
 }
-"""Topic → replicas of its partitions, leaders first, and settings."""
+"""Topic → replicas of its partitions (leader first), settings."""
 EARLIER: Final = tuple(topic for topic in TOPICS if topic not in LIVELY)
-"""Those that are there from the beginning on."""
+"""Topics created at the start."""
 LOST: Final = (("loss", 0), ("pay", 1), ("torn", 1))
-"""Partitions that are elected uncleanly."""
+"""Partitions with an unclean election."""
 INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
 
 
 def create_all(cluster: Cluster) -> None:
-    """Every topic but those of the last chapter, with its leader where it shall be."""
+    """Create every topic but those of `live_evidence`, each with its intended leader."""
     for topic in EARLIER:
         assignment, settings = TOPICS[topic]
         cluster.create_topic(topic, assignment=assignment, settings=settings)
 
 
 def write_all(story: Story) -> None:
-    """Most topics, all brokers in sync."""
+    """Write most topics while all brokers are in sync."""
     cluster = story.cluster
     for topic in ("trim", "fork", "again", "gone", "lag", "reserved", "loss"):
         story.write(topic, 60, batch_records=20 if topic == "loss" else 3)
@@ -93,7 +94,7 @@ def write_all(story: Story) -> None:
 
 
 def write_transactions(story: Story) -> None:
-    """One left open, one to be ended later, one that no coordinator knows, one that goes on behind its marker."""
+    """Write transactions: one stays open, one ends later, one is unknown to the coordinator, one continues after its marker."""
     cluster = story.cluster
     for name in ("open", "torn"):
         story.producers[name] = story.transactional(name)
@@ -126,7 +127,7 @@ def write_transactions(story: Story) -> None:
 
 
 def pay_both(writer: Writer) -> None:
-    """A transaction over both partitions of `pay`."""
+    """Commit a transaction over both partitions of `pay`."""
     writer.producer.begin_transaction()
     for partition in (0, 1):
         writer.batch("pay", messages("payment", 0, 5), partition)
@@ -134,7 +135,7 @@ def pay_both(writer: Writer) -> None:
 
 
 def stray_batch(producer_id: int, producer_epoch: int, base_sequence: int, stamp: int) -> bytes:
-    """Three records of a transaction."""
+    """A transactional batch of three records."""
     return write_batch(
         [RecordToWrite(b"key", b"stray-%d" % number) for number in range(3)],
         base_offset=0,
@@ -147,7 +148,8 @@ def stray_batch(producer_id: int, producer_epoch: int, base_sequence: int, stamp
 
 
 def part_above_the_high_watermark(story: Story) -> None:
-    """The leader of `fork` takes records that nobody fetches, and dies; another leads, cleanly, and takes others. Copy `forked`."""
+    """Copy `forked`: the leader of `fork` dies with records that nobody fetched; the next leader, cleanly elected, appends
+    others."""
     cluster = story.cluster
     story.write_unfetched("fork")
     cluster.kill(1)
@@ -172,15 +174,15 @@ def led(cluster: Cluster, topic: str) -> bool:
 
 
 def change_while_one_is_down(story: Story) -> None:
-    """With broker 3 down, a topic is deleted, another deleted and created anew, and a third compacted on the two others."""
+    """While broker 3 is down, delete a topic, delete and recreate another, and compact a third on the other two brokers."""
     cluster = story.cluster
     cluster.stop(STOPPED)
     admin = cluster.admin()
     for topic, done in admin.delete_topics(["gone", "again"], operation_timeout=ADMIN_TIMEOUT_SECONDS).items():
         done.result(ADMIN_TIMEOUT_SECONDS)
         directory = f"{topic}-0"
-        gone = [cluster.log_dir(broker) / directory for broker in (OLD_LEADER, STALE)]
-        wait_until(f"{directory} is set aside", partial(_all_gone, gone), timeout_seconds=20)
+        deleted = [cluster.log_dir(broker) / directory for broker in (OLD_LEADER, STALE)]
+        wait_until(f"{directory} is set aside", partial(_all_missing, deleted), timeout_seconds=20)
     cluster.create_topic("again", assignment=TOPICS["again"][0])
     story.write("again", 12, kind="other", batch_records=3)
     entry = ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET)
@@ -189,21 +191,21 @@ def change_while_one_is_down(story: Story) -> None:
     wait_until("compacted is cleaned", lambda: all(cleaned(cluster, broker) for broker in (OLD_LEADER, STALE)), timeout_seconds=60)
 
 
-def _all_gone(paths: list[Path]) -> bool:
+def _all_missing(paths: list[Path]) -> bool:
     return not any(path.exists() for path in paths)
 
 
 def cleaned(cluster: Cluster, broker: int) -> bool:
-    """Whether a broker cleaned `compacted` up to its active segment, and removed what it replaced."""
+    """Whether a broker cleaned `compacted` up to its active segment and deleted the segments it replaced."""
     directory = cluster.log_dir(broker) / "compacted-0"
     active = max(int(path.stem) for path in directory.glob("*.log"))
-    on_the_way = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]
-    upto = cluster.checkpointed(broker, "cleaner-offset-checkpoint").get(("compacted", 0), 0)
-    return active > 0 and upto == active and not on_the_way
+    unfinished = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]
+    cleaned_offset = cluster.checkpointed(broker, "cleaner-offset-checkpoint").get(("compacted", 0), 0)
+    return active > 0 and cleaned_offset == active and not unfinished
 
 
 def lose(story: Story) -> None:
-    """One broker alone commits records, dies, and an older replica is elected for some partitions. Copy `unclean`."""
+    """Copy `unclean`: a broker commits records alone and dies; an older replica is elected for some partitions."""
     cluster = story.cluster
     cluster.freeze(STALE)
     for topic in ("lag", "loss", "pay", "torn", *INTERNAL):
@@ -213,8 +215,8 @@ def lose(story: Story) -> None:
     commit_group(cluster, "loss", 90)
     pay_both(story.producers["pay"])
     story.producers["torn"].producer.commit_transaction(2 * FLUSH_TIMEOUT_SECONDS)
-    wanted = {"loss": {0: 90}, "lag": {0: 80}, "pay": {0: 17, 1: 17}, "torn": {0: 11, 1: 11}}
-    for topic, ends in wanted.items():
+    high_watermarks = {"loss": {0: 90}, "lag": {0: 80}, "pay": {0: 17, 1: 17}, "torn": {0: 11, 1: 11}}
+    for topic, ends in high_watermarks.items():
         for partition, end in ends.items():
             cluster.await_high_watermark(OLD_LEADER, topic, end, partition=partition)
     cluster.kill(OLD_LEADER)
@@ -228,16 +230,16 @@ def lose(story: Story) -> None:
 
 
 def elected(cluster: Cluster, topic: str, partition: int) -> bool:
-    """Ask for an unclean election; True once the stale replica leads."""
+    """Request an unclean election; True once the stale replica leads."""
     try:
         cluster.elect_unclean(topic, partition)
     except LabError:
-        return False  # not yet: the controller still waits for the dead leader, or for the stale replica to be back
+        return False  # the controller still waits for the dead leader, or for the stale replica to return
     return cluster.leader_and_isr(topic, partition)[0] == STALE
 
 
 def commit_group(cluster: Cluster, topic: str, offset: int) -> None:
-    """A consumer group says that it has read up to `offset`."""
+    """Commit `offset` for a consumer group."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "enable.auto.commit": False, "log_level": 0}
     )
@@ -248,7 +250,7 @@ def commit_group(cluster: Cluster, topic: str, offset: int) -> None:
 
 
 def come_back(story: Story) -> None:
-    """All brokers are started and get in sync; then all are stopped. Copy `after`."""
+    """Copy `after`: all brokers start, come in sync, and stop."""
     cluster = story.cluster
     cluster.start(OLD_LEADER, STOPPED)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
@@ -258,7 +260,8 @@ def come_back(story: Story) -> None:
 
 
 def make_broker_faults(cluster: Cluster, root: Path) -> Story:
-    """Copies of many moments below `root`, each with its name; the brokers, which were stopped, are stopped again."""
+    """Write the copies of all moments, each under its name below `root`. The brokers must be stopped, and are stopped
+    afterwards."""
     cluster.start(*cluster.brokers)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
     story = Story(cluster, root, {topic: len(assignment) for topic, (assignment, _) in TOPICS.items()})

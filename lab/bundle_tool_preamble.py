@@ -1,4 +1,4 @@
-"""Refuses another Python or system: in the file of `make bundle-tool`, shiv runs this before the package. Python 3.6 can run it."""
+"""Rejects a wrong Python or system; shiv runs it before the package in the file of `make bundle-tool`. Must run on Python 3.6."""
 
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES

@@ -33,18 +33,18 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def random_uuid() -> str:
-    """A cluster id as Kafka spells it: 16 bytes in 22 characters, the first no `-`, which its tools would take for an option."""
-    while (spelled := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    """A cluster id in Kafka's form, 22 characters of base64; without a leading `-`, which Kafka's tools take for an option."""
+    while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
-    return spelled
+    return text
 
 
 class Cluster:
     """Controllers 100, 101 … and brokers 1 … n, each with its log directory `controller-100`, `broker-1` … below `directory`.
 
-    With `log_dirs` 2 every broker has `broker-1-b` … besides. `format_options` go to Kafka's storage tool.
-    Everything listens on 127.0.0.1 only, every wait is bounded, and leaving the `with` block ends every process that was started,
-    by its own id, also after an exception. Raises LabError (with the node's last words) when a node does not come up.
+    With `log_dirs=2` every broker also has `broker-1-b` …. `format_options` go to Kafka's storage tool.
+    Everything listens only on 127.0.0.1, every wait is bounded, and leaving the `with` block ends every started process
+    by its id, also after an exception. Raises LabError (with the end of the node's output) when a node does not start.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Cluster:
         return ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.running())
 
     def log_dir(self, node: int) -> Path:
-        """The log directory of a node; of several the first."""
+        """The log directory of a node; its first, if it has several."""
         return self.directory / (f"controller-{node}" if node in self.controllers else f"broker-{node}")
 
     def log_dirs(self, node: int) -> list[Path]:
@@ -108,9 +108,9 @@ class Cluster:
         return [first, *(first.with_name(f"{first.name}-{chr(ord('b') + number)}") for number in range(more))]
 
     def partition_dir(self, broker: int, topic: str, partition: int = 0) -> Path:
-        """The directory of a replica, in whichever log directory of its broker it lies; in the first if in none."""
-        places = [directory / f"{topic}-{partition}" for directory in self.log_dirs(broker)]
-        return next((place for place in places if place.exists()), places[0])
+        """The directory of a replica, in any log directory of its broker; if it does not exist, its path in the first."""
+        candidates = [directory / f"{topic}-{partition}" for directory in self.log_dirs(broker)]
+        return next((candidate for candidate in candidates if candidate.exists()), candidates[0])
 
     def server(self, node: int) -> JavaServer:
         """The newest process of a node."""
@@ -121,7 +121,7 @@ class Cluster:
         return [broker for broker in self.brokers if self._servers[broker].running and not self._servers[broker].frozen]
 
     def start(self, *nodes: int) -> None:
-        """Start nodes (again), controllers first, and wait until each says it is up."""
+        """Start or restart nodes, controllers first, and wait until each logs that it started."""
         for group in (self.controllers, self.brokers):
             for node in [node for node in nodes if node in group]:
                 self._start(node)
@@ -134,12 +134,12 @@ class Cluster:
         self.start(*nodes)
 
     def freeze(self, *nodes: int) -> None:
-        """Stop nodes where they stand (SIGSTOP)."""
+        """Suspend nodes (SIGSTOP)."""
         for node in nodes:
             self._servers[node].freeze()
 
     def thaw(self, *nodes: int) -> None:
-        """Let frozen nodes go on."""
+        """Resume frozen nodes (SIGCONT)."""
         for node in nodes:
             self._servers[node].thaw()
 
@@ -149,7 +149,7 @@ class Cluster:
             self._servers[node].kill()
 
     def stop(self, *nodes: int) -> None:
-        """Stop nodes cleanly, all by default; brokers before controllers, else controlled shutdown waits in vain."""
+        """Stop nodes cleanly, by default all; brokers first, because controlled shutdown needs a controller."""
         chosen = nodes or (*self.brokers, *self.controllers)
         for group in (self.brokers, self.controllers):
             members = [self._servers[node] for node in group if node in chosen and node in self._servers]
@@ -157,7 +157,7 @@ class Cluster:
                 list(pool.map(JavaServer.stop, members))
 
     def copy(self, destination: Path, nodes: Iterable[int] | None = None) -> None:
-        """Copy log directories (default: the brokers') to `destination/<name>`, each of one instant: what runs is frozen."""
+        """Copy log directories (default: the brokers') to `destination/<name>`; running nodes are frozen meanwhile."""
         chosen = list(self.brokers if nodes is None else nodes)
         awake = [node for node in chosen if self._servers[node].running and not self._servers[node].frozen]
         self.freeze(*awake)
@@ -168,33 +168,33 @@ class Cluster:
             self.thaw(*awake)
 
     def restore(self, source: Path, nodes: Iterable[int] | None = None) -> None:
-        """Give nodes (default: all), none of which runs, the log directories that `copy` made below `source`."""
+        """Replace the log directories of stopped nodes (default: all) by those that `copy` wrote below `source`."""
         for directory in [directory for node in nodes or self.ports for directory in self.log_dirs(node)]:
             shutil.rmtree(directory)
             copy_tree(source / directory.name, directory)
 
     def admin(self) -> AdminClient:
-        """An admin client that asks the brokers awake now; keep it as long as an answer is awaited."""
+        """An admin client of the brokers that are running and not frozen; keep a reference until its futures are done."""
         return AdminClient({"bootstrap.servers": self.awake, "socket.timeout.ms": 10_000, "log_level": 0})
 
     def create_topic(
         self, name: str, *, assignment: list[list[int]] | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; `assignment` lists the replicas per partition, preferred leader first (default: one, on all)."""
-        given = assignment or [self.brokers]
-        topic = NewTopic(name, num_partitions=len(given), replica_assignment=given, config=dict(settings or {}))
+        """Create a topic; `assignment` lists the replicas per partition, preferred leader first (default: one on all brokers)."""
+        replicas = assignment or [self.brokers]
+        topic = NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(settings or {}))
         admin = self.admin()
         admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_SECONDS)[name].result(ADMIN_TIMEOUT_SECONDS)
         wait_until(f"{name} has leaders", lambda: self._has_leaders(name), timeout_seconds=ADMIN_TIMEOUT_SECONDS)
 
     def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
-        """The leader (-1 = none) and the in-sync replicas, as the broker that answers has heard: none before it knows the topic."""
+        """The leader (-1 = none) and the ISR as the answering broker knows them; (-1, []) while it does not know the topic."""
         admin = self.admin()
         metadata = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic].partitions.get(partition)
         return (metadata.leader, sorted(metadata.isrs)) if metadata else (-1, [])
 
     def await_isr(self, topic: str, isr: Iterable[int], *, timeout_seconds: float = 60) -> None:
-        """Wait until partition 0 of `topic` has exactly this in-sync set."""
+        """Wait until partition 0 of `topic` has exactly this ISR."""
         wanted = sorted(isr)
         wait_until(
             f"ISR of {topic} is {wanted}",
@@ -204,12 +204,12 @@ class Cluster:
         )
 
     def elect_unclean(self, topic: str, partition: int = 0) -> None:
-        """Let the controller take any living replica as leader. Raises LabError if it will not."""
+        """Make the controller elect any living replica as leader. Raises LabError if the election fails."""
         self.elect_unclean_all([(topic, partition)])
 
     def elect_unclean_all(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """The same of several partitions (topic, number) at once."""
-        # The tool and not the client: elect_leaders of confluent-kafka 2.16 fails in its own argument parsing.
+        """Elect leaders uncleanly for several partitions (topic, number) at once. Raises LabError if the election fails."""
+        # Kafka's tool, because elect_leaders of confluent-kafka 2.16 fails in its argument parsing.
         listed = [{"topic": topic, "partition": partition} for topic, partition in partitions]
         chosen = self.directory / "election.json"
         chosen.write_text(json.dumps({"partitions": listed}))
@@ -219,14 +219,14 @@ class Cluster:
             raise LabError(f"no unclean election of {listed}: {done.stderr[-500:].decode(errors='replace')}")
 
     def checkpointed(self, broker: int, checkpoint: str = "replication-offset-checkpoint") -> dict[tuple[str, int], int]:
-        """The offsets in a checkpoint file of all log directories of a broker; by default its high watermarks."""
+        """The offsets in a checkpoint file of all log directories of a broker; default: its high watermarks."""
         files = [read_offset_checkpoint(directory / checkpoint) for directory in self.log_dirs(broker)]
         return {place: offset for file in files for place, offset in file.items()}
 
     def await_high_watermark(
         self, broker: int, topic: str, offset: int, *, partition: int = 0, timeout_seconds: float = 30
     ) -> None:
-        """Wait until a broker's high-watermark checkpoint says `offset` (it is written every 5 s)."""
+        """Wait until a broker's high-watermark checkpoint has `offset`; Kafka writes it every 5 s."""
 
         def reached() -> bool:
             return self.checkpointed(broker).get((topic, partition)) == offset
@@ -273,7 +273,7 @@ class Cluster:
         return KAFKA_SERVER
 
     def _jvm_options(self) -> list[str]:
-        """A small heap, and a log to the output, whichever of two loggers the version brings along."""
+        """Options for a small heap and logging to stdout, by Log4j 1 or the logger of newer versions."""
         log4j = self.directory / "log4j.properties"
         log4j.write_text(LOG4J)
         return [*HEAP, QUIET.replace("warn", "info"), f"-Dlog4j.configuration=file:{log4j}"]
@@ -293,7 +293,7 @@ class Cluster:
 
 
 def settled(cluster: Cluster, expected: Mapping[tuple[str, int], int]) -> Callable[[], bool]:
-    """A condition: every running broker's high-watermark checkpoint says what `expected` says."""
+    """A condition: the high-watermark checkpoint of every running broker has the offsets in `expected`."""
 
     def holds() -> bool:
         files = [cluster.checkpointed(broker) for broker in cluster.running()]

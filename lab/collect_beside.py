@@ -1,7 +1,6 @@
-"""How much later a broker answers while its logs are collected: a producer's latencies without and with `collect` beside it.
+"""Measures how `collect` slows down a broker: a producer's latencies without `collect` and while it runs.
 
-`python -m lab.collect_beside` prints a table. It measures this machine as it is: the broker, the producer and the collection share
-its cores and its disk.
+`python -m lab.collect_beside` prints a table. The broker, the producer and `collect` share the cores and the disk of this machine.
 """
 
 import argparse
@@ -34,32 +33,32 @@ _MEGA: Final = 1_000_000
 
 @dataclass(slots=True)
 class Latencies:
-    """Seconds from handing a record to the producer until the broker has answered, of each record."""
+    """For each record, the seconds from `Producer.produce` to the broker's answer."""
 
     seconds: list[float] = field(default_factory=list)
 
     def note(self, error: KafkaError | None, message: Message) -> None:
-        """Raises LabError for a record that was not written."""
+        """Record the latency of a delivered message. Raises LabError for a record that was not written."""
         if error is not None:
             raise LabError(f"not written: {error}")
         self.seconds.append(message.latency() or 0.0)
 
     def at(self, share: float) -> float:
-        """The latency that this share of the records does not exceed, in milliseconds."""
+        """The latency in milliseconds that this share of the records does not exceed."""
         ranked = sorted(self.seconds)
         return 1000 * ranked[min(int(share * len(ranked)), len(ranked) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What ran beside the producer: how it is called, and the options of `collect`; None for nothing."""
+    """A load beside the producer: its title in the table and the options of `collect`; None = `collect` does not run."""
 
     title: str
     options: tuple[str, ...] | None
 
 
 def rows_of(max_rate: float) -> list[Beside]:
-    """What is measured, in order; nothing twice, so that one sees how much a row differs from itself."""
+    """The loads in order; "nothing" is measured twice, to show the variation between runs."""
     limit = f"{max_rate:g}"
     return [
         Beside("nothing", None),
@@ -70,33 +69,33 @@ def rows_of(max_rate: float) -> list[Beside]:
 
 
 class Collecting:
-    """`collect --live` over a log directory, again and again until it is stopped."""
+    """Runs `collect --live` on a log directory repeatedly until it is stopped."""
 
     def __init__(self, log_dir: Path, folder: Path, options: tuple[str, ...]) -> None:
         self._command = [sys.executable, "-m", "kafka_forensics", "collect", str(log_dir), "--live", "-q", *options]
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self.begun = 0
+        self.runs = 0
 
-    def go_on(self) -> None:
-        """Begin anew if the last one is over. Raises LabError if it failed."""
+    def ensure_running(self) -> None:
+        """Start `collect` unless it runs. Raises LabError if the last run failed."""
         if self._process is not None and self._process.poll() is None:
             return
         if self._process is not None and self._process.returncode:
             raise LabError(f"collect ended with status {self._process.returncode}")
-        self.begun += 1
-        output = self._folder / f"{self.begun}.kfb"
+        self.runs += 1
+        output = self._folder / f"{self.runs}.kfb"
         self._process = subprocess.Popen([*self._command, "--output", str(output)], stdin=subprocess.DEVNULL)
 
     def stop(self) -> None:
-        """End the one that runs."""
+        """End the running `collect`."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
 
 
 def produce_steadily(producer: Producer, seconds: float, rate: int, meanwhile: Callable[[], None]) -> Latencies:
-    """Hand `rate` records a second to the producer, one by one, evenly; `meanwhile` is called about ten times a second."""
+    """Produce `rate` records a second at even intervals; call `meanwhile` about ten times a second."""
     latencies = Latencies()
     value = os.urandom(VALUE_BYTES)
     begin = time.monotonic()
@@ -113,7 +112,7 @@ def produce_steadily(producer: Producer, seconds: float, rate: int, meanwhile: C
 
 
 def write_older(cluster: Cluster, size_in_bytes: int) -> None:
-    """Logs of another topic, written to disk and dropped from the page cache, as nobody has read them for long."""
+    """Write logs of another topic to disk and drop them from the page cache, like old logs that nobody read for a long time."""
     cluster.create_topic(OLDER, assignment=[[1]] * PARTITIONS, settings={"segment.bytes": str(SEGMENT_BYTES)})
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 50, "batch.size": 65_536, "log_level": 0})
     values = [os.urandom(VALUE_BYTES // 2).hex().encode() for _ in range(1000)]
@@ -134,7 +133,7 @@ def write_older(cluster: Cluster, size_in_bytes: int) -> None:
 
 @contextmanager
 def collecting(log_dir: Path, folder: Path, beside: Beside) -> Iterator[Collecting | None]:
-    """What runs beside the producer, as long as the block lasts."""
+    """Run `collect` beside the producer for the length of the block, if the load has it."""
     if beside.options is None:
         yield None
         return
@@ -147,7 +146,7 @@ def collecting(log_dir: Path, folder: Path, beside: Beside) -> Iterator[Collecti
 
 
 def measure(root: Path, *, seconds: float, rate: int, older_bytes: int, max_rate: float) -> Iterator[list[str]]:
-    """Rows of the table: what ran, records, latencies in ms that 50 %, 99 % and 99.9 % of them do not exceed, collections begun."""
+    """Rows of the table: load, records, latencies in ms at 50 %, 99 % and 99.9 %, runs of `collect`."""
     with Cluster(root / "nodes", brokers=1, broker_settings=ALONE) as cluster:
         write_older(cluster, older_bytes)
         cluster.create_topic(STEADY, assignment=[[1]])
@@ -155,14 +154,14 @@ def measure(root: Path, *, seconds: float, rate: int, older_bytes: int, max_rate
         produce_steadily(producer, WARM_UP_SECONDS, rate, lambda: None)
         for number, beside in enumerate(rows_of(max_rate)):
             with collecting(cluster.log_dir(1), root / f"bundles-{number}", beside) as running:
-                latencies = produce_steadily(producer, seconds, rate, lambda: None if running is None else running.go_on())
-                begun = "-" if running is None else str(running.begun)
+                latencies = produce_steadily(producer, seconds, rate, lambda: None if running is None else running.ensure_running())
+                runs = "-" if running is None else str(running.runs)
             shares = [f"{latencies.at(share):.1f}" for share in (0.5, 0.99, 0.999)]
-            yield [beside.title, str(len(latencies.seconds)), *shares, begun]
+            yield [beside.title, str(len(latencies.seconds)), *shares, runs]
 
 
 def main() -> None:
-    """Parse the flags, measure, print a Markdown table."""
+    """Measure as the options say, and print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m lab.collect_beside", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each row")
     parser.add_argument("--rate", type=int, default=500, help="records a second")

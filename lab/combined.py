@@ -1,4 +1,4 @@
-"""A cluster whose nodes are brokers and controllers at once: each of them votes."""
+"""A cluster in combined mode: every node is a broker and a controller, and so a voter of the quorum."""
 
 import json
 import re
@@ -19,9 +19,9 @@ _CHANGED_WITHIN_SECONDS: Final = 90
 
 
 class CombinedCluster(Cluster):
-    """Brokers 1 … n, all of which are controllers, too; otherwise a `Cluster`.
+    """A `Cluster` of brokers 1 … n that are all controllers too.
 
-    With `voters_in_log` the voters stand in the log (`kraft.version` 1, KIP-853), else in every node's settings.
+    With `voters_in_log` the voters are in the metadata log (`kraft.version` 1, KIP-853), else in every node's settings.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class CombinedCluster(Cluster):
 
     def _format(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        voting = [f"{node}@{LOOPBACK}:{port}:{random_uuid()}" for node, port in self._controller_ports.items()]
-        more = ["--initial-controllers", ",".join(voting)] if self._voters_in_log else []
+        voters = [f"{node}@{LOOPBACK}:{port}:{random_uuid()}" for node, port in self._controller_ports.items()]
+        options = ["--initial-controllers", ",".join(voters)] if self._voters_in_log else []
         for node in self.brokers:
             self._properties(node).write_text(properties_text(self._settings(node)))
-            arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(self._properties(node)), *more]
+            arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(self._properties(node)), *options]
             done = run_tool(STORAGE_TOOL, arguments, jars=self._jars)
             if done.exit_code != 0:
                 raise LabError(f"node {node} could not be formatted: {done.stderr[-1000:].decode(errors='replace')}")
@@ -53,22 +53,22 @@ class CombinedCluster(Cluster):
     def _settings(self, node: int) -> dict[str, str]:
         plain = f"PLAINTEXT://{LOOPBACK}:{self.ports[node]}"
         settings = node_settings(node, self.ports[node], self.log_dirs(node), self._controller_ports)
-        of_a_broker = node_settings(node, self.ports[node], self.log_dirs(node), {}, self._broker_settings)
-        settings |= {name: value for name, value in of_a_broker.items() if name != "controller.quorum.voters"}
+        broker_settings = node_settings(node, self.ports[node], self.log_dirs(node), {}, self._broker_settings)
+        settings |= {name: value for name, value in broker_settings.items() if name != "controller.quorum.voters"}
         settings |= {
             "process.roles": "broker,controller",
             "listeners": f"{plain},CONTROLLER://{LOOPBACK}:{self._controller_ports[node]}",
             "advertised.listeners": plain,
         }
         if self._voters_in_log:
-            settings["advertised.listeners"] = settings["listeners"]  # before 3.9 a broker that does so is refused
+            settings["advertised.listeners"] = settings["listeners"]  # versions before 3.9 refuse a CONTROLLER listener here
             del settings["controller.quorum.voters"]
             servers = ",".join(f"{LOOPBACK}:{port}" for port in self._controller_ports.values())
             settings["controller.quorum.bootstrap.servers"] = servers
         return settings
 
     def quorum_leader(self) -> int | None:
-        """Who leads the quorum by the newest `quorum-state` of the running nodes, None where that names nobody."""
+        """The leader of the quorum by the newest `quorum-state` of the running nodes; None if it names none."""
         states = []
         for node in self.running():
             path = self.log_dir(node) / METADATA / "quorum-state"
@@ -78,7 +78,7 @@ class CombinedCluster(Cluster):
         return None if newest is None or newest["leaderId"] < 0 else int(newest["leaderId"])
 
     def change_leader(self) -> None:
-        """Kill whoever leads the quorum, and start it again once the others have elected somebody else."""
+        """Kill the leader of the quorum, and restart it after the other nodes elect another leader."""
         wait_until("the quorum has a leader", lambda: self.quorum_leader() is not None, timeout_seconds=_ELECTED_WITHIN_SECONDS)
         leader = self.quorum_leader()
         others = [node for node in self.brokers if node != leader]
@@ -88,26 +88,26 @@ class CombinedCluster(Cluster):
         self.start(*killed)
 
     def leave(self, node: int) -> None:
-        """Take a node out of the voters (KIP-853); it goes on as a broker, and fetches their log."""
+        """Remove a node from the voters (KIP-853); it stays a broker and an observer."""
         leaving = ["remove-controller", "--controller-id", str(node), "--controller-directory-id", self._directory_id(node)]
         self._change(leaving, (), lambda: node not in self.voters())
 
     def join(self, node: int) -> None:
-        """Take a node in among the voters."""
+        """Add a node to the voters (KIP-853)."""
         self._change(["add-controller"], ["--command-config", str(self._properties(node))], lambda: node in self.voters())
 
     def take_voters_into_log(self) -> None:
-        """Raise `kraft.version` to 1 in a cluster whose voters stand in its settings; they go on standing there, too."""
+        """Upgrade `kraft.version` to 1 in a cluster whose voters are in its settings; the settings stay."""
         self._ask(FEATURES_TOOL, ["upgrade", "--feature", "kraft.version=1"])
 
     def voters(self) -> list[int]:
-        """Who votes, as the leader of the quorum says."""
-        said = self._ask(QUORUM_TOOL, ["describe", "--status"])
-        line = next(line for line in said.splitlines() if line.startswith("CurrentVoters:"))
+        """The voters that the leader of the quorum reports."""
+        status = self._ask(QUORUM_TOOL, ["describe", "--status"])
+        line = next(line for line in status.splitlines() if line.startswith("CurrentVoters:"))
         return sorted(map(int, re.findall(r'"id": ?(\d+)', line)))
 
     def _change(self, arguments: Sequence[str], first: Sequence[str], is_done: Callable[[], bool]) -> None:
-        """Ask for a change of the voters until it is done: a leader that was just elected, or one that is busy, refuses it."""
+        """Request a change of the voters until it is done: a leader that is busy or newly elected refuses it."""
 
         def done() -> bool:
             try:
@@ -126,7 +126,7 @@ class CombinedCluster(Cluster):
         return next(line.partition("=")[2] for line in lines if line.startswith("directory.id="))
 
     def _ask(self, tool: str, arguments: Sequence[str], first: Sequence[str] = ()) -> str:
-        """What one of Kafka's tools says to a request to the cluster. Raises LabError where it fails."""
+        """Run one of Kafka's tools against the cluster and return its stdout. Raises LabError if it fails."""
         done = run_tool(tool, ["--bootstrap-server", self.bootstrap, *first, *arguments], jars=self._jars)
         if done.exit_code != 0:
             raise LabError(f"{arguments[0]} failed: {(done.stdout + done.stderr)[-1000:].decode(errors='replace')}")

@@ -1,21 +1,21 @@
-"""The code blocks of README.md and docs/: run, and what they print written below the commands.
+"""Runs the code blocks of README.md and docs/, and writes their output into them.
 
-`python -m lab.doc_blocks [PAGE ...]` runs the blocks of these pages, of all of them if none is named, and writes into each block
-what its commands print now; the tests hold every page to that. Blocks are run in a directory that holds `sample_logs`, one
-directory a page, in their order, as on a terminal of 80 columns.
+`python -m lab.doc_blocks [PAGE ...]` runs the blocks of these pages (default: all) and writes the output of every command below it;
+the tests check that every page is up to date. The blocks of a page run in order, in one directory that contains `sample_logs`, as
+on a terminal of 80 columns.
 
-- `console`: lines `$ command`, each with what it prints below it. A command that is not `kafka-forensics` is the shell's.
-- `sh`: commands, one a line; what they print is shown nowhere.
-- `python`: run in one interpreter a page, after what the page ran before.
-- Any other language is only shown, and holds no command of ours.
+- `console`: lines `$ command`, each followed by its output. Commands other than `kafka-forensics` run in a shell.
+- `sh`: commands, one per line; their output is not shown.
+- `python`: runs in one interpreter per page, after the page's earlier blocks.
+- Blocks of other languages are not run, and contain no command of this package.
 
-HTML comments right above a block, one a line, say how it is run:
+HTML comments right above a block, one per line, say how it runs:
 
-- `given: SHELL`: what is run before it, to make what it reads.
-- `exit: N`: the status with which each of its commands ends, if not 0.
-- `from: TEXT`, `until: TEXT`: what is printed is shown from the first line that holds TEXT on, and up to the next that does, itself
-  left out; `…` stands for lines not shown.
-- `not run: REASON`: it is not run here. `run by: FILE`: a test in FILE runs it.
+- `given: SHELL`: a command that runs before the block.
+- `exit: N`: the exit status of each of its commands, if not 0.
+- `from: TEXT`, `until: TEXT`: show the output from the first line that contains TEXT, up to but without the next line that contains
+  TEXT; `…` stands for lines not shown.
+- `not run: REASON`: the block is not run. `run by: FILE`: a test in FILE runs it.
 """
 
 import io
@@ -52,7 +52,7 @@ _COMMAND: Final = re.compile(rf"^\s*(?:\$ )?{PROGRAM}\s", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its page below the root, its line, its language, its notes by their name, and what it holds."""
+    """A fenced block: its page (relative to the root), its line, its language, its notes by name, and its text."""
 
     page: str
     line: int
@@ -66,36 +66,36 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is run here."""
+        """Whether this module runs the block."""
         return self.language in RUN and not self.notes.keys() & {"not run", "run by"}
 
     @property
     def place(self) -> str:
-        """Where it stands, for people."""
+        """Page and line, for messages."""
         return f"{self.page}:{self.line}"
 
 
 class DocumentError(Exception):
-    """A block that cannot be run, ends with another status, or does not print what its notes look for."""
+    """A block cannot be run, exits with another status, or does not print the text in its notes."""
 
 
 class Terminal(io.StringIO):
-    """What is written to a screen, which is one to those who ask."""
+    """Collects output, and claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """It is."""
+        """True: commands write as to a terminal."""
         return True
 
 
 @dataclass(slots=True)
-class Desk:
-    """Where the blocks of one page are run: a directory that holds `sample_logs`, and the names of its Python."""
+class PageRunner:
+    """Runs the blocks of one page in a directory that contains `sample_logs`; `names` are the globals of its Python blocks."""
 
     directory: Path
     names: dict[str, object] = field(default_factory=dict)
 
     def run(self, block: Block) -> str:
-        """Run a block; what it is to hold. Raises DocumentError."""
+        """Run a block and return its text with up-to-date output. Raises DocumentError."""
         with ExitStack() as stack:
             stack.enter_context(chdir(self.directory))
             stack.enter_context(patch.dict(os.environ, {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}))
@@ -109,11 +109,11 @@ class Desk:
                 for command in block.body.replace("\\\n", " ").splitlines():
                     self._command(command, block, status)
                 return block.body
-            made: list[str] = []
+            parts: list[str] = []
             for command in _commands_of(block):
                 printed = self._command(command.replace("\\\n", " "), block, status)
-                made.append(f"$ {command}\n{_shortened(printed, block)}")
-            return "".join(made)
+                parts.append(f"$ {command}\n{_shortened(printed, block)}")
+            return "".join(parts)
 
     def _python(self, block: Block) -> None:
         self.names.setdefault("__name__", "__main__")
@@ -121,20 +121,20 @@ class Desk:
             exec(compile(block.body, block.place, "exec"), self.names)  # noqa: S102 - the page's own example
 
     def _command(self, command: str, block: Block, status: int) -> str:
-        """What a command line prints, on both streams."""
-        words = shlex.split(command, comments=True)
-        if not words or words[0] != PROGRAM or "|" in words or ">" in words:
+        """Run a command line and return its output on both streams."""
+        arguments = shlex.split(command, comments=True)
+        if not arguments or arguments[0] != PROGRAM or "|" in arguments or ">" in arguments:
             return self._shell(command, block, status)
-        if "spark" in words:
+        if "spark" in arguments:
             raise DocumentError(f"{block.place}: Spark runs in tests/spark alone; say `not run` or `run by`")
         screen = Terminal()
         with redirect_stdout(screen), redirect_stderr(screen):
-            ended = outcome(list(_expanded(words[1:])))
-        self._expect(ended, status, block, command, screen.getvalue())
+            exit_status = outcome(list(_expanded(arguments[1:])))
+        self._expect(exit_status, status, block, command, screen.getvalue())
         return screen.getvalue()
 
     def _shell(self, command: str, block: Block, status: int) -> str:
-        """What the shell prints. `kafka-forensics` in it is this package, not what is installed."""
+        """Run a command in bash and return its output; `kafka-forensics` is this package, not an installed one."""
         program = f'{PROGRAM}() {{ "{sys.executable}" -m kafka_forensics "$@"; }}'
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         done = subprocess.run(
@@ -148,19 +148,19 @@ class Desk:
         return done.stdout + done.stderr
 
     @staticmethod
-    def _expect(ended: int, status: int, block: Block, command: str, printed: str) -> None:
-        if ended != status:
-            raise DocumentError(f"{block.place}: ended with {ended} instead of {status}: {command}\n{printed}")
+    def _expect(exit_status: int, expected: int, block: Block, command: str, printed: str) -> None:
+        if exit_status != expected:
+            raise DocumentError(f"{block.place}: ended with {exit_status} instead of {expected}: {command}\n{printed}")
 
 
 def pages() -> list[str]:
-    """Every page whose blocks are held to what they print, below the root."""
+    """Every page whose blocks are run, relative to the root."""
     found = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
     return ["README.md", *found]
 
 
 def blocks(page: str, text: str) -> Iterator[tuple[re.Match[str], Block]]:
-    """The fenced blocks of a page, with where they stand in its text."""
+    """The fenced blocks of a page's text, each with its match."""
     for match in _BLOCK.finditer(text):
         notes: dict[str, list[str]] = {}
         for name, value in _NOTE.findall(match["notes"]):
@@ -169,43 +169,43 @@ def blocks(page: str, text: str) -> Iterator[tuple[re.Match[str], Block]]:
 
 
 def blocks_of(page: str) -> list[Block]:
-    """The blocks of a page as it is."""
+    """The blocks of a page as it is on disk."""
     return [block for _, block in blocks(page, (ROOT / page).read_text())]
 
 
 def holds_a_command(block: Block) -> bool:
-    """Whether a command of ours is in it."""
+    """Whether a block contains a `kafka-forensics` command."""
     return _COMMAND.search(block.body) is not None
 
 
-def made_anew(page: str, text: str, desk: Desk) -> str:
-    """The text of a page, with what its commands print now. Raises DocumentError."""
-    pieces: list[str] = []
+def updated_page(page: str, text: str, runner: PageRunner) -> str:
+    """The text of a page with up-to-date output of its commands. Raises DocumentError."""
+    parts: list[str] = []
     done = 0
     for match, block in blocks(page, text):
         if block.is_run:
-            pieces += [text[done : match.start("body")], desk.run(block)]
+            parts += [text[done : match.start("body")], runner.run(block)]
             done = match.end("body")
-    return "".join([*pieces, text[done:]])
+    return "".join([*parts, text[done:]])
 
 
 def _commands_of(block: Block) -> list[str]:
-    """What stands behind `$ `, with the lines that go on behind a backslash."""
+    """The commands after `$ `, with lines continued after a backslash."""
     commands = [match[1] for match in re.finditer(r"^\$ ((?:.*\\\n)*.*)$", block.body, re.MULTILINE)]
     if not commands or not block.body.startswith("$ "):
         raise DocumentError(f"{block.place}: a console block begins with `$ ` and a command")
     return commands
 
 
-def _expanded(words: list[str]) -> Iterator[str]:
-    """Words with the patterns of a shell that match anything replaced by what they match."""
-    for word in words:
-        matches = sorted(Path().glob(word)) if "*" in word else []
-        yield from map(str, matches) if matches else [word]
+def _expanded(arguments: list[str]) -> Iterator[str]:
+    """Arguments with glob patterns expanded as by a shell: a pattern without matches stays."""
+    for argument in arguments:
+        matches = sorted(Path().glob(argument)) if "*" in argument else []
+        yield from map(str, matches) if matches else [argument]
 
 
 def _shortened(printed: str, block: Block) -> str:
-    """The lines that are shown, whole. Raises DocumentError where a text that is looked for is not there."""
+    """The lines of the output that the notes `from` and `until` select. Raises DocumentError if their text is missing."""
     lines = [line.rstrip() for line in printed.splitlines()]
     first, end = 0, len(lines)
     start, stop = block.note("from"), block.note("until")
@@ -231,19 +231,18 @@ def _line_with(text: str, lines: list[str], first: int, block: Block) -> int:
 
 
 def rewrite(page: str, samples: Path) -> bool:
-    """Write a page anew; whether anything changed. Raises DocumentError."""
+    """Update the output in a page; return whether anything changed. Raises DocumentError."""
     path = ROOT / page
     text = path.read_text()
     with TemporaryDirectory() as folder:
-        desk = Path(folder)
-        shutil.copytree(samples, desk / "sample_logs")
-        made = made_anew(page, text, Desk(desk))
-    path.write_text(made)
-    return made != text
+        shutil.copytree(samples, Path(folder, "sample_logs"))
+        updated = updated_page(page, text, PageRunner(Path(folder)))
+    path.write_text(updated)
+    return updated != text
 
 
 def main() -> int:
-    """Rewrite the pages named, or all; 1 if a block could not be run."""
+    """Update the pages on the command line (default: all); return 1 if a block could not be run."""
     failed = 0
     for page in sys.argv[1:] or pages():
         try:

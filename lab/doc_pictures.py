@@ -1,6 +1,6 @@
-"""The drawings of docs/pictures: `python -m lab.doc_pictures`. The tests hold every file there to what is made here.
+"""Makes the drawings of docs/pictures: `python -m lab.doc_pictures`. The tests check that every file there is up to date.
 
-Histories are drawn by `simulate run SCENARIO --svg`; the others show how a scan works, and are boxes and arrows of ours.
+Simulated histories are drawn by `simulate run SCENARIO --svg`; the boxes and arrows that show how a scan works are drawn here.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ SCENARIOS: Final = {
     "hanging-transaction": "txn-hanging",
     "power-loss-divergence": "hw-lag-divergence",
 }
-"""File → the scenario that it shows."""
+"""File name → scenario."""
 
 _INK: Final = "#223"
 _FILLS: Final = {"bytes": "#e8e8ee", "facts": "#cfe3f7", "summary": "#cdebc9", "answer": "#f7e3c4", "loss": "#f6cfcb"}
@@ -30,7 +30,7 @@ _FILLS: Final = {"bytes": "#e8e8ee", "facts": "#cfe3f7", "summary": "#cdebc9", "
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box with lines of text: its left edge, upper edge, width and height."""
+    """A box with centered lines of text."""
 
     x: int
     y: int
@@ -40,7 +40,7 @@ class Box:
     lines: tuple[str, ...]
 
     def svg(self) -> str:
-        """As an element."""
+        """The box as SVG elements."""
         first = self.y + self.height / 2 - 8 * (len(self.lines) - 1) + 4
         texts = "".join(
             f'<text x="{self.x + self.width / 2:g}" y="{first + 16 * number:g}" text-anchor="middle">{escape(line)}</text>\n'
@@ -51,18 +51,18 @@ class Box:
 
 
 def arrow(x1: int, y1: int, x2: int, y2: int) -> str:
-    """A line with a head at its end."""
+    """An arrow from (x1, y1) to (x2, y2)."""
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#556" stroke-width="1.2" marker-end="url(#head)"/>\n'
 
 
 def words(x: int, y: int, text: str, *, bold: bool = False) -> str:
-    """A line of text that begins at x."""
+    """A line of text that starts at x."""
     weight = ' font-weight="600"' if bold else ""
     return f'<text x="{x}" y="{y}"{weight}>{escape(text)}</text>\n'
 
 
 def drawing(title: str, width: int, height: int, elements: Iterable[str]) -> str:
-    """A whole picture."""
+    """An SVG document."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
         f"<title>{escape(title)}</title>\n"
@@ -74,7 +74,7 @@ def drawing(title: str, width: int, height: int, elements: Iterable[str]) -> str
 
 
 def steps() -> str:
-    """From bytes to words."""
+    """The steps of a scan, from bytes to text."""
     labels = (
         ("bytes", ("files of", "each broker")),
         ("facts", ("facts:", "batches, entries,", "checkpoints")),
@@ -91,7 +91,7 @@ def steps() -> str:
 
 
 def folds() -> str:
-    """A segment in parts: each is folded, and the states are merged with their seams."""
+    """A segment folded in parts, and the merge of the states."""
     parts = [Box(16 + 180 * number, 30, 180, 36, "bytes", (f"bytes of part {number + 1}",)) for number in range(4)]
     states = [Box(46 + 180 * number, 106, 120, 48, "facts", (f"state {number + 1}", "first, last, counts")) for number in range(4)]
     pairs = [Box(136 + 360 * number, 194, 120, 48, "summary", ("merged,", "seam judged")) for number in range(2)]
@@ -104,7 +104,7 @@ def folds() -> str:
 
 
 def digests() -> str:
-    """Two replicas by blocks of offsets: equal digests are not read again, the first that differs is."""
+    """The digests of two replicas by blocks of offsets; only the first differing block is read again."""
     elements: list[str] = []
     for row, (broker, values) in enumerate(
         (("broker 1", ("a3", "77", "0c", "5e", "91")), ("broker 2", ("a3", "77", "0c", "b8", "4d")))
@@ -120,14 +120,14 @@ def digests() -> str:
 
 
 def pictures() -> dict[str, str]:
-    """File name → what it holds."""
-    made = {"steps.svg": steps(), "folds.svg": folds(), "digests.svg": digests()}
+    """File name → SVG text."""
+    drawings = {"steps.svg": steps(), "folds.svg": folds(), "digests.svg": digests()}
     with TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         for name, scenario in SCENARIOS.items():
             path = Path(folder, f"{name}.svg")
             outcome(["simulate", "run", scenario, "--svg", str(path)])
-            made[path.name] = path.read_text()
-    return made
+            drawings[path.name] = path.read_text()
+    return drawings
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What mkdocs does besides, when it builds the site (`mkdocs.yml`, `make docs`): a hook of it.
+"""Hooks for mkdocs (`mkdocs.yml`, `make docs`) that complete the site.
 
-- Every kind of finding gets a page, the one that `explain` prints, under Findings; every page of docs/decisions is in the menu.
-- A link out of docs/, as it is right in a checkout, leads to that page or to a copy of the file on the site: `../examples/x.py`.
-- A small script of ours lets the search work on pages that are opened as files, for which browsers allow no workers. A style lets
-  the copy button take commands without what they print.
+- Every kind of finding gets a page under Findings, the page that `explain` prints; every page of docs/decisions is in the menu.
+- A link to a file outside docs/ (`../examples/x.py`), which is valid in a checkout, is changed to that kind's page or to a copy
+  of the file on the site.
+- A script makes the search work on pages opened as files, where browsers allow no workers; a style sheet makes the copy button
+  leave out the output of commands.
 """
 
 import posixpath
@@ -18,9 +19,9 @@ from kafka_forensics.wording import explain_page, title
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 KINDS: Final = "kafka_forensics/analysis/kinds"
-"""Where a checkout has the page of each kind; `findings/` on the site."""
+"""Folder of the kinds' pages in a checkout; on the site it is `findings/`."""
 COPIES: Final = "files"
-"""Where the site has files that stand outside docs/."""
+"""Folder of the site for files from outside docs/."""
 WORKER_SHIM: Final = "assets/iframe-worker.js"
 STYLE: Final = "assets/site.css"
 _LINK: Final = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)(?=[)#])")
@@ -78,7 +79,7 @@ _STYLE: Final = """\
 
 
 def on_config(config: Any) -> Any:
-    """Put what is not listed in mkdocs.yml into the menu."""
+    """Add the pages that mkdocs.yml does not list to the menu."""
     kinds = [{kind: f"findings/{kind}.md"} for kind in sorted(CATALOGUE)]
     config.nav.append({"Findings": ["findings/index.md", *kinds]})
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -106,7 +107,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links out of docs/ lead to what the site has of them."""
+    """Change links to files outside docs/ to the pages or copies on the site."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def on_the_site(link: re.Match[str]) -> str:
@@ -122,7 +123,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _all_kinds() -> str:
-    """The page above those of the kinds, the worst first."""
+    """The index page of the kinds, most severe first."""
     worst_first = sorted(CATALOGUE.items(), key=lambda item: (-item[1].severity.rank, item[0]))
     rows = [
         f"| [`{kind}`]({kind}.md) | {usual.severity.value} | {usual.confidence.value} | {title(kind)} |"
@@ -137,10 +138,10 @@ def _links(page: Any, text: str) -> list[tuple[str, str]]:
 
 
 def _target(link: tuple[str, str]) -> str:
-    """Where a link of a page leads to, from docs/ on."""
+    """The target of a page's link, relative to docs/."""
     return posixpath.normpath(posixpath.join(*link))
 
 
 def _on_site(path: str) -> str:
-    """A page of Markdown that is not the site's is shown as text."""
+    """The path of a copied file on the site; Markdown is served as text."""
     return f"{path}.txt" if path.endswith(".md") else path

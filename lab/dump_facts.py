@@ -1,7 +1,7 @@
-"""What Kafka's own DumpLogSegments prints of files, as rows of facts: batches, records, entries of indexes and snapshots.
+"""Parses the output of Kafka's DumpLogSegments into rows of facts: batches, records, entries of indexes and snapshots.
 
-A row holds the numbers of one line under the names that the tool of 4.3.0 gives them, whatever the version of the tool. A table of
-rows is kept as tab-separated values, in which backslashes and control characters are spelled `\\uXXXX`.
+A row holds the numbers of one line under the names that the tool of 4.3.0 uses, whatever the version of the tool. A table of rows
+is stored as tab-separated values, with backslashes and control characters written `\\uXXXX`.
 """
 
 import re
@@ -21,7 +21,7 @@ TOOLS: Final = {
     "3.9.1": "kafka.tools.DumpLogSegments",
     KAFKA_VERSION: DUMP_LOG_SEGMENTS,
 }
-"""Version of Kafka → the main class of its tool."""
+"""Version of Kafka → main class of its DumpLogSegments."""
 DECODERS: Final = {
     "__consumer_offsets": "--offsets-decoder",
     "__transaction_state": "--transaction-log-decoder",
@@ -29,14 +29,14 @@ DECODERS: Final = {
     "__share_group_state": "--share-group-state-decoder",
     "__remote_log_metadata": "--remote-log-metadata-decoder",
 }
-"""Internal topic → the option with which the tool takes its records apart."""
+"""Internal topic → option that decodes its records."""
 PRINT: Final = "--print-data-log"
 SANITY: Final = "--index-sanity-check"
 INDEXES: Final = (".index", ".timeindex")
 LOGS: Final = (".log", ".checkpoint")
 TIMEOUT_SECONDS: Final = 180
 FILES_A_RUN: Final = 2000
-"""So many names fit into one argument."""
+"""Limit of file names in one argument."""
 COLUMNS: Final = (
     *("span", "offset", "timestampType", "timestamp", "sequence", "keySize", "valueSize", "headerKeys", "said", "crc", "isvalid"),
     *(
@@ -54,32 +54,33 @@ COLUMNS: Final = (
     *("producerEpoch", "partitionLeaderEpoch", "isTransactional", "isControl", "deleteHorizonMs", "version", "firstOffset"),
     *("lastStableOffset", "coordinatorEpoch", "currentTxnFirstOffset", "lastTimestamp", "firstSequence", "offsetDelta"),
 )
-"""Of all tables, in their order; first those of records. `said` is text: a record's key and payload, or what a control record says,
-or why the tool ended, or what it complains of."""
+"""Columns of all tables, in order, those of records first. `said` is text: a record's key and payload, the content of a control
+record, the error that ended the tool, or a complaint."""
 
 _TIMES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")
 _NOT_OF_THE_RECORD: Final = frozenset(
     {"baseOffset", "lastOffset", "baseSequence", "lastSequence", "producerEpoch", "partitionLeaderEpoch", "batchSize", "magic"}
     | {"compressType", "position"}
 )
-"""What Kafka 2.8 repeats of the batch in the line of a record."""
+"""Fields of the batch that Kafka 2.8 repeats in the line of a record."""
 _DUMPING: Final = re.compile(r"^Dumping (\S+)$", re.MULTILINE)
 _NEXT_LINE: Final = re.compile(
     r"\n(?=\| offset: \d|baseOffset: \d|offset: \d|Found \d+ invalid bytes|timestamp: |version: |producerId: |\Z)"
 )
 _NUMBER: Final = re.compile(r"(\w+): (\S+)")
 _RECORD: Final = re.compile(r"\| ((?:(?!headerKeys: |key: |payload: )\w+: \S+ ?)+)(?:headerKeys: (\[.*?\]) ?)?(.*)", re.DOTALL)
-"""Numbers, names of headers where the format has them, and text."""
+"""Groups: numbers, header keys (if the format has them), text."""
 _OPTIONAL: Final = re.compile(r"(?:OptionalLong|Some)[\[(](-?\d+)[\])]")
 _EXCEPTION: Final = re.compile(r'^Exception in thread "main" (?:[\w.]+\.)?(\w+(?:: .*)?)$', re.MULTILINE)
 _COMPLAINT: Final = re.compile(r"^ *((?:Index|Indexed) (?:offset|timestamp): .*)$")
-_OF_SNAPSHOT: Final = re.compile(r"^Snapshot .*$", re.MULTILINE)
-"""A complaint about a snapshot, which names no file. The tool prints no entry of such a snapshot."""
-_SPELLED: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SNAPSHOT_COMPLAINT: Final = re.compile(r"^Snapshot .*$", re.MULTILINE)
+"""A complaint about a snapshot; it names no file, and the tool prints no entry of that snapshot."""
+_ESCAPED: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Printed(NamedTuple):
-    """What the tool printed of one file: lines without its name, complaints about an index or snapshot, and why it ended there."""
+    """The tool's output for one file: lines, complaints about an index or snapshot, and the error if the tool ended at this
+    file."""
 
     lines: list[str]
     complaints: list[str]
@@ -87,24 +88,24 @@ class Printed(NamedTuple):
 
 
 def printed(files: Sequence[str], directory: Path, *options: str, version: str = KAFKA_VERSION) -> dict[str, Printed]:
-    """File → what the tool prints of it, all in one run; where that ends at a file that is refused, the others are in another."""
+    """File → the tool's output. One run dumps many files; if it ends at a file with an error, the next run dumps the others."""
     found: dict[str, Printed] = {}
-    left = list(files)
-    while left:
-        chunk = left[:FILES_A_RUN]
+    remaining = list(files)
+    while remaining:
+        chunk = remaining[:FILES_A_RUN]
         done = _run(chunk, directory, options, version)
         texts = _by_file(done.stdout.decode())
         if done.exit_code == 0:
             complaints = _complaints(done.stderr.decode(), directory)
             found |= {name: Printed(_lines(texts[name]), complaints[name], None) for name in chunk}
-            if _OF_SNAPSHOT.search(done.stderr.decode()):
+            if _SNAPSHOT_COMPLAINT.search(done.stderr.decode()):
                 suspects = [name for name in chunk if name.endswith(".snapshot") and not found[name].lines]
-                found |= {name: _of_snapshot(name, directory, options, version) for name in suspects}
-            left = left[len(chunk) :]
+                found |= {name: _dump_snapshot(name, directory, options, version) for name in suspects}
+            remaining = remaining[len(chunk) :]
         else:
             refused = list(texts)[-1]
             found[refused] = Printed(_lines(texts[refused]), [], _reason(done.stderr.decode(), directory))
-            left.remove(refused)
+            remaining.remove(refused)
     return found
 
 
@@ -114,10 +115,10 @@ def _run(files: list[str], directory: Path, options: tuple[str, ...], version: s
     return run_tool(TOOLS[version], arguments, directory=directory, jars=jars, timeout_seconds=TIMEOUT_SECONDS)
 
 
-def _of_snapshot(name: str, directory: Path, options: tuple[str, ...], version: str) -> Printed:
-    """What the tool prints of one snapshot in a run of its own: only so does a complaint belong to a file."""
+def _dump_snapshot(name: str, directory: Path, options: tuple[str, ...], version: str) -> Printed:
+    """The tool's output for one snapshot, in a separate run, because complaints about snapshots name no file."""
     done = _run([name], directory, options, version)
-    return Printed(_lines(_by_file(done.stdout.decode())[name]), _OF_SNAPSHOT.findall(done.stderr.decode()), None)
+    return Printed(_lines(_by_file(done.stdout.decode())[name]), _SNAPSHOT_COMPLAINT.findall(done.stderr.decode()), None)
 
 
 def _by_file(text: str) -> dict[str, str]:
@@ -126,12 +127,12 @@ def _by_file(text: str) -> dict[str, str]:
 
 
 def _lines(text: str) -> list[str]:
-    """One for each batch, record or entry, although payloads are printed with their line breaks."""
+    """The lines of batches, records and entries; a line break inside a payload does not end a line."""
     return [line for line in _NEXT_LINE.split(text) if line.strip("\n")]
 
 
 def _complaints(text: str, directory: Path) -> dict[str, list[str]]:
-    """Index → what the tool says of its entries; what it says without naming a file is left out."""
+    """Index file → the tool's complaints about its entries; complaints that name no file are left out."""
     found: dict[str, list[str]] = defaultdict(list)
     file = ""
     for line in text.splitlines():
@@ -144,7 +145,7 @@ def _complaints(text: str, directory: Path) -> dict[str, list[str]]:
 
 
 def _reason(text: str, directory: Path) -> str:
-    """The exception with which the tool ended, without the place of the files."""
+    """The exception that ended the tool, without the path of the directory. Raises LabError if there is none."""
     reason = _EXCEPTION.search(text)
     if reason is None:
         raise LabError(f"Kafka's tool ended without an exception: {text[-2000:]}")
@@ -152,7 +153,7 @@ def _reason(text: str, directory: Path) -> str:
 
 
 def numbers(line: str) -> Row:
-    """The numbers of a line that tells of a batch or an entry."""
+    """The numbers in the line of a batch or an entry."""
     row: Row = {}
     for name, value in _NUMBER.findall(line):
         if name in _TIMES:
@@ -165,13 +166,13 @@ def numbers(line: str) -> Row:
 
 
 def _plain(value: str) -> str:
-    """A number, without what Java and Scala write around one that may be missing; `-` for a missing one."""
+    """A number without Java's OptionalLong or Scala's Some; `-` if it is absent."""
     optional = _OPTIONAL.fullmatch(value)
     return optional[1] if optional else "-" if value in ("OptionalLong.empty", "None") else value
 
 
 def record(line: str) -> Row:
-    """What the line of a record says."""
+    """The row of a record's line. Raises LabError for an unknown format."""
     matched = _RECORD.fullmatch(line)
     if matched is None:
         raise LabError(f"Kafka's tool prints records in a way unknown here: {line!r}")
@@ -184,33 +185,34 @@ def record(line: str) -> Row:
 
 
 def log_rows(batches: Printed, records: Printed) -> list[Row]:
-    """Rows of a log: of each batch, followed by its records where the tool gave them.
+    """Rows of a log: each batch, followed by its records if the tool printed them.
 
-    A row `records_end` stands where the tool refused to read on when it read records, a row `end` where it did without.
+    A row `records_end` marks where the tool failed while it read records, a row `end` where it failed without reading records.
     """
-    held: dict[str, list[Row]] = {}
-    of_batch: list[Row] = []
+    records_by_position: dict[str, list[Row]] = {}
+    batch_records: list[Row] = []
     for line in records.lines:
         if line.startswith("| "):
-            of_batch.append(record(line))
+            batch_records.append(record(line))
         elif "position: " in line:
-            of_batch = held.setdefault(numbers(line)["position"], [])
+            batch_records = records_by_position.setdefault(numbers(line)["position"], [])
     if records.end is not None:
-        of_batch.append({"span": "records_end", "said": records.end})
+        batch_records.append({"span": "records_end", "said": records.end})
     rows = []
     for line in batches.lines:
         if line.startswith("Found "):
             rows.append({"span": "end", "said": line.rpartition(" at the end of ")[0]})
         elif "position: " in line:
             batch = {"span": "batch", **numbers(line)}
-            rows += [batch, *held.pop(batch["position"], [])]
-    if held:
-        raise LabError(f"Kafka's tool showed other batches with their records than without: at {', '.join(held)}")
+            rows += [batch, *records_by_position.pop(batch["position"], [])]
+    if records_by_position:
+        unexpected = ", ".join(records_by_position)
+        raise LabError(f"Kafka's tool showed other batches with their records than without: at {unexpected}")
     return rows if batches.end is None else [*rows, {"span": "end", "said": batches.end}]
 
 
 def entry_rows(entries: Printed, sanity: Printed | None = None) -> list[Row]:
-    """Rows of an index or a snapshot: its entries, where the tool ended, what it complains of, and whether an index is `sane`."""
+    """Rows of an index or a snapshot: entries, the error that ended the tool, complaints, and the error of the sanity check."""
     rows = [{"span": "entry", **numbers(line)} for line in entries.lines if ": " in line]
     rows += [] if entries.end is None else [{"span": "end", "said": entries.end}]
     rows += [{"span": "complaint", "said": complaint} for complaint in entries.complaints]
@@ -222,37 +224,37 @@ def entry_rows(entries: Printed, sanity: Printed | None = None) -> list[Row]:
 def tables(
     files: Iterable[str], directory: Path, *, decoders: Mapping[str, str] | None = None, version: str = KAFKA_VERSION
 ) -> Iterator[tuple[str, list[Row]]]:
-    """File → its rows. Records are printed by the decoder that is given for the file, or as text."""
-    wanted = list(files)
-    batches = printed(wanted, directory, version=version)
-    sanity = printed([name for name in wanted if name.endswith(INDEXES)], directory, SANITY, version=version)
+    """(file, its rows). Records are printed by the file's decoder in `decoders`, or as text."""
+    names = list(files)
+    batches = printed(names, directory, version=version)
+    sanity = printed([name for name in names if name.endswith(INDEXES)], directory, SANITY, version=version)
     by_option: dict[str, list[str]] = defaultdict(list)
-    for name in wanted:
+    for name in names:
         if name.endswith(LOGS):
             by_option[(decoders or {}).get(name, PRINT)].append(name)
     records: dict[str, Printed] = {}
-    for option, names in by_option.items():
-        records |= printed(names, directory, option, version=version)
-    for name in wanted:
+    for option, logs in by_option.items():
+        records |= printed(logs, directory, option, version=version)
+    for name in names:
         yield name, log_rows(batches[name], records[name]) if name in records else entry_rows(batches[name], sanity.get(name))
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """The rows as tab-separated values, in the columns that one of them has."""
+    """The rows as tab-separated values, in the columns that at least one row has."""
     columns = [name for name in COLUMNS if name == "span" or any(name in row for row in rows)]
-    lines = ["\t".join(columns), *("\t".join(_spelled(row.get(name)) for name in columns).rstrip("\t") for row in rows)]
+    lines = ["\t".join(columns), *("\t".join(_escape(row.get(name)) for name in columns).rstrip("\t") for row in rows)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def from_table(text: str) -> list[Row]:
-    """The rows of such a table; what a row has not is not in it."""
-    head, *lines = (line.split("\t") for line in text.removesuffix("\n").split("\n"))
-    return [{name: _read(cell) for name, cell in zip(head, line, strict=False) if cell} for line in lines]
+    """The rows of a table made by `as_table`; empty cells are left out."""
+    columns, *lines = (line.split("\t") for line in text.removesuffix("\n").split("\n"))
+    return [{name: _unescape(cell) for name, cell in zip(columns, line, strict=False) if cell} for line in lines]
 
 
-def _spelled(cell: str | None) -> str:
-    return "" if cell is None else _SPELLED.sub(lambda found: f"\\u{ord(found[0]):04x}", cell)
+def _escape(cell: str | None) -> str:
+    return "" if cell is None else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", cell)
 
 
-def _read(cell: str) -> str:
+def _unescape(cell: str) -> str:
     return re.sub(r"\\u(.{4})", lambda found: chr(int(found[1], 16)), cell)

@@ -1,9 +1,9 @@
-"""What can go wrong in the laboratory."""
+"""Errors of the laboratory."""
 
 
 class LabError(Exception):
-    """Kafka did not do what an experiment needs; the message ends with what it said last."""
+    """Kafka did not do what an experiment needs; the message ends with the end of its output."""
 
 
 class LabTimeoutError(LabError):
-    """Something awaited did not happen within its bound."""
+    """An awaited event did not happen in time."""

@@ -1,4 +1,4 @@
-"""docs/facts.md, made from the declared schemas: `python -m lab.facts_page > docs/facts.md`."""
+"""Makes docs/facts.md from the declared schemas: `python -m lab.facts_page > docs/facts.md`."""
 
 import sys
 from typing import Final
@@ -76,15 +76,15 @@ column `snapshot` before the others, and this one besides.
 
 def page() -> str:
     """The page as Markdown."""
-    pieces = [_PREFACE.format(version=FACT_SCHEMA_VERSION)]
+    parts = [_PREFACE.format(version=FACT_SCHEMA_VERSION)]
     for fact in (*FACTS.values(), *SNAPSHOT_FACTS.values()):
         if fact is CHANGES_FACT:
-            pieces.append(_SNAPSHOTS)
-        pieces.append(f"\n### {fact.name}\n\n{fact.about}\n\n| column | type | null | meaning |\n|---|---|---|---|\n")
+            parts.append(_SNAPSHOTS)
+        parts.append(f"\n### {fact.name}\n\n{fact.about}\n\n| column | type | null | meaning |\n|---|---|---|---|\n")
         for field in fact.schema:
             kind = str(field.type).replace(" not null", "")
-            pieces.append(f"| `{field.name}` | {kind} | {'yes' if field.nullable else ''} | {about(field)} |\n")
-    return "".join(pieces)
+            parts.append(f"| `{field.name}` | {kind} | {'yes' if field.nullable else ''} | {about(field)} |\n")
+    return "".join(parts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The base of the fault gallery as real brokers write it: the same batches, segments and epochs as `writers/` put into theirs."""
+"""Makes real brokers write the base log of the fault gallery, with the same batches, segments and epochs as
+`tests.support.logs`."""
 
 import struct
 import time
@@ -15,15 +16,16 @@ from tests.support.logs import ABORTING, COMMITTING, HEALTHY, IDEMPOTENT, Log, W
 
 ROLL_MS: Final = 300_000
 BETWEEN_SEGMENTS_MS: Final = 600_000
-"""Records of the next segment are stamped so much later that the broker rolls; the clock of markers is that of the brokers."""
+"""Records of the next segment have timestamps so much later that the broker rolls; markers have the brokers' time."""
 BETWEEN_OFFSETS_MS: Final = 1000
 SETTINGS: Final = {"segment.ms": str(ROLL_MS), "index.interval.bytes": "1", "segment.index.bytes": "1024"}
-"""An index entry for every batch but the first of a segment."""
+"""With an index entry for every batch but the first of a segment."""
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 
 class BrokerHistory:
-    """Writes the base through clients: a batch a call, a new segment by the records' time, a new epoch by restarting the leader."""
+    """Writes the base through clients: one batch per call, new segments by record timestamps, new epochs by restarting the
+    leader."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.cluster = cluster
@@ -38,7 +40,7 @@ class BrokerHistory:
             self.writers[producer] = writer
 
     def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False) -> None:
-        """One batch; its transaction begins if the producer has none open."""
+        """Write one batch; begin a transaction if the producer has none open. Raises LabError."""
         producer = self.writers[producer_id].producer
         if transactional and producer_id not in self.open:
             producer.begin_transaction()
@@ -60,7 +62,7 @@ class BrokerHistory:
         self.next_offset += count
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The coordinator writes the marker."""
+        """End the transaction, and wait for the coordinator's marker."""
         producer = self.writers[producer_id].producer
         end = producer.commit_transaction if commit else producer.abort_transaction
         end(FLUSH_TIMEOUT_SECONDS)
@@ -72,11 +74,11 @@ class BrokerHistory:
         )
 
     def roll(self) -> None:
-        """The next record is so much later that a segment begins with it."""
+        """Make the next record so much later that it begins a segment."""
         self.base_ms += BETWEEN_SEGMENTS_MS
 
     def lead(self, leader_epoch: int) -> None:
-        """The leader is stopped, another leads, and it comes back."""
+        """Restart the leader, so that another broker leads the next epoch. Raises LabError."""
         leader, everyone = self.cluster.leader_and_isr(self.topic)
         self.cluster.restart(leader)
         self.cluster.await_isr(self.topic, everyone)
@@ -85,7 +87,7 @@ class BrokerHistory:
 
 
 def read_log(directory: Path) -> Log:
-    """A partition's log as it lies there: its batches by their headers, its segments by their names, its epochs by the batches."""
+    """Read a partition's log: batches from their headers, segments from the file names, epochs from the batches."""
     log = Log()
     for path in sorted(directory.glob("*.log")):
         segment, data, position = int(path.stem), path.read_bytes(), 0
@@ -103,7 +105,7 @@ def read_log(directory: Path) -> Log:
 
 
 def layout(log: Log) -> tuple[list[tuple[int, int, int, int]], list[int], list[EpochEntry]]:
-    """What of a log faults depend on: offsets, segment and position of its batches; its segments; its epochs."""
+    """The parts of a log that injected faults depend on: offsets, segment and position of each batch; segments; epochs."""
     return (
         [(batch.base_offset, batch.last_offset, batch.segment, batch.position) for batch in log.batches],
         log.segments,
@@ -112,7 +114,7 @@ def layout(log: Log) -> tuple[list[tuple[int, int, int, int]], list[int], list[E
 
 
 def write_fault_base(cluster: Cluster, topic: str = TOPIC) -> None:
-    """The base in partition 0 of a new topic on all three brokers, committed to its end. Raises LabError if it is another."""
+    """Write the base into partition 0 of a new topic on all three brokers, committed to its end. Raises LabError."""
     cluster.create_topic(topic, assignment=[[1, 2, 3]], settings=SETTINGS)
     history = BrokerHistory(cluster, topic)
     write_base(history)
@@ -121,9 +123,9 @@ def write_fault_base(cluster: Cluster, topic: str = TOPIC) -> None:
 
 
 def make_fault_base(cluster: Cluster, destination: Path) -> Log:
-    """Write the base, stop the brokers, copy their log directories to `b1`, `b2` and `b3` below `destination`, start them again.
+    """Write the base, stop the brokers, and copy their log directories to `b1`, `b2` and `b3` below `destination`.
 
-    They stop one after another, the first as the last: so it is left in the ISR, in every run.
+    Broker 1 stops last, so that it alone is in the ISR, in every run. Raises LabError if the layout differs from the base.
     """
     write_fault_base(cluster)
     for broker in reversed(cluster.brokers):
@@ -137,7 +139,7 @@ def make_fault_base(cluster: Cluster, destination: Path) -> Log:
 
 
 def copy_brokers(cluster: Cluster, destination: Path) -> None:
-    """The brokers' log directories as `b1`, `b2` and `b3`."""
+    """Copy the brokers' log directories as `b1`, `b2` and `b3`."""
     cluster.copy(destination)
     for broker in cluster.brokers:
         (destination / cluster.log_dir(broker).name).rename(destination / f"b{broker}")

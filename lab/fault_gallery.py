@@ -1,8 +1,9 @@
-"""The tables of `docs/faults.md`: what a scan and what kafka-dump-log say of every fault. `python -m lab.fault_gallery`.
+"""Makes the tables of `docs/faults.md`: findings of a scan and output of kafka-dump-log for every fault. `python -m
+lab.fault_gallery`.
 
-Each case's tree is made anew, scanned, and its damaged file given to Kafka's own tool, once as it is and for logs once with
-`--deep-iteration`, logs of internal topics once with their decoder; that takes ten minutes. `--scan` makes only the verdicts of
-this tool anew and keeps what the page says of Kafka's. All text around the tables stays as it is, but for the totals at the end.
+Each case's tree is made and scanned, and Kafka's tool dumps its damaged file: once without options, for logs once more with
+`--deep-iteration`, for logs of internal topics with their decoder. This takes ten minutes. `--scan` updates only the column of this
+tool. The text around the tables stays, except the totals at the end.
 """
 
 import argparse
@@ -33,13 +34,13 @@ UNMEASURED: Final = "-"
 _TABLE: Final = re.compile(r"(## (.+)\n(?:(?!#|\|).*\n)*)((?:\|.*\n)+)")
 _TOTALS: Final = re.compile(r"(## In all\n\n)(.*\n)")
 _NEEDED: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "HW_BEYOND_LEO"})
-"""Kinds of which it is told that nobody holds what is lost."""
+"""Kinds whose cell says so when no broker holds the lost records."""
 _ANNOTATIONS: Final = frozenset({"INCIDENT_SIGNATURE"})
-"""Kinds that only name what others found; `docs/incidents.md` is about them."""
+"""Kinds that only group other findings; `docs/incidents.md` describes them."""
 
 
 def scanned(case: Case, brokers: Brokers) -> ScanResult:
-    """A scan of the case's tree, during which happens what the case says."""
+    """Scan the case's tree; `case.during` runs in the middle of the scan."""
     waiting = [] if case.during is None else [case.during]
 
     def progress(_done: int, _total: int) -> None:
@@ -51,14 +52,13 @@ def scanned(case: Case, brokers: Brokers) -> ScanResult:
 
 
 def verdict(case: Case, result: ScanResult) -> str:
-    """The cell of this tool: findings, worst first, with where they are and who holds a good copy."""
+    """The cell of this tool: findings, most severe first, with their offsets, brokers, and the brokers that hold a good copy."""
     findings = [finding for finding in result.findings if finding.kind not in _ANNOTATIONS]
     everywhere = max(
         (len(partition.replicas) for partition in result.partitions if not partition.topic.startswith("__")), default=0
     )
     by_kind = itertools.groupby(sorted(findings, key=_order), key=lambda finding: (finding.kind, finding.severity))
-    words = [_said(kind, severity, list(group), everywhere) for (kind, severity), group in by_kind]
-    text = ", ".join(words) or "nothing"
+    text = ", ".join(_kind_text(kind, severity, list(group), everywhere) for (kind, severity), group in by_kind) or "nothing"
     holders = {
         tuple(finding.evidence["held_by"]) for finding in findings if finding.evidence.get("held_by") or finding.kind in _NEEDED
     }
@@ -69,7 +69,8 @@ def verdict(case: Case, result: ScanResult) -> str:
 
 
 def _shown(names: tuple[str, ...], findings: list[Finding]) -> Iterator[tuple[str, str]]:
-    """What the worst finding that has it says under each name; a name that none has is left out."""
+    """(name, text) of each evidence field in `names`, from the most severe finding that has it; fields of no finding are left
+    out."""
     worst_first = [{**finding.evidence, "confidence": finding.confidence.value} for finding in sorted(findings, key=_order)]
     for name in names:
         for finding in worst_first:
@@ -77,18 +78,18 @@ def _shown(names: tuple[str, ...], findings: list[Finding]) -> Iterator[tuple[st
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
             if value is not None:
-                yield name, _worded(value)
+                yield name, _value_text(value)
                 break
 
 
-def _worded(value: object) -> str:
-    """`true`, `1, 3`, `b1 16, b2 14`: evidence in a cell."""
+def _value_text(value: object) -> str:
+    """Evidence as text in a cell: `true`, `1, 3`, `b1 16, b2 14`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return ", ".join(f"b{key} {_worded(item)}" for key, item in value.items())
+        return ", ".join(f"b{key} {_value_text(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(_worded(item) for item in value) or "none"
+        return ", ".join(_value_text(item) for item in value) or "none"
     return str(value)
 
 
@@ -96,8 +97,8 @@ def _order(finding: Finding) -> tuple[int, str, str]:
     return -finding.severity.rank, finding.kind, str(finding.place.broker)
 
 
-def _said(kind: str, severity: Severity, findings: list[Finding], everywhere: int) -> str:
-    """`KIND` with its severity, its offsets if all have the same, and the brokers if they are others than b2."""
+def _kind_text(kind: str, severity: Severity, findings: list[Finding], everywhere: int) -> str:
+    """`KIND` with its severity, its offsets if all findings have the same, and its brokers unless the only one is b2."""
     text = f"`{kind}` {severity.value}"
     places = {(finding.place.offset_start, finding.place.offset_end) for finding in findings}
     brokers = sorted({str(finding.place.broker) for finding in findings if finding.place.broker is not None})
@@ -112,7 +113,7 @@ def _said(kind: str, severity: Severity, findings: list[Finding], everywhere: in
 
 
 def cells(line: str) -> list[str]:
-    """The cells of a table's row, without blanks around them."""
+    """The stripped cells of a table's row."""
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
@@ -122,18 +123,18 @@ def rows_of(text: str) -> dict[str, list[list[str]]]:
 
 
 def gallery_rows(text: str) -> dict[str, list[list[str]]]:
-    """The same of the gallery's own tables: `On logs of real brokers` has one of other columns."""
+    """`rows_of` for the gallery's tables only; the table of `On logs of real brokers` has other columns."""
     return {heading: rows for heading, rows in rows_of(text).items() if heading in SECTIONS}
 
 
 def injected(case: Case) -> str:
-    """The cell of what was injected; negative controls are in italics."""
+    """The cell of the injection; negative controls are in italics."""
     return f"*{case.injected}*" if case.control else case.injected
 
 
-def table(heading: str, known: list[list[str]], *, with_peer: bool) -> str:
-    """The table of a section: its cases in order. What is known of Kafka's tool is kept unless it is run again."""
-    kept = {(row[0], row[1]): row[3] for row in known if len(row) == len(COLUMNS)}
+def table(heading: str, old_rows: list[list[str]], *, with_peer: bool) -> str:
+    """The table of a section, its cases in order. Cells of Kafka's tool come from `old_rows` unless `with_peer` runs it."""
+    kept = {(row[0], row[1]): row[3] for row in old_rows if len(row) == len(COLUMNS)}
     lines = []
     for case in SECTIONS[heading]:
         with tempfile.TemporaryDirectory() as folder:
@@ -144,15 +145,15 @@ def table(heading: str, known: list[list[str]], *, with_peer: bool) -> str:
 
 
 def page(text: str, *, with_peer: bool) -> str:
-    """The page with its tables and its totals made anew."""
-    known = rows_of(text)
+    """The page with up-to-date tables and totals."""
+    old_rows = rows_of(text)
 
-    def fresh(match: re.Match[str]) -> str:
+    def updated(match: re.Match[str]) -> str:
         heading = match[2]
-        return match[1] + (table(heading, known[heading], with_peer=with_peer) if heading in SECTIONS else match[3])
+        return match[1] + (table(heading, old_rows[heading], with_peer=with_peer) if heading in SECTIONS else match[3])
 
-    made = with_real_section(_TABLE.sub(fresh, text))
-    return _TOTALS.sub(lambda match: f"{match[1]}{totals(gallery_rows(made))}\n", made)
+    new_text = with_real_section(_TABLE.sub(updated, text))
+    return _TOTALS.sub(lambda match: f"{match[1]}{totals(gallery_rows(new_text))}\n", new_text)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What kafka-dump-log says of one damaged file, in a few words: how it ended, what it showed, what it hid, what it left behind."""
+"""Summarizes what kafka-dump-log does with a damaged file: exit status, batches shown and not shown, complaints, files changed."""
 
 import hashlib
 import re
@@ -19,7 +19,7 @@ from tests.gallery.case import Case
 from tests.support.brokers import healthy
 
 PATIENCE_SECONDS: Final = 20
-"""For a tool that may never end."""
+"""Timeout for a tool that may never end."""
 HUGE_BYTES: Final = 1 << 30
 _BATCH: Final = re.compile(r"^(?:baseOffset|offset): (?:\d+|-\d+) .*isvalid: (true|false)", re.MULTILINE)
 _TAIL: Final = re.compile(r"^Found (\d+) invalid bytes at the end", re.MULTILINE)
@@ -29,7 +29,7 @@ _RAW: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u206
 
 
 def peer_says(case: Case) -> str:
-    """The cell of kafka-dump-log; what it says of an undamaged file of that name too is left out."""
+    """The cell of kafka-dump-log, without complaints that it also makes about the undamaged file."""
     if case.damaged is None:
         return case.no_dump_reason
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def peer_says(case: Case) -> str:
 
 
 def _file_says(root: Path, damaged: str, options: tuple[str, ...], *, named: bool = False) -> str:
-    """What it says of one file as it is, and of a log with `--deep-iteration` where that is something else."""
+    """The summary of one file, and for a log the summary with `--deep-iteration` if it differs."""
     path = root / damaged
     if not path.is_file():
         return _waits(path)
@@ -73,7 +73,7 @@ def _file_says(root: Path, damaged: str, options: tuple[str, ...], *, named: boo
 
 
 def _waits(path: Path) -> str:
-    """What it does with a pipe: it is ended after a while."""
+    """The summary of a file that is not regular (a pipe), with a timeout."""
     try:
         done = run_tool(DUMP_LOG_SEGMENTS, ["--files", path.name], directory=path.parent, timeout_seconds=PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -82,7 +82,7 @@ def _waits(path: Path) -> str:
 
 
 def _opened(path: Path) -> str:
-    """The flags with which the tool opens the file last, as strace shows them. Raises LabError without strace."""
+    """The flags with which the tool last opens the file, from strace. Raises LabError without strace."""
     if shutil.which("strace") is None:
         raise LabError("how a file is opened is seen by strace, which is not here")
     command = java_command(DUMP_LOG_SEGMENTS, ["--files", path.name], jars=kafka_jars(), options=QUICK_START)
@@ -100,14 +100,14 @@ def _opened(path: Path) -> str:
 
 
 def _run(path: Path, *options: str, named: bool = False) -> ToolResult:
-    """Run in the file's directory, or in the one above it so that the directory's name is in the output."""
+    """Run the tool in the file's directory, or with `named` in its parent, so that the output names the directory."""
     directory = path.parent.parent if named else path.parent
     return run_tool(DUMP_LOG_SEGMENTS, [*options, "--files", str(path.relative_to(directory))], directory=directory)
 
 
 @cache
 def _usual(damaged: str, options: tuple[str, ...]) -> frozenset[str]:
-    """What the tool complains of in the undamaged file of this name, if there is one."""
+    """The tool's complaints about the undamaged file of this name, if it exists."""
     with tempfile.TemporaryDirectory() as folder:
         healthy(Path(folder) / "brokers")
         path = Path(folder) / "brokers" / damaged
@@ -131,35 +131,37 @@ def _words(path: Path, batches: int, done: ToolResult, usual: frozenset[str]) ->
             words.append(f"`isvalid: false` {'once' if wrong == 1 else 'twice' if wrong == 2 else f'{wrong} times'}")
     words += [f"“Found {size} invalid bytes at the end”" for size in _TAIL.findall(text)]
     words += [complaint for complaint in _complaints(path, done) if complaint not in usual][:2]
-    words += [f"“{said.rstrip('.')}”" for said in _SKIPPED.findall(text)][:2]
+    words += [f"“{message.rstrip('.')}”" for message in _SKIPPED.findall(text)][:2]
     if raw := len(_RAW.findall(text)):
         words.append(f"**{raw} control character{'s' if raw > 1 else ''} written raw**")
     return ", ".join(words)
 
 
 def _complaints(path: Path, done: ToolResult) -> list[str]:
-    """The exception that ended it, or what it says on standard error: each line, or each indented line below it."""
+    """The exception that ended the tool, or its messages on stderr: each line, with the indented lines below it as details."""
     text = done.stderr.decode(errors="replace").replace(f"{path.parent}/", "").replace(path.name, "the file")
     if thrown := _THROWN.findall(text):
         return [f"`{thrown[-1] if 'OutOfMemoryError' in thrown else thrown[0]}`"]
-    said: dict[str, list[str]] = {}
+    details_of: dict[str, list[str]] = {}
     heading = ""
     for line in text.splitlines():
         if line.startswith((" ", "\t")):
-            said.setdefault(heading, []).append(line.strip())
+            details_of.setdefault(heading, []).append(line.strip())
         elif line.strip():
             heading = line.split(". ")[0].strip().replace(" :the", " the")
-            said.setdefault(heading, [])
-    return [f"“{heading}{f': {detail}' if detail else ''}”" for heading, details in said.items() for detail in details or [""]]
+            details_of.setdefault(heading, [])
+    return [
+        f"“{heading}{f': {detail}' if detail else ''}”" for heading, details in details_of.items() for detail in details or [""]
+    ]
 
 
 def _tree(root: Path) -> dict[str, str]:
-    """Regular files below a folder → a hash of their bytes, or for a huge one its size and time."""
+    """Regular files below a folder → the SHA-256 of their bytes; for huge files, their size and mtime."""
     tree = {}
     for path in root.rglob("*"):
         status = path.lstat()
         if stat.S_ISREG(status.st_mode):
             huge = status.st_size > HUGE_BYTES
-            said = f"{status.st_size} {status.st_mtime_ns}" if huge else hashlib.sha256(path.read_bytes()).hexdigest()
-            tree[str(path.relative_to(root))] = said
+            fingerprint = f"{status.st_size} {status.st_mtime_ns}" if huge else hashlib.sha256(path.read_bytes()).hexdigest()
+            tree[str(path.relative_to(root))] = fingerprint
     return tree

@@ -1,6 +1,6 @@
-"""The section of `docs/faults.md` on logs of real brokers: which faults are shown there too, and why not the rest.
+"""Makes the section of `docs/faults.md` on logs of real brokers: which faults are shown on them, and why others are not.
 
-It is written from what `tests/broker` runs (`tests/gallery/real_brokers.py`, `tests/gallery/broker_made.py`), without any broker.
+It is made from the declarations that `tests/broker` runs (`tests/gallery/real_brokers.py`, `broker_made.py`), without a broker.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections import Counter
 from itertools import groupby
 from typing import Final
 
-from tests.gallery.broker_made import COPIES, FORK, MADE, Made, Told
+from tests.gallery.broker_made import BROKER_CASES, COPIES, FORK, BrokerCase, FindingRow
 from tests.gallery.cases import SECTIONS
-from tests.gallery.real_brokers import BEYOND, NOT_ON_REAL_LOGS, injections
+from tests.gallery.real_brokers import DIFFERENCES, NOT_ON_REAL_LOGS, injections
 
 HEADING: Final = "On logs of real brokers"
 COLUMNS: Final = ("fault", "what brokers did", "copy", "this tool")
@@ -37,12 +37,12 @@ _SECTION: Final = re.compile(rf"(## {HEADING}\n\n)(.*?)(?=\n## )", re.DOTALL)
 
 
 def with_real_section(text: str) -> str:
-    """The page with this section made anew."""
+    """The page with an up-to-date section."""
     return _SECTION.sub(lambda match: match[1] + section(), text)
 
 
 def section() -> str:
-    """Everything below the heading."""
+    """The section without its heading."""
     done = Counter(heading for heading, _ in injections())
     bullets = []
     for heading, cases in SECTIONS.items():
@@ -50,9 +50,9 @@ def section() -> str:
         bullets.append(_filled(f"- {heading}: {done[heading]} of {len(cases)}.{f' {why}' if why else ''}", indent="  "))
     copies = " ".join(f"`{name}`: {state}." for name, state in COPIES.items())
     table = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    table += [f"| {' | '.join(row(made))} |" for made in sorted(MADE, key=lambda made: (made.fault == "-", made.fault))]
+    table += [f"| {' | '.join(row(case))} |" for case in sorted(BROKER_CASES, key=lambda case: (case.fault == "-", case.fault))]
     parts = [
-        _filled(INJECTED.format(len(BEYOND))),
+        _filled(INJECTED.format(len(DIFFERENCES))),
         "\n".join(bullets),
         _filled(BROUGHT_ABOUT.format(len(COPIES), copies)),
         "\n".join(table),
@@ -64,14 +64,14 @@ def _filled(text: str, indent: str = "") -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def row(made: Made) -> list[str]:
+def row(case: BrokerCase) -> list[str]:
     """The cells of a row."""
-    return [made.fault, f"*{made.done}*" if made.control else made.done, made.copy, verdict(made)]
+    return [case.fault, f"*{case.done}*" if case.control else case.done, case.copy, verdict(case)]
 
 
-def verdict(made: Made) -> str:
-    """The findings, worst first, with their offsets, brokers and partition, and who holds what is lost."""
-    ordered = sorted(made.told, key=lambda cells: (_RANK[cells[2]], cells[1], cells[0] or 0, str(cells[4])))
+def verdict(case: BrokerCase) -> str:
+    """The findings, most severe first, with their offsets, partition, brokers, and the brokers that hold lost records."""
+    ordered = sorted(case.findings, key=lambda cells: (_RANK[cells[2]], cells[1], cells[0] or 0, str(cells[4])))
     words = [_words(list(group)) for _, group in groupby(ordered, key=lambda cells: (*cells[:3], *cells[4:]))]
     return ", ".join(words) or "nothing"
 
@@ -79,8 +79,8 @@ def verdict(made: Made) -> str:
 _RANK: Final = {"critical": 0, "error": 1, "warning": 2, "info": 3}
 
 
-def _words(rows: list[Told]) -> str:
-    """`KIND` severity [a, b) on b1, b3, held by b2: findings that differ in their broker only."""
+def _words(rows: list[FindingRow]) -> str:
+    """Findings that differ only in their broker: `KIND` severity [a, b) on b1, b3, held by b2."""
     partition, kind, severity, _, start, end, holders = rows[0]
     text = f"`{kind}` {severity}"
     if start == FORK:

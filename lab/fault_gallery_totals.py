@@ -1,4 +1,4 @@
-"""The totals of the fault gallery: how many faults, probes and negative controls there are, and what each tool made of them."""
+"""Counts the fault gallery: faults, probes and negative controls, and how each tool reports them."""
 
 import re
 from collections import Counter
@@ -14,20 +14,20 @@ _UNREAD: Final = ("not ", "ignores ")
 
 
 class Peer(Enum):
-    """What kafka-dump-log made of a case."""
+    """How kafka-dump-log reports a case."""
 
     NAMED = "named"
-    """It says that something is wrong."""
+    """It complains."""
     FAILED = "failed"
-    """It ends by an exception, or not at all, and says no more."""
+    """It ends with an exception or never ends, without a complaint."""
     SILENT = "silent"
     """It ends as with a sound file."""
     UNREAD = "unread"
-    """It passes over the file, or there is none to give it."""
+    """It ignores the file, or the case has no file to dump."""
 
 
-def peer_made_of_it(cell: str) -> Peer:
-    """What its cell says, over all runs and files."""
+def peer_outcome(cell: str) -> Peer:
+    """The outcome in the cell of kafka-dump-log, over all runs and files."""
     if cell.startswith(_UNREAD):
         return Peer.UNREAD
     if "“" in cell or "`isvalid: false`" in cell:
@@ -36,12 +36,12 @@ def peer_made_of_it(cell: str) -> Peer:
 
 
 def is_control(row: list[str]) -> bool:
-    """Whether a row is a negative control, which stands in italics."""
+    """Whether a row is a negative control (in italics)."""
     return row[1].startswith("*") and row[1].endswith("*")
 
 
 def totals(rows: Rows) -> str:
-    """One paragraph: what was counted over all tables."""
+    """The paragraph with the counts over all tables."""
     every = [row for table in rows.values() for row in table]
     controls = [row for row in every if is_control(row)]
     probes = [row for row in every if row[0].startswith("P")]
@@ -66,7 +66,7 @@ def _silent(row: list[str]) -> bool:
 
 
 def _marked(rows: Iterable[list[str]], *words: str) -> int:
-    """Rows in which one of these words is told in bold."""
+    """The number of rows with one of these words in bold."""
     return sum(any(word in bold for word in words for bold in re.findall(r"\*\*(.+?)\*\*", row[3])) for row in rows)
 
 
@@ -75,12 +75,12 @@ def _found(rows: Iterable[list[str]]) -> int:
 
 
 def _named(rows: Iterable[list[str]]) -> int:
-    return len({row[0] for row in rows if row[0].startswith("F") and peer_made_of_it(row[3]) is Peer.NAMED})
+    return len({row[0] for row in rows if row[0].startswith("F") and peer_outcome(row[3]) is Peer.NAMED})
 
 
 def _counted(rows: Iterable[list[str]]) -> str:
     """`12 called wrong, 3 ended by an exception, 4 passed as sound, 5 not read`."""
-    counts = Counter(peer_made_of_it(row[3]) for row in rows)
+    counts = Counter(peer_outcome(row[3]) for row in rows)
     return (
         f"{counts[Peer.NAMED]} called wrong, {counts[Peer.FAILED]} ended by an exception, "
         f"{counts[Peer.SILENT]} passed as sound, {counts[Peer.UNREAD]} not read"

@@ -1,4 +1,4 @@
-"""Copying log directories as they lie on disk, and reading the little of them that an experiment must wait for."""
+"""Copies log directories with their holes, and reads the checkpoints that experiments wait for."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from typing import Final
 INDEX_ENTRY_SIZES: Final = {".index": 8, ".timeindex": 12}
 CHUNK_BYTES: Final = 1 << 20
 LEFT_OUT: Final = (".lock",)
-"""Files that say nothing of the data: a process's own lock."""
+"""Files that are not copied: the lock of the broker's process."""
 
 
 def data_ranges(descriptor: int, size_in_bytes: int) -> Iterator[tuple[int, int]]:
@@ -25,48 +25,48 @@ def data_ranges(descriptor: int, size_in_bytes: int) -> Iterator[tuple[int, int]
 
 
 def copy_sparse(source: Path, destination: Path) -> None:
-    """Copy one file; holes and blocks of zeros stay holes, the apparent size stays what it was (`cp --sparse=always`)."""
-    with source.open("rb") as given, destination.open("wb") as taken:
-        size_in_bytes = os.fstat(given.fileno()).st_size
-        for start, end in data_ranges(given.fileno(), size_in_bytes):
+    """Copy one file; holes and blocks of zeros become holes, the size stays (`cp --sparse=always`)."""
+    with source.open("rb") as reader, destination.open("wb") as writer:
+        size_in_bytes = os.fstat(reader.fileno()).st_size
+        for start, end in data_ranges(reader.fileno(), size_in_bytes):
             for position in range(start, end, CHUNK_BYTES):
-                block = os.pread(given.fileno(), min(CHUNK_BYTES, end - position), position)
+                block = os.pread(reader.fileno(), min(CHUNK_BYTES, end - position), position)
                 if block.strip(b"\0"):
-                    os.pwrite(taken.fileno(), block, position)
-        os.ftruncate(taken.fileno(), size_in_bytes)
+                    os.pwrite(writer.fileno(), block, position)
+        os.ftruncate(writer.fileno(), size_in_bytes)
     shutil.copystat(source, destination)
 
 
-def copy_tree(source: Path, destination: Path, copied: Callable[[Path], None] | None = None) -> None:
-    """Copy a log directory into a new directory, file by file by their names, sparse files staying sparse; locks stay behind.
+def copy_tree(source: Path, destination: Path, on_copied: Callable[[Path], None] | None = None) -> None:
+    """Copy a log directory into a new directory, file by file in the order of names, with holes, without locks.
 
-    A file that a running broker removes meanwhile is left out; `copied` is told every other one. Raises FileExistsError if
-    `destination` exists.
+    A file that a running broker deletes meanwhile is left out; `on_copied` is called after every copied file. Raises
+    FileExistsError if `destination` exists.
     """
     destination.mkdir(parents=True)
     for entry in sorted(source.iterdir()):
         if entry.name in LEFT_OUT:
             continue
         if entry.is_dir():
-            copy_tree(entry, destination / entry.name, copied)
+            copy_tree(entry, destination / entry.name, on_copied)
         elif entry.is_file():
             try:
                 copy_sparse(entry, destination / entry.name)
             except FileNotFoundError:
                 (destination / entry.name).unlink(missing_ok=True)
                 continue
-            if copied is not None:
-                copied(entry)
+            if on_copied is not None:
+                on_copied(entry)
 
 
 def without_zero_tail(data: bytes, entry_size: int) -> bytes:
-    """An index without its preallocated zeros, cut at a whole entry: what Kafka itself leaves when it closes one."""
+    """An index without its preallocated zeros, cut after a whole entry, as Kafka leaves it when it closes the index."""
     used = len(data.rstrip(b"\0"))
     return data[: -(-used // entry_size) * entry_size]
 
 
 def trim_indexes(directory: Path, *, larger_than: int) -> list[Path]:
-    """Cut the zero tails of index files below `directory` that are larger than `larger_than` bytes; the files that were cut."""
+    """Cut the zero tails of index files larger than `larger_than` bytes below `directory`; return the files that were cut."""
     cut = []
     for path in sorted(directory.rglob("*")):
         entry_size = INDEX_ENTRY_SIZES.get(path.suffix)
@@ -89,7 +89,7 @@ def parse_offset_checkpoint(text: str) -> dict[tuple[str, int], int]:
 
 
 def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
-    """The offsets of a checkpoint file; empty while there is none yet or the file is being replaced."""
+    """The offsets of a checkpoint file; empty if the file does not exist or is just being replaced."""
     try:
         return parse_offset_checkpoint(path.read_text())
     except (FileNotFoundError, ValueError):

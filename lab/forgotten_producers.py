@@ -1,4 +1,4 @@
-"""What leaders take from producers whose state they dropped too early: sequence numbers that skip some, data of a fenced epoch."""
+"""Batches that leaders accept because they dropped the producer's state too early: skipped sequence numbers, a fenced epoch."""
 
 import time
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from lab.workload import Message, Writer, end_offsets, event
 
 EXPIRATION: Final = "producer.id.expiration.ms"
 CHECKED_EVERY_SECOND: Final = {"producer.id.expiration.check.interval.ms": "1000"}
-"""Setting that brokers need from their start on, else they look every ten minutes."""
+"""A setting that brokers need at their start; by default they check every ten minutes."""
 HOUR_MS: Final = 3_600_000
 SKIPPED: Final = 3
-"""Sequence numbers that are missing in `skipping`."""
+"""The number of sequence numbers missing in `skipping`."""
 _PRODUCER_ID: Final = slice(43, 51)
 _PRODUCER_EPOCH: Final = slice(51, 53)
 
 
 def forget_producers(story: Story) -> None:
-    """With states kept for a second only, leaders take two batches that they would have refused; then they keep them again.
+    """Make leaders keep producer state for one second only, so that they accept two batches that they would refuse.
 
-    `skipping`: offsets 0 to 5 of an idempotent producer, then the batch after the next one. `fenced`: a transaction of epoch 0,
-    aborted by its successor with a marker of epoch 1, and behind that data of epoch 0 (KAFKA-9144).
+    `skipping`: offsets 0 to 5 of an idempotent producer, then a batch that skips `SKIPPED` sequence numbers. `fenced`: a
+    transaction of epoch 0, aborted by its successor with a marker of epoch 1, then data of epoch 0 (KAFKA-9144).
     """
     cluster = story.cluster
     writer = Writer(cluster, enable_idempotence=True)
@@ -42,12 +42,12 @@ def forget_producers(story: Story) -> None:
     fenced.batch("fenced", _messages(0, 5))
     story.producers["fenced"] = story.transactional("fenced")
     wait_until("the marker is written", lambda: end_offsets(cluster, {"fenced": 1})["fenced", 0] == 6, timeout_seconds=20)
-    if _taken(_sender(story, "skipping", 6 + SKIPPED)) or _taken(_sender(story, "fenced", 5)):
+    if _accepted(_sender(story, "skipping", 6 + SKIPPED)) or _accepted(_sender(story, "fenced", 5)):
         raise LabError("a leader that knows the producers took what it should refuse")
     _set_expiration(story, "1000")
     for topic, sequence in (("skipping", 6 + SKIPPED), ("fenced", 5)):
-        taken = partial(_taken, _sender(story, topic, sequence))
-        wait_until(f"the leader of {topic} forgot its producer", taken, timeout_seconds=30)
+        accepted = partial(_accepted, _sender(story, topic, sequence))
+        wait_until(f"the leader of {topic} forgot its producer", accepted, timeout_seconds=30)
     _set_expiration(story, None)
     for topic in ("skipping", "fenced"):
         story.write(topic, 5)
@@ -58,7 +58,7 @@ def _messages(first: int, count: int) -> list[Message]:
 
 
 def _sender(story: Story, topic: str, base_sequence: int) -> Callable[[], int]:
-    """Gives the leader three more records in the name of the producer that wrote the topic's first batch, an hour old."""
+    """A function that sends three records, an hour old, as the producer that wrote the topic's first batch."""
     cluster = story.cluster
     leader, _ = cluster.leader_and_isr(topic)
     header = read_log(cluster.log_dir(leader) / f"{topic}-0").batches[0].data
@@ -75,8 +75,8 @@ def _sender(story: Story, topic: str, base_sequence: int) -> Callable[[], int]:
     return lambda: raw_produce(cluster.ports[leader], topic, batch, transactional_id=topic if is_transactional else None)
 
 
-def _taken(send: Callable[[], int]) -> bool:
-    """Whether the leader does not refuse."""
+def _accepted(send: Callable[[], int]) -> bool:
+    """Send, and return whether the leader accepted."""
     try:
         send()
     except LabError:
@@ -85,7 +85,7 @@ def _taken(send: Callable[[], int]) -> bool:
 
 
 def _set_expiration(story: Story, value: str | None) -> None:
-    """On every broker; None takes the setting back."""
+    """Set `producer.id.expiration.ms` on every broker; None removes the setting."""
     operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
     admin = story.cluster.admin()
     for broker in story.cluster.brokers:

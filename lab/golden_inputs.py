@@ -1,4 +1,4 @@
-"""The files that golden dumps are made of: taken from `sample_logs/`, some of them broken on purpose."""
+"""Makes the input files of golden dumps: copies from `sample_logs/`, some of them broken on purpose."""
 
 import shutil
 import struct
@@ -33,7 +33,7 @@ TAKEN: Final[Mapping[str, tuple[str, str]]] = {
 """Name → partition directory below `sample_logs/`, base offset of the segment."""
 SNAPSHOTS: Final = {"snapshot-idempotent": "orders-0", "snapshot-transactions": "payments-0", "snapshot-empty": "profiles-0"}
 BY_GROUPS: Final = {"group-kinds": "__consumer_offsets-0", "share-state": "__share_group_state-0"}
-"""Inputs of a broker with groups of every kind."""
+"""Input name → partition of a broker with groups of every kind."""
 HUGE: Final = struct.pack(">i", 2**31 - 1)
 UNKNOWN_VERSION: Final = b"\x00\x09"
 
@@ -55,7 +55,7 @@ BROKEN_LOGS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "codec-unknown": lambda data: in_batch(data, 3, 22, b"\x07", sealed=True),
     "batch-twice": lambda data: data[: batch_ranges(data)[3][1]] + data[slice(*batch_ranges(data)[3])],
 }
-"""Name → what is done to the `.log` of `idempotent`."""
+"""Name → function that breaks the `.log` of `idempotent`."""
 BROKEN_INDEXES: Final[Mapping[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "index-wrong-position": (".index", lambda data: patched(data, 12, struct.pack(">i", 17))),
     "index-wrong-offset": (".index", lambda data: patched(data, 8, struct.pack(">i", 1))),
@@ -68,7 +68,7 @@ BROKEN_INDEXES: Final[Mapping[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "time-index-too-late": (".timeindex", lambda data: patched(data, 12, struct.pack(">q", 2**60))),
     "time-index-empty": (".timeindex", lambda _: b""),
 }
-"""Name → which index of `idempotent`, and what is done to it."""
+"""Name → suffix of an index of `idempotent`, and the function that breaks it."""
 
 
 def batch_length(data: bytes, number: int) -> int:
@@ -98,7 +98,7 @@ def take_segments(inputs: Path) -> None:
 
 
 def break_logs(inputs: Path) -> None:
-    """Break the log of `idempotent` in every way, and spell the old formats."""
+    """Break the log of `idempotent` in every way, and write logs of the old formats."""
     name = f"{TAKEN['idempotent'][1]}.log"
     healthy = (inputs / "idempotent" / name).read_bytes()
     for case, mutate in BROKEN_LOGS.items():
@@ -108,7 +108,7 @@ def break_logs(inputs: Path) -> None:
 
 
 def break_indexes(inputs: Path) -> None:
-    """Break indexes, an aborted-transaction index and a snapshot; the log beside them stays as it was."""
+    """Break indexes, a transaction index and a producer snapshot; the log stays sound."""
     base = TAKEN["idempotent"][1]
     healthy = {suffix: (inputs / "idempotent" / f"{base}{suffix}").read_bytes() for suffix in SUFFIXES[:3]}
     for case, (suffix, mutate) in BROKEN_INDEXES.items():
@@ -125,7 +125,7 @@ def break_indexes(inputs: Path) -> None:
 
 
 def make_group_inputs(inputs: Path) -> None:
-    """What a broker with groups of every kind wrote, and every kind as Kafka's serializers write it."""
+    """Copy the logs of a broker with groups of every kind, and write every kind of record with Kafka's serializers."""
     with tempfile.TemporaryDirectory(prefix="groups-") as scratch:
         make_groups(Path(scratch))
         for name, partition in BY_GROUPS.items():
@@ -137,7 +137,7 @@ def make_group_inputs(inputs: Path) -> None:
 
 
 def make_inputs(inputs: Path) -> None:
-    """All inputs, anew, each case in its own directory below `inputs`."""
+    """Recreate all inputs, each case in a separate directory below `inputs`."""
     shutil.rmtree(inputs, ignore_errors=True)
     take_segments(inputs)
     break_logs(inputs)

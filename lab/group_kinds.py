@@ -1,7 +1,7 @@
-"""Groups of every kind, by a real broker: `python -m lab.group_kinds`, one minute.
+"""Makes a real broker with groups of every kind: `python -m lab.group_kinds DIRECTORY`, one minute.
 
-A broker of Kafka 4.3 with consumer, share and streams groups on loopback, worked by `lab/java/GroupWorkload.java`: the newest logs
-of `__consumer_offsets` and `__share_group_state` are what golden dumps are made of.
+A broker of Kafka 4.3 on loopback, with consumer, share and streams groups run by `lab/java/GroupWorkload.java`. Golden dumps are
+made of its logs of `__consumer_offsets` and `__share_group_state`.
 """
 
 import argparse
@@ -21,8 +21,7 @@ WORKLOAD: Final = LAB / "java" / "GroupWorkload.java"
 TIMEOUT_SECONDS: Final = 240
 TOPICS: Final = ("orders", "orders-eu")
 RECORDS: Final = 100
-EACH: Final = 10
-"""Records of a batch."""
+BATCH_RECORDS: Final = 10
 BROKER_SETTINGS: Final = {
     "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.num.partitions": "1",
@@ -38,18 +37,18 @@ BROKER_SETTINGS: Final = {
     "group.share.min.heartbeat.interval.ms": "500",
     "group.streams.initial.rebalance.delay.ms": "0",
 }
-"""One broker, quick members, and every fourth state of a share partition written whole."""
+"""For one broker, short heartbeats, and a full share snapshot after every three updates."""
 
 
 def make_groups(directory: Path) -> None:
-    """The log directory of a broker with which groups of every kind have worked, cleanly stopped, in `directory/broker-1`."""
+    """Write the log directory of a cleanly stopped broker with groups of every kind to `directory/broker-1`. Raises LabError."""
     with Cluster(WORK / "group-kinds", brokers=1, broker_settings=BROKER_SETTINGS) as cluster:
         for topic in TOPICS:
             cluster.create_topic(topic, assignment=[[1], [1]])
             writer = Writer(cluster)
             for partition in range(2):
-                for first in range(0, RECORDS, EACH):
-                    numbers = range(first, first + EACH)
+                for first in range(0, RECORDS, BATCH_RECORDS):
+                    numbers = range(first, first + BATCH_RECORDS)
                     writer.batch(
                         topic, [Message(event(topic, number), b"customer-%d" % (number % 9)) for number in numbers], partition
                     )
@@ -62,7 +61,7 @@ def make_groups(directory: Path) -> None:
 
 
 def main() -> None:
-    """Make the log directory below the path that is given."""
+    """Make the log directory below the directory on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     make_groups(parser.parse_args().directory)

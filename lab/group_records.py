@@ -1,8 +1,8 @@
-"""Records of `__consumer_offsets`, `__share_group_state` and `__remote_log_metadata` as Kafka's serializers write them: every kind,
-and bytes that are none.
+"""Records of `__consumer_offsets`, `__share_group_state` and `__remote_log_metadata` as Kafka's serializers write them, of every
+kind, and bytes that are no valid record.
 
-Kinds and fields as `kafka-dump-log` 4.3.0 spells them. A broker of 4.3.0 writes most of them itself (`lab.group_kinds`); these are
-the rest: what older brokers wrote, every tagged field, what is null, what is empty, and text that must be escaped.
+Kinds and fields have the names that `kafka-dump-log` 4.3.0 prints. A broker of 4.3.0 writes most of them (`lab.group_kinds`); these
+are the others: records of older brokers, every tagged field, null and empty values, and text that must be escaped.
 """
 
 import json
@@ -98,7 +98,7 @@ def record(kind: int, key: Mapping[str, Any], value: Mapping[str, Any] | None, v
 
 
 def raw(key: str | None, value: str | None) -> Json:
-    """A record of these bytes, in hex."""
+    """A record of raw bytes, in hex."""
     return {"keyBytes": key, "valueBytes": value}
 
 
@@ -112,7 +112,7 @@ def commits() -> list[Json]:
 
 
 def classic_groups() -> list[Json]:
-    """Classic groups of every version, of consumers and of something else."""
+    """Classic groups of every version, with protocol type `consumer` and another."""
     records = [record(2, {"group": "g"}, None)]
     for version in range(5):
         member = dict(CLASSIC_MEMBER)
@@ -130,7 +130,7 @@ def classic_groups() -> list[Json]:
 
 
 def consumer_groups() -> list[Json]:
-    """Consumer groups (KIP-848), and what they had in 4.0 alone."""
+    """Consumer groups (KIP-848), and records that only 4.0 writes."""
     classic = {
         "sessionTimeoutMs": 45000,
         "supportedProtocols": [{"name": "range", "metadata": "AAEC"}, {"name": "", "metadata": ""}],
@@ -207,7 +207,7 @@ def streams_groups() -> list[Json]:
 
 
 def odd_group_records() -> list[Json]:
-    """What is no record of 4.3.0, and what is only nearly one."""
+    """Records of types unknown to 4.3.0, and malformed records of known types."""
     epoch = "0003000167"
     return [
         *(raw(f"{kind:04x}000167", "00000000000500") for kind in (9, 18, 24, 25, 99, 0x7FFF, 0xFFFF)),
@@ -265,8 +265,8 @@ REMOTE_EVENT: Final[Json] = {
 
 
 def remote_log_records() -> list[Json]:
-    """Records of `__remote_log_metadata`, some of which Kafka's classes refuse."""
-    of = REMOTE_SEGMENT["remoteLogSegmentId"]
+    """Records of `__remote_log_metadata`; Kafka's classes refuse some of them."""
+    segment_id = REMOTE_SEGMENT["remoteLogSegmentId"]
     odd = {"topicIdPartition": {"name": ODD, "id": NO_ID, "partition": 2147483647}, "id": "-_8mU6aQlWMrOayvIEXlQA"}
     epochs = [{"leaderEpoch": 4, "offset": 1 << 40}, {"leaderEpoch": 0, "offset": 0}, {"leaderEpoch": 4, "offset": 30}]
     deleted = {"topicIdPartition": REMOTE_PARTITION, "brokerId": 1, "eventTimestampMs": 5}
@@ -274,8 +274,8 @@ def remote_log_records() -> list[Json]:
         (0, REMOTE_SEGMENT),
         (0, REMOTE_SEGMENT | {"remoteLogSegmentId": odd, "endOffset": (1 << 63) - 1, "txnIndexEmpty": False}),
         (0, REMOTE_SEGMENT | {"segmentLeaderEpochs": epochs, "customMetadata": "AAH/", "maxTimestampMs": -1}),
-        *((1, {"remoteLogSegmentId": of} | REMOTE_EVENT | {"remoteLogSegmentState": state}) for state in range(5)),
-        (1, {"remoteLogSegmentId": of} | REMOTE_EVENT | {"customMetadata": ""}),
+        *((1, {"remoteLogSegmentId": segment_id} | REMOTE_EVENT | {"remoteLogSegmentState": state}) for state in range(5)),
+        (1, {"remoteLogSegmentId": segment_id} | REMOTE_EVENT | {"customMetadata": ""}),
         *((2, deleted | {"remotePartitionDeleteState": state}) for state in range(4)),
         (3, {name: field for name, field in REMOTE_SEGMENT.items() if name != "remoteLogSegmentId"} | {"segmentId": NO_ID}),
         (0, REMOTE_SEGMENT | {"startOffset": -1}),
@@ -289,11 +289,11 @@ def remote_log_records() -> list[Json]:
 
 
 def write_records(coordinator: str, records: Sequence[Mapping[str, Any]], log: Path) -> None:
-    """A segment of these records, by the serializer of the `group` or the `share` coordinator, or of the `remote` log metadata."""
+    """Write a segment with the serializer of the `group` or `share` coordinator or of `remote` log metadata. Raises LabError."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="records-") as scratch:
-        given = Path(scratch) / "records.json"
-        given.write_text(json.dumps(records))
-        done = run_java(WRITER, [coordinator, str(given), str(log)])
+        json_file = Path(scratch) / "records.json"
+        json_file.write_text(json.dumps(records))
+        done = run_java(WRITER, [coordinator, str(json_file), str(log)])
     if done.exit_code != 0:
         raise LabError(f"the records could not be written: {done.stderr[-3000:].decode(errors='replace')}")

@@ -1,4 +1,4 @@
-"""Java processes: tools that run to their end, and servers that are frozen, killed and stopped by their own process id."""
+"""Runs Java processes: tools to their end, and servers that can be frozen, killed and stopped by their process id."""
 
 import shutil
 import signal
@@ -24,7 +24,7 @@ QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """How a tool ended and the bytes it wrote."""
+    """A tool's exit code and output."""
 
     exit_code: int
     stdout: bytes
@@ -47,7 +47,7 @@ def run_tool(
     jars: Path | None = None,
     timeout_seconds: float = TOOL_TIMEOUT_SECONDS,
 ) -> ToolResult:
-    """Run a tool of Kafka in `directory` to its end, UTF-8 out, time zone UTC. Raises subprocess.TimeoutExpired."""
+    """Run a tool of Kafka in `directory` with UTF-8 output and time zone UTC. Raises LabError, subprocess.TimeoutExpired."""
     options = [*QUICK_START, QUIET, "-Xmx256m", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Duser.timezone=UTC"]
     command = java_command(main_class, arguments, jars=jars or kafka_jars(), options=options)
     done = subprocess.run(
@@ -62,7 +62,7 @@ def run_java(source: Path, arguments: Sequence[str], *, timeout_seconds: float =
 
 
 def wait_until(awaited: str, condition: Callable[[], bool], *, timeout_seconds: float, step_seconds: float = 0.2) -> None:
-    """Poll `condition` until it holds. Raises LabTimeoutError naming `what`."""
+    """Poll `condition` until it is true. Raises LabTimeoutError with `awaited` in the message."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -71,7 +71,7 @@ def wait_until(awaited: str, condition: Callable[[], bool], *, timeout_seconds: 
 
 
 class JavaServer:
-    """A server process of our own; its output goes to `output`, and only its own process id is ever signalled."""
+    """A server process; its output goes to the file `output`, and signals go only to its process id."""
 
     def __init__(
         self,
@@ -99,31 +99,31 @@ class JavaServer:
 
     @property
     def running(self) -> bool:
-        """True until the process has ended; a frozen one still runs."""
+        """True until the process has ended, also while it is frozen."""
         return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended; negative: by that signal; None while it runs."""
+        """The exit code (negative: ended by that signal), or None while the process runs."""
         return self._process.poll()
 
     def freeze(self) -> None:
-        """Stop the process where it stands (SIGSTOP): it keeps its files, its sockets and its memory, and does nothing."""
+        """Suspend the process (SIGSTOP); its files, sockets and memory stay."""
         self._process.send_signal(signal.SIGSTOP)
         self.frozen = True
 
     def thaw(self) -> None:
-        """Let a frozen process go on (SIGCONT)."""
+        """Resume a frozen process (SIGCONT)."""
         self._process.send_signal(signal.SIGCONT)
         self.frozen = False
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL), as a crash would; harmless if it has ended."""
+        """Kill the process (SIGKILL) as in a crash; no error if it has ended."""
         self._process.kill()
         self._process.wait(timeout=STOP_TIMEOUT_SECONDS)
 
     def stop(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> bool:
-        """Ask the process to end (SIGTERM); True if it ended by itself, False if it had to be killed after `timeout_seconds`."""
+        """Stop the process (SIGTERM); False if it did not end within `timeout_seconds` and was killed."""
         if not self.running:
             return True
         if self.frozen:
@@ -137,9 +137,9 @@ class JavaServer:
         return True
 
     def last_words(self, size: int = 2000) -> str:
-        """The end of what the process wrote, for an error message."""
+        """The last `size` bytes of the process's output, for an error message."""
         return self.output.read_bytes()[-size:].decode(errors="replace") if self.output.exists() else ""
 
     def mentions(self, text: str) -> bool:
-        """Whether the process wrote `text` so far."""
+        """Whether the process's output contains `text`."""
         return text.encode() in self.output.read_bytes()

@@ -1,4 +1,4 @@
-"""Kafka's own jars, fetched once from Maven Central into `lab/work/` by the `mvn` client: `python -m lab.kafka_jars`."""
+"""Fetches Kafka's jars once from Maven Central into `lab/work/` with `mvn`: `python -m lab.kafka_jars`."""
 
 import fcntl
 import shutil
@@ -18,10 +18,10 @@ FETCH_TIMEOUT_SECONDS: Final = 600
 
 
 def kafka_jars(version: str = KAFKA_VERSION, pom: Path = LAB / "pom.xml", name: str = "kafka") -> Path:
-    """The directory `name`-`version` that holds what a pom lists with its dependencies; downloads it first if it is not there.
+    """The directory `name`-`version` with the jars of a pom and its dependencies; downloads them if it does not exist.
 
-    The directory appears whole or not at all, so an interrupted download is simply begun again. Raises LabError without Maven or
-    when it fails.
+    The directory is renamed into place after the download, so an interrupted download starts again. Raises LabError without Maven
+    or if it fails.
     """
     directory = WORK / f"{name}-{version}"
     if directory.is_dir():
@@ -30,13 +30,13 @@ def kafka_jars(version: str = KAFKA_VERSION, pom: Path = LAB / "pom.xml", name: 
     if maven is None:
         raise LabError("the laboratory needs Maven (`mvn`) to fetch Kafka")
     WORK.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(), tempfile.TemporaryDirectory(dir=WORK, prefix="fetch-") as scratch:
+    with _download_lock(), tempfile.TemporaryDirectory(dir=WORK, prefix="fetch-") as scratch:
         if directory.is_dir():
             return directory
         target = Path(scratch) / "jars"
-        asked = ["dependency:copy-dependencies", f"-Dkafka.version={version}", f"-DoutputDirectory={target}"]
+        goal = ["dependency:copy-dependencies", f"-Dkafka.version={version}", f"-DoutputDirectory={target}"]
         done = subprocess.run(
-            [maven, "-B", "-q", "-f", str(pom), *asked],
+            [maven, "-B", "-q", "-f", str(pom), *goal],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -50,8 +50,8 @@ def kafka_jars(version: str = KAFKA_VERSION, pom: Path = LAB / "pom.xml", name: 
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Keep other processes from fetching meanwhile."""
+def _download_lock() -> Iterator[None]:
+    """Keep other processes from downloading at the same time."""
     with (WORK / "fetching").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""What is taken from running brokers: a copy made file by file while they write, and scans of logs that change under them."""
+"""Takes evidence from running brokers: a copy made file by file while they write, and scans of logs that change meanwhile."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +14,15 @@ from lab.story import Story
 from lab.unclean_election import fully_replicated
 
 FIRST: Final = 1
-"""Who leads every topic here, and is copied first."""
+"""The broker that leads every topic here and is copied first."""
 TOPICS: Final[dict[str, dict[str, str]]] = {"busy": {"index.interval.bytes": "1"}, "grows": {}, "shrinks": {}, "vanishes": {}}
 BEFORE: Final = 12
-"""Records of each topic before that."""
+"""Records of each topic before the copy and the scans."""
 LOG: Final = f"{0:020d}.log"
 
 
 def take_live(story: Story) -> None:
-    """The copy `live`, and in `story.disturbed` the answers of scans that brokers disturb; all brokers run, in the end too."""
+    """Make the copy `live`, and put results of scans of changing logs into `story.disturbed`. All brokers run afterwards."""
     cluster = story.cluster
     cluster.start(*cluster.brokers)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
@@ -37,7 +37,7 @@ def take_live(story: Story) -> None:
 
 
 def copy_file_by_file(story: Story) -> None:
-    """As `cp -r` does: of the first broker the log of `busy` is copied, then records are written, then all the rest is copied."""
+    """Copy as `cp -r` does: after the log of `busy` of the first broker is copied, write records, then copy all other files."""
     cluster = story.cluster
     log = cluster.log_dir(FIRST) / "busy-0" / LOG
 
@@ -51,7 +51,7 @@ def copy_file_by_file(story: Story) -> None:
 
 
 def scan_while(story: Story, topic: str, change: Callable[[], object], first: int = FIRST) -> ScanResult:
-    """A scan of one topic where it lies; the change is made once a log is read, that of broker `first`."""
+    """Scan one topic in the running brokers' log directories; make the change after the log of broker `first` is read."""
     waiting = [change]
 
     def progress(_done: int, _total: int) -> None:
@@ -64,17 +64,16 @@ def scan_while(story: Story, topic: str, change: Callable[[], object], first: in
 
 
 def delete(story: Story, topic: str) -> None:
-    """Delete a topic; every broker sets its directory aside."""
+    """Delete a topic, and wait until every broker has renamed its directory."""
     cluster = story.cluster
     admin = cluster.admin()
     admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_SECONDS)[topic].result(ADMIN_TIMEOUT_SECONDS)
-    places = [cluster.log_dir(broker) / f"{topic}-0" for broker in cluster.brokers]
-    wait_until(f"{topic} is set aside", lambda: not any(place.exists() for place in places), timeout_seconds=20)
+    directories = [cluster.log_dir(broker) / f"{topic}-0" for broker in cluster.brokers]
+    wait_until(f"{topic} is set aside", lambda: not any(directory.exists() for directory in directories), timeout_seconds=20)
 
 
 def scan_a_truncation(story: Story) -> ScanResult:
-    """The leader of `shrinks` died with six records that nobody had fetched; it comes back while its log waits to be read, and
-    cuts them off for three others."""
+    """Scan `shrinks` while the former leader restarts and truncates six records that nobody had fetched."""
     cluster = story.cluster
     story.write_unfetched("shrinks")
     cluster.kill(FIRST)

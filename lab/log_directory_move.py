@@ -1,4 +1,4 @@
-"""A broker moves a replica to its other log directory, so slowly that it is copied in between: a log named `-future` beside it."""
+"""Copies a broker while it moves a replica to its other log directory: the copy contains a `-future` log."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ _BYTES_A_SECOND: Final = 1
 
 
 def copy_while_moving(root: Path) -> list[Path]:
-    """Copies of both log directories of one broker below `root`, of one instant, about 20 s. Raises LabError."""
+    """Copy both log directories of a frozen broker below `root`, during a move; takes about 20 s. Raises LabError."""
     nodes = root / "nodes"
     first, second = nodes / "broker-1", nodes / "broker-1-more"
     with Cluster(nodes, brokers=1, broker_settings=ALONE | {"log.dirs": f"{first},{second}"}) as cluster:
@@ -27,8 +27,8 @@ def copy_while_moving(root: Path) -> list[Path]:
         for start in range(0, RECORDS, 100):
             writer.batch(TOPIC, [Message(event("row", number)) for number in range(start, start + 100)])
         source, target = (first, second) if (first / f"{TOPIC}-0").exists() else (second, first)
-        _begin_to_move(cluster, root / "plan.json", target)
-        wait_until("a future copy begins", lambda: _held_by_future(target) > 0, timeout_seconds=30)
+        _start_move(cluster, root / "plan.json", target)
+        wait_until("a future copy begins", lambda: _future_log_bytes(target) > 0, timeout_seconds=30)
         cluster.freeze(1)
         for directory in (source, target):
             copy_tree(directory, root / "copies" / directory.name)
@@ -36,15 +36,15 @@ def copy_while_moving(root: Path) -> list[Path]:
     return sorted((root / "copies").iterdir())
 
 
-def _begin_to_move(cluster: Cluster, plan: Path, target: Path) -> None:
-    wanted = {"topic": TOPIC, "partition": 0, "replicas": [1], "log_dirs": [str(target)]}
-    plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+def _start_move(cluster: Cluster, plan: Path, target: Path) -> None:
+    assignment = {"topic": TOPIC, "partition": 0, "replicas": [1], "log_dirs": [str(target)]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [assignment]}))
     options = ["--reassignment-json-file", str(plan), "--replica-alter-log-dirs-throttle", str(_BYTES_A_SECOND)]
     done = run_tool(REASSIGN, ["--bootstrap-server", cluster.bootstrap, "--execute", *options])
     if done.exit_code != 0:
         raise LabError(f"no move to {target}: {done.stderr[-500:].decode(errors='replace')}")
 
 
-def _held_by_future(directory: Path) -> int:
-    """Bytes of log in the copy that is being made."""
+def _future_log_bytes(directory: Path) -> int:
+    """The size of the `-future` log in bytes."""
     return sum(path.stat().st_size for path in directory.glob(f"{TOPIC}-0.*-future/*.log"))

@@ -1,7 +1,7 @@
 """Puts archives of real brokers' log directories into `tests/archives/`: `python -m lab.make_archives FOLDER [NAME…]`.
 
-FOLDER holds for each name of `ARCHIVES` a tree of that name, as the laboratory copies brokers' directories, or an archive that was
-packed from one earlier. Nothing in them is edited, and none is put in place unless it is small and a scan finds what it must.
+FOLDER holds for each name of `ARCHIVES` a tree of that name, as the laboratory copies brokers' directories, or an archive packed
+from one. Their content is not edited. An archive is stored only if it is small and a scan of it has the expected findings.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from lab.make_samples import expected, shortfalls
 
 TESTS_ARCHIVES: Final = LAB.parent / "tests" / "archives"
 MOST_BYTES: Final = 1 << 20
-"""An archive is read by people who clone the project, each time they do."""
+"""Limit of an archive's size, because every clone of the repository downloads it."""
 _TAR: Final = ("tar", "--create", "--sparse", "--sort=name", "--owner=0", "--group=0", "--numeric-owner")
 
 
@@ -32,11 +32,11 @@ ARCHIVES: Final[dict[str, Json]] = {
     "kafka-0.10.2.2-hw-divergence": expected(1, _place("FORK_BELOW_HW", "ledger", 0, 3)),
     "kafka-0.10.2.2-hw-truncation": expected(1, _place("FORK_BELOW_HW", "ledger", 0, 10, 1, 2)),
 }
-"""Name, and what a scan must find: this, and nothing above `info` besides."""
+"""Name → the findings that a scan must have; all others must be `info`."""
 
 
 def pack(tree: Path, archive: Path) -> None:
-    """Pack a tree of brokers' directories; holes of preallocated files stay holes, nobody's name or number is kept."""
+    """Pack a tree of brokers' directories with its holes and without the owners of files. Raises LabError."""
     with archive.open("wb") as target:
         tar = subprocess.Popen([*_TAR, f"--directory={tree.parent}", tree.name], stdout=subprocess.PIPE)
         with tar:
@@ -46,7 +46,7 @@ def pack(tree: Path, archive: Path) -> None:
 
 
 def put(folder: Path, name: str, into: Path = TESTS_ARCHIVES) -> Path:
-    """Put one archive in place of the old one. Raises LabError and changes nothing if it is large or not as it must be."""
+    """Replace an archive. Raises LabError, and changes nothing, if it is too large or a scan has other findings than expected."""
     into.mkdir(parents=True, exist_ok=True)
     new = into / f".{name}.new.tar.xz"
     try:
@@ -64,7 +64,7 @@ def put(folder: Path, name: str, into: Path = TESTS_ARCHIVES) -> Path:
 
 
 def main() -> None:
-    """Put those asked for in place, and say how large they are."""
+    """Replace the archives on the command line, and print their sizes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="holds trees or archives of these names")
     parser.add_argument("name", nargs="*", help=f"{', '.join(ARCHIVES)} (default: all)")

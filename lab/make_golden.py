@@ -1,4 +1,4 @@
-"""Golden tables: what Kafka's own DumpLogSegments says of files. `python -m lab.make_golden`; `--inputs` takes inputs anew.
+"""Makes the golden tables from the output of Kafka's DumpLogSegments: `python -m lab.make_golden`; `--inputs` recreates the inputs.
 
 The tool runs on a copy of the inputs, because it creates files and opens others for writing.
 """
@@ -26,28 +26,28 @@ OF_TOPICS: Final = {
     "share-records": "__share_group_state",
     "transaction-state": "__transaction_state",
 }
-"""Inputs whose records are binary, and the internal topic of which they are: printed by Kafka's own decoder instead of as text."""
+"""Input with binary records → its internal topic; Kafka's decoder prints the records instead of text."""
 
 
 def input_files() -> list[str]:
-    """All inputs, relative to their folder; not the unharmed log that stands beside broken indexes."""
+    """All inputs relative to their folder, without the sound logs of broken indexes."""
     files = sorted(path.relative_to(INPUTS).as_posix() for path in INPUTS.rglob("*") if path.is_file())
     return [name for name in files if not (name.endswith(".log") and name.partition("/")[0] in BROKEN_INDEXES)]
 
 
 def decoders(files: list[str]) -> dict[str, str]:
-    """Log of an internal topic → the option that takes its records apart."""
+    """Log of an internal topic → option that decodes its records."""
     of_topics = {name: OF_TOPICS[name.partition("/")[0]] for name in files if name.partition("/")[0] in OF_TOPICS}
     return {name: DECODERS[topic] for name, topic in of_topics.items() if name.endswith(LOGS)}
 
 
 def table_name(file: str) -> str:
-    """The table of an input: its directory and its suffix."""
+    """The file name of an input's table, from its directory and suffix."""
     return f"{file.partition('/')[0]}{Path(file).suffix}.tsv"
 
 
 def main() -> None:
-    """Make all golden tables, replacing the old ones."""
+    """Replace all golden tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", action="store_true", help="take the inputs from sample_logs anew")
     if parser.parse_args().inputs or not INPUTS.is_dir():

@@ -1,8 +1,8 @@
-"""Makes `sample_logs/` with real brokers: `python -m lab.make_samples`, two and a half minutes; names of samples make only those.
+"""Makes `sample_logs/` with real brokers: `python -m lab.make_samples [SAMPLE...]`, two and a half minutes.
 
-The structure is the same on every run: topics, records, batches, who leads, who is lost. Ids, times and ports are new. Old trees
-are replaced once a scan of the new ones finds what it must, and with them their archive in the package (`lab/sample_archive.py`).
-`--list` says what there is and makes nothing; `--into DIR` leaves `sample_logs/` as it is.
+Every run gives the same topics, records, batches, leaders and lost records; ids, times and ports differ. Old trees, and their
+archive in the package (`lab/sample_archive.py`), are replaced after scans of the new trees have the expected findings. `--list`
+only lists the samples; `--into DIR` writes elsewhere.
 """
 
 import argparse
@@ -30,12 +30,12 @@ from lab.unclean_election import OLD_LEADER, STALE, STOPPED, make_unclean_electi
 SAMPLE_LOGS: Final = LAB.parent / "sample_logs"
 HEALTHY, DIVERGENCE, UNCLEAN = "healthy", "silent-divergence", "unclean-election"
 INDEX_BYTES: Final = 4096
-"""Larger indexes are those that know no setting, of `__cluster_metadata` and of 0.10.2.2: 10 MiB of zeros each."""
+"""Larger indexes are preallocated regardless of settings, with 10 MiB of zeros: those of `__cluster_metadata` and of 0.10.2.2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A tree of `sample_logs/`: the module that makes it, the Kafka that writes it, and what happened."""
+    """A tree of `sample_logs/`: the module that makes it, the version of Kafka that writes it, and its history."""
 
     maker: str
     kafka: str
@@ -50,38 +50,38 @@ SAMPLES: Final = {
 
 
 def expected(exit_code: int, *findings: Json) -> Json:
-    """What a scan of one sample must find: these findings, and nothing above `info` besides."""
+    """The expected result of a scan: these findings, and no others above `info`."""
     return {"exit_code": exit_code, "findings": list(findings), "max_severity_elsewhere": "info"}
 
 
 def expected_loss(ends: dict[str, int]) -> Json:
-    """What the old leader held alone and committed."""
+    """The finding of the committed records that only the old leader has."""
     place = {"kind": "UNCLEAN_LOSS", "topic": "audit", "partition": 0}
     return place | {"offset_start": ends["common_end"], "offset_end": ends["old_end"], "held_by": [OLD_LEADER]}
 
 
 def expected_fork() -> Json:
-    """Two versions of the first records; nobody can tell which was right."""
+    """The finding of two versions of the first records."""
     place = {"kind": "FORK_BELOW_HW", "topic": "ledger", "partition": 0}
     return place | {"offset_start": 0, "offset_end": AFTERWARDS, "held_by": [], "versions": [[1], [2, 3]]}
 
 
 def make(work: Path, names: set[str]) -> Json:
-    """Make the trees below `work`, and say what must be found in each."""
-    made = {}
+    """Make the trees below `work`; return sample → expected result of its scan."""
+    samples = {}
     if names & {HEALTHY, UNCLEAN}:
         ends = make_unclean_election(work)
         log_ends = {str(STALE): ends["new_end"], str(OLD_LEADER): ends["old_end"], str(STOPPED): ends["common_end"]}
-        made[HEALTHY] = expected(0)
-        made[UNCLEAN] = expected(1, expected_loss(ends)) | {"audit_log_end_offsets": log_ends}
+        samples[HEALTHY] = expected(0)
+        samples[UNCLEAN] = expected(1, expected_loss(ends)) | {"audit_log_end_offsets": log_ends}
     if DIVERGENCE in names:
         make_silent_divergence(work)
-        made[DIVERGENCE] = expected(1, expected_fork())
-    return made
+        samples[DIVERGENCE] = expected(1, expected_fork())
+    return samples
 
 
 def shortfalls(tree: Path, wanted: Json) -> list[str]:
-    """What a scan of a tree, or of an archive of one, finds above `info` and must not, or does not find and must."""
+    """Differences between a scan of a tree or archive and the expected result: missing findings, and others above `info`."""
     brokers = [str(tree)] if tree.is_file() else sorted(str(path) for path in tree.iterdir() if path.is_dir())
     names = ("kind", "topic", "partition", "offset_start", "offset_end", "held_by")
     listed = [
@@ -89,23 +89,25 @@ def shortfalls(tree: Path, wanted: Json) -> list[str]:
         for finding in local.scan(brokers, ScanOptions()).findings
         if finding.severity.value != wanted["max_severity_elsewhere"]
     ]
-    must = [str(tuple(finding[name] for name in names)) for finding in wanted["findings"]]
-    return [f"missing: {finding}" for finding in must if finding not in listed] + [
-        f"besides: {finding}" for finding in listed if finding not in must
+    required = [str(tuple(finding[name] for name in names)) for finding in wanted["findings"]]
+    return [f"missing: {finding}" for finding in required if finding not in listed] + [
+        f"besides: {finding}" for finding in listed if finding not in required
     ]
 
 
 def listing(directory: Path) -> Iterator[str]:
-    """A line for each sample: name, Kafka, files and bytes that are there, maker, history."""
+    """A line per sample: name, version of Kafka, files and bytes on disk, maker, history."""
     for name, sample in SAMPLES.items():
         sizes = [path.stat().st_size for path in (directory / name).rglob("*") if path.is_file()]
-        there = f"{len(sizes):>4} files {sum(sizes):>9,} bytes" if sizes else "not made"
-        yield f"{name:<18} Kafka {sample.kafka:<9} {there:<26} {sample.maker:<26} {sample.history}"
+        size = f"{len(sizes):>4} files {sum(sizes):>9,} bytes" if sizes else "not made"
+        yield f"{name:<18} Kafka {sample.kafka:<9} {size:<26} {sample.maker:<26} {sample.history}"
 
 
 def put(work: Path, samples: Json, into: Path) -> None:
-    """Put new trees in place of the old ones, and what must be found in them into `expected.json`. Raises LabError and changes
-    nothing if a scan does not find it."""
+    """Replace the trees in `into`, and write their expected results into `expected.json`.
+
+    Raises LabError, and changes nothing, if a scan of a new tree differs from the expected result.
+    """
     for name in samples:
         cut = trim_indexes(work / name, larger_than=INDEX_BYTES)
         print(f"{name}: preallocated zeros cut from {len(cut)} index files")
@@ -115,13 +117,13 @@ def put(work: Path, samples: Json, into: Path) -> None:
     for name in samples:
         shutil.rmtree(into / name, ignore_errors=True)
         shutil.copytree(work / name, into / name)
-    account = into / "expected.json"
-    before = json.loads(account.read_text()) if account.exists() else {}
-    account.write_text(json.dumps(dict(sorted((before | samples).items())), indent=2) + "\n")
+    expected_file = into / "expected.json"
+    before = json.loads(expected_file.read_text()) if expected_file.exists() else {}
+    expected_file.write_text(json.dumps(dict(sorted((before | samples).items())), indent=2) + "\n")
 
 
 def main() -> None:
-    """Make the trees, then put them in place of the old ones, and list what there is."""
+    """Make and replace the samples on the command line (default: all), and list all samples."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "sample", nargs="*", help=f"{', '.join(SAMPLES)} (default: all; {HEALTHY} and {UNCLEAN} are of one cluster)"
@@ -145,7 +147,7 @@ def main() -> None:
 
 
 def on_terminate(number: int, _frame: FrameType | None) -> None:
-    """Leave by an exception, so that every process the lab started is ended."""
+    """Raise SystemExit on SIGTERM, so that every process that the lab started is ended."""
     sys.exit(128 + number)
 
 

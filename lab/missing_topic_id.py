@@ -1,4 +1,4 @@
-"""A broker that starts on a log whose `partition.metadata` is gone: what Kafka of each version makes of it."""
+"""Starts a broker on a log without `partition.metadata`, to see how each version of Kafka reacts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,22 +19,24 @@ _SHORT: Final = {"retention.ms": "1000", "segment.ms": "1000"}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the log when its broker started again."""
+    """The log after its broker restarted."""
 
     before: Path
     """A copy of the log directory without the file."""
     topic_id: str
-    """What the file held."""
+    """The topic id that was in the file."""
     starts: bool
     directories: dict[str, int]
-    """Directories of the partition afterwards → bytes of log in them."""
+    """Directory of the partition afterwards → size of its log in bytes."""
     served: int | None
-    """Where the log ends that is served; None where the broker does not start."""
+    """The log end offset that the broker serves; None if it does not start."""
 
 
 def start_without_topic_id(root: Path, version: Version, *, mended: bool = False, emptied: bool = False) -> Outcome:
-    """One broker, stopped in order, started again on a log without its topic's id; `mended`: with the two lines written anew,
-    `emptied`: after retention has deleted all of its records."""
+    """Stop a broker cleanly, delete the `partition.metadata` of a log, and restart it.
+
+    `mended`: write the file again before the restart. `emptied`: stop only after retention has deleted all records.
+    """
     with version_cluster(root / "nodes", version, brokers=1) as cluster:
         cluster.create_topic(TOPIC, assignment=[[1]], settings=_SHORT if emptied else None)
         writer = Writer(cluster)

@@ -1,6 +1,6 @@
-"""Breaking a segment on purpose, and spelling the two oldest message formats by hand: bytes in, bytes out.
+"""Breaks segments on purpose, and writes the two oldest message formats.
 
-Independent of the package's own parsers and writers, so that what is tested does not make its own test.
+It uses none of the package's parsers and writers, so that tests do not check code against itself.
 """
 
 import gzip
@@ -16,7 +16,7 @@ GZIP: Final = 1
 
 
 def batch_ranges(data: bytes) -> list[tuple[int, int]]:
-    """(start, end) of the whole batches of a healthy segment."""
+    """(start, end) of each whole batch of a sound segment."""
     ranges = []
     position = 0
     while position + LOG_OVERHEAD <= len(data):
@@ -30,12 +30,12 @@ def batch_ranges(data: bytes) -> list[tuple[int, int]]:
 
 
 def patched(data: bytes, position: int, patch: bytes) -> bytes:
-    """`data` with `patch` over the bytes at `position`."""
+    """`data` with the bytes at `position` replaced by `patch`."""
     return data[:position] + patch + data[position + len(patch) :]
 
 
 def in_batch(data: bytes, number: int, position: int, patch: bytes, *, sealed: bool = False) -> bytes:
-    """Patch batch `number` (from 0) at `position` within it; `sealed` makes its CRC right again. Raises IndexError."""
+    """Patch batch `number` (from 0) at `position` within it; `sealed` corrects its CRC. Raises IndexError."""
     start, end = batch_ranges(data)[number]
     batch = patched(data[start:end], position, patch)
     if sealed:
@@ -56,7 +56,7 @@ def message(
 
 
 def gzip_message(first_offset: int, magic: int, values: list[bytes], *, timestamp: int = NONE_TIMESTAMP) -> bytes:
-    """A gzip wrapper around one message for each value; inner offsets are absolute in magic 0, counted from 0 in magic 1."""
+    """A gzip wrapper around one message per value; inner offsets are absolute in magic 0, relative in magic 1."""
     inner = b"".join(
         message(number if magic == 1 else first_offset + number, magic, b"%d" % number, value, timestamp=timestamp + number)
         for number, value in enumerate(values)

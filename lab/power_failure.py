@@ -1,4 +1,4 @@
-"""Brokers whose power fails: they end at once, and a disk keeps of a log what was flushed, as its recovery point says."""
+"""Power failures of brokers: a broker is killed, and its log is truncated to its recovery point, up to which Kafka flushed it."""
 
 from typing import Final
 
@@ -12,18 +12,18 @@ from lab.unclean_election import fully_replicated
 FEATURES: Final = "org.apache.kafka.tools.FeatureCommand"
 ELR: Final = "eligible.leader.replicas.version"
 LAST: Final = 1
-"""Who stands alone in the ISR in the end, and leads."""
+"""The broker that is the last in the ISR, and leads."""
 MEMBER: Final = 3
-"""Who loses what all others in the ISR keep."""
+"""The broker that loses records that the rest of the ISR keeps."""
 STEP: Final = 20
-"""Records that are written at a time to each of the topics."""
+"""Records per write to each topic."""
 TOPICS: Final = ("member", "known", "standing")
 
 
 def lose_unflushed(cluster: Cluster, broker: int, topic: str) -> bytes:
-    """Cut the log of partition 0 on a broker that is down at its recovery point, above which it promises nothing; the lost bytes.
+    """Truncate the log of partition 0 on a stopped broker to its recovery point; return the lost bytes.
 
-    Raises LabError unless that are the last `STEP` records.
+    Raises LabError unless they are the last `STEP` records.
     """
     flushed = cluster.checkpointed(broker, "recovery-point-offset-checkpoint")[topic, 0]
     log = read_log(cluster.log_dir(broker) / f"{topic}-0")
@@ -38,9 +38,10 @@ def lose_unflushed(cluster: Cluster, broker: int, topic: str) -> bytes:
 
 
 def fail_all_at_once(story: Story) -> None:
-    """All brokers end in the same moment, all in the ISR, and one loses what it had not flushed. Copy `dark`.
+    """Copy `dark`: all brokers, all in the ISR, fail at the same moment, and one loses what it had not flushed.
 
-    Then it gets that back: who leads when all return is chance, and if it were that one, it would cost the others their records.
+    The lost bytes are then restored: the leader after the restart is random, and if it were this broker, the others would lose
+    records.
     """
     cluster = story.cluster
     _start_all(story)
@@ -55,9 +56,9 @@ def fail_all_at_once(story: Story) -> None:
 
 
 def fail_the_last(story: Story) -> None:
-    """The last of the ISR loses what it had not flushed and leads again, once with and once without ELR.
+    """Make the last member of the ISR lose what it had not flushed and lead again, once with and once without ELR.
 
-    Copies `last` before and `known` after it leads with ELR, `standing` without.
+    Copies: with ELR `last` before and `known` after it leads, without ELR `standing`.
     """
     cluster = story.cluster
     _start_all(story)
@@ -73,7 +74,7 @@ def fail_the_last(story: Story) -> None:
 
 
 def leave_alone(story: Story, topic: str) -> None:
-    """All hold what was committed; all but one are stopped, and that one's power fails."""
+    """Commit records on all brokers, stop all but one, and let the power of that broker fail."""
     cluster = story.cluster
     story.write(topic, STEP)
     story.settle(topic)
@@ -84,7 +85,7 @@ def leave_alone(story: Story, topic: str) -> None:
 
 
 def lead_again(story: Story, topic: str) -> None:
-    """It comes back alone, takes other records, and is stopped."""
+    """Start the last member of the ISR alone, write other records to it, and stop it."""
     cluster = story.cluster
     cluster.start(LAST)
     wait_until(f"{topic} is led", lambda: cluster.leader_and_isr(topic)[0] == LAST, timeout_seconds=30)
@@ -94,7 +95,7 @@ def lead_again(story: Story, topic: str) -> None:
 
 
 def without_elr(cluster: Cluster) -> None:
-    """As by default before Kafka 4.1: the last of an ISR stays in it when it comes back after a crash (KIP-966 is off)."""
+    """Switch ELR (KIP-966) off, as by default before Kafka 4.1: the last member of an ISR stays in it after a crash."""
     done = run_tool(FEATURES, ["--bootstrap-server", cluster.bootstrap, "downgrade", "--feature", f"{ELR}=0"])
     if done.exit_code != 0:
         raise LabError(f"{ELR} stays on: {(done.stdout + done.stderr)[-500:].decode(errors='replace')}")

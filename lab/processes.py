@@ -1,4 +1,4 @@
-"""What processes of one's own are doing, as `/proc` says: which were left behind, and where they listen."""
+"""Inspects processes through `/proc`: which are left behind, and on which addresses they listen."""
 
 import os
 import socket
@@ -11,23 +11,22 @@ _LISTEN: Final = "0A"
 
 
 def mentioning(text: str) -> dict[int, str]:
-    """Process id → command line of every running process whose command line holds `text`, this one and those that started it
-    left out."""
-    commands, own = {}, _started_by(os.getpid())
+    """Process id → command line of running processes whose command line contains `text`, without this process and its parents."""
+    commands, ancestors = {}, _with_parents(os.getpid())
     for entry in PROC.iterdir():
-        if not entry.name.isdigit() or int(entry.name) in own:
+        if not entry.name.isdigit() or int(entry.name) in ancestors:
             continue
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process ended meanwhile
             continue
         if text in command:
             commands[int(entry.name)] = command
     return commands
 
 
-def _started_by(process_id: int) -> set[int]:
-    """A process and its parents, up to the first."""
+def _with_parents(process_id: int) -> set[int]:
+    """A process and all its ancestors."""
     parents: set[int] = set()
     while process_id > 0 and process_id not in parents:
         parents.add(process_id)
@@ -42,7 +41,7 @@ def listening(process_id: int) -> set[tuple[str, int]]:
     for descriptor in (PROC / str(process_id) / "fd").iterdir():
         try:
             target = str(descriptor.readlink())
-        except OSError:  # it was closed meanwhile
+        except OSError:  # the descriptor was closed meanwhile
             continue
         if target.startswith("socket:["):
             inodes.add(target.removeprefix("socket:[").removesuffix("]"))
@@ -52,12 +51,12 @@ def listening(process_id: int) -> set[tuple[str, int]]:
             fields = line.split()
             if fields[3] == _LISTEN and fields[9] in inodes:
                 address, port = fields[1].split(":")
-                listeners.add((_spelled(address), int(port, 16)))
+                listeners.add((_address_text(address), int(port, 16)))
     return listeners
 
 
-def _spelled(address: str) -> str:
-    """An address as the kernel prints it: words of four bytes in the machine's order, in hex."""
+def _address_text(address: str) -> str:
+    """An address from the kernel's form: 32-bit words in native byte order, in hex."""
     words = [struct.pack("=I", int(address[start : start + 8], 16)) for start in range(0, len(address), 8)]
     packed = b"".join(words)
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

@@ -1,4 +1,4 @@
-"""One Produce request as bytes: what no client would send, because its library or the coordinator would not let it."""
+"""Sends a Produce request with a raw batch, which client libraries or the coordinator would not allow."""
 
 import socket
 import struct
@@ -14,16 +14,17 @@ TIMEOUT_SECONDS: Final = 20
 NO_TEXT: Final = struct.pack(">h", -1)
 
 
-def _text(words: str) -> bytes:
-    encoded = words.encode()
+def _string(text: str) -> bytes:
+    """A string in the request format: its length as int16, then UTF-8."""
+    encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded
 
 
 def raw_produce(port: int, topic: str, batch: bytes, *, partition: int = 0, transactional_id: str | None) -> int:
-    """Give the leader at `port` a record batch as it is, acks -1; the base offset it gave it. Raises LabError if it refuses."""
-    header = struct.pack(">hhi", PRODUCE, VERSION, CORRELATION_ID) + _text("lab")
-    settings = (NO_TEXT if transactional_id is None else _text(transactional_id)) + struct.pack(">hi", -1, TIMEOUT_SECONDS * 1000)
-    data = struct.pack(">i", 1) + _text(topic) + struct.pack(">iii", 1, partition, len(batch)) + batch
+    """Send a batch to the leader at `port` with acks=-1; return its base offset. Raises LabError if the leader refuses it."""
+    header = struct.pack(">hhi", PRODUCE, VERSION, CORRELATION_ID) + _string("lab")
+    settings = (NO_TEXT if transactional_id is None else _string(transactional_id)) + struct.pack(">hi", -1, TIMEOUT_SECONDS * 1000)
+    data = struct.pack(">i", 1) + _string(topic) + struct.pack(">iii", 1, partition, len(batch)) + batch
     request = header + settings + data
     with socket.create_connection((LOOPBACK, port), TIMEOUT_SECONDS) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)

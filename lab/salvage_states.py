@@ -1,7 +1,7 @@
-"""States in which copies of real brokers are salvaged: what was written, what was then done to the copies, what must come of it.
+"""States of real brokers' copies to salvage: the records written, the damage done to the copies, and the expected outcome.
 
-Every state is a topic of one partition, so that all share one cluster. Every record that a client was told of is remembered with
-its offset and what became of its transaction.
+Every state is a topic of one partition; all share one cluster. Every acknowledged record is remembered with its offset and the
+outcome of its transaction.
 """
 
 import random
@@ -24,41 +24,41 @@ from lab.workload import FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer
 RECORDS: Final = 200
 BATCH: Final = 10
 WHOLE, GAPS = "whole", "gaps"
-"""All of the lineage is on some copy; some of it is on none."""
+"""Expected outcomes: every record of the lineage is on some copy; some records are on none."""
 NONE, COMMITTED, ABORTED, OPEN = "none", "committed", "aborted", "open"
 BROKER_SETTINGS: Final = {"log.flush.start.offset.checkpoint.interval.ms": "1000"}
 _RECORDS_AT: Final = 61
-"""Where the records of a batch begin."""
+"""Position of the records in a batch."""
 _ATTRIBUTES_AT: Final = slice(21, 23)
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """What clients were told of a topic."""
+    """The records of a topic that brokers acknowledged."""
 
     records: dict[int, tuple[bytes, str]] = field(default_factory=dict)
-    """Offset → value, and what became of its transaction."""
+    """Offset → (value, outcome of its transaction)."""
     start: int = 0
-    """Offset to which records were deleted."""
+    """The log start offset after DeleteRecords."""
 
     def batch(self, writer: Writer, topic: str, values: Sequence[bytes], fate: str = NONE) -> None:
-        """Write values as one batch, and remember them."""
+        """Write values as one batch and remember them."""
         writer.batch(topic, [Message(value, b"key") for value in values])
         first = writer.end_offset - len(values)
         self.records.update({first + number: (value, fate) for number, value in enumerate(values)})
 
 
 def values(topic: str, first: int, count: int) -> list[bytes]:
-    """Values that are unique, and do not compress to nothing."""
+    """Unique values that compress badly."""
     dice = random.Random(f"{topic} {first}")
     return [b"%s %06d %s" % (topic.encode(), first + number, dice.randbytes(50).hex().encode()) for number in range(count)]
 
 
-# What is written.
+# Writers of topics.
 
 
 def write_plain(cluster: Cluster, topic: str, settings: Mapping[str, str] | None = None, *, records: int = RECORDS) -> Acknowledged:
-    """Idempotent batches in several segments."""
+    """Create a topic and write idempotent batches into several segments."""
     cluster.create_topic(topic, settings={**SMALL_SEGMENTS, **(settings or {})})
     written = Acknowledged()
     go_on(cluster, topic, written, 0, records)
@@ -66,14 +66,14 @@ def write_plain(cluster: Cluster, topic: str, settings: Mapping[str, str] | None
 
 
 def go_on(cluster: Cluster, topic: str, written: Acknowledged, first: int, end: int) -> None:
-    """Further batches, by a new producer."""
+    """Write further batches with a new producer."""
     writer = Writer(cluster, enable_idempotence=True, linger_ms=5)
     for start in range(first, end, BATCH):
         written.batch(writer, topic, values(topic, start, min(BATCH, end - start)))
 
 
 def write_transactions(cluster: Cluster, topic: str) -> Acknowledged:
-    """Committed and aborted transactions by turns, records without one between, and one that stays open, with others behind it."""
+    """Write committed and aborted transactions, plain records between them, and an open transaction followed by plain records."""
     cluster.create_topic(topic, settings=SMALL_SEGMENTS)
     written, plain = Acknowledged(), Writer(cluster, linger_ms=5)
     writer = Writer(cluster, transactional_id=f"{topic}-writer", transaction_timeout_ms=900_000, linger_ms=5)
@@ -94,17 +94,17 @@ def write_transactions(cluster: Cluster, topic: str) -> Acknowledged:
 
 
 def write_append_time(cluster: Cluster, topic: str) -> Acknowledged:
-    """The broker's clock stamps the batches."""
+    """Write batches with timestamps of the broker (LogAppendTime)."""
     return write_plain(cluster, topic, {"message.timestamp.type": "LogAppendTime"})
 
 
 def write_compacted(cluster: Cluster, topic: str) -> Acknowledged:
-    """A compacted topic, of which the cleaner may take nothing yet."""
+    """Write a compacted topic that the cleaner must not clean yet."""
     return write_plain(cluster, topic, {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"})
 
 
 def write_and_delete(cluster: Cluster, topic: str) -> Acknowledged:
-    """DeleteRecords reaches into the second segment."""
+    """Write a topic, and delete records up to an offset in its second segment."""
     written = write_plain(cluster, topic)
     written.start = 75
     place = TopicPartition(topic, 0, written.start)
@@ -122,11 +122,11 @@ def write_and_delete(cluster: Cluster, topic: str) -> Acknowledged:
 
 
 def in_codec(codec: str) -> Callable[[Cluster, str], Acknowledged]:
-    """Batches of a codec, twice as many."""
+    """A writer of twice as many batches with a codec."""
     return lambda cluster, topic: write_plain(cluster, topic, {"compression.type": codec}, records=2 * RECORDS)
 
 
-# What is done to the copies: three directories of the partition, by broker.
+# Damage to the copies, which are three directories of the partition, in the order of brokers.
 
 
 Copies = list[Path]
@@ -138,19 +138,19 @@ def logs(directory: Path) -> list[Path]:
 
 
 def positions(directory: Path, segment: int) -> list[int]:
-    """Where each batch of a segment begins; the copy is sound."""
+    """The position of each batch in a segment of a sound copy."""
     base_offset = int(logs(directory)[segment].stem)
     return [written.position for written in read_log(directory).batches if written.segment == base_offset]
 
 
 def flip(directory: Path, segment: int, batch: int, at: int = _RECORDS_AT + 7) -> None:
-    """Turn a bit over in a batch of a segment."""
+    """Flip a bit in a batch of a segment."""
     position = positions(directory, segment)[batch] + at
     change(logs(directory)[segment], lambda data: _flipped(data, position))
 
 
 def change(path: Path, how: Callable[[bytearray], bytearray]) -> None:
-    """Write a file anew, changed."""
+    """Rewrite a file with a change."""
     path.write_bytes(how(bytearray(path.read_bytes())))
 
 
@@ -166,7 +166,7 @@ def _zeroed(data: bytearray) -> bytearray:
 
 
 def flip_marker(directory: Path) -> None:
-    """Turn a bit over in the second end of a transaction."""
+    """Flip a bit in the second transaction marker."""
     markers = [
         written for written in read_log(directory).batches if int.from_bytes(written.data[_ATTRIBUTES_AT], "big") & CONTROL_MASK
     ]
@@ -175,18 +175,18 @@ def flip_marker(directory: Path) -> None:
 
 
 def delete_segment(directory: Path, segment: int) -> None:
-    """Remove all files of a segment."""
+    """Delete all files of a segment."""
     for path in directory.glob(f"{logs(directory)[segment].stem}.*"):
         path.unlink()
 
 
 def cut(directory: Path, size: int) -> None:
-    """Cut the end of the last segment."""
+    """Cut `size` bytes off the last segment."""
     change(logs(directory)[-1], lambda data: data[:-size])
 
 
 def cut_to_half(directory: Path) -> None:
-    """An older copy: half of its segments, the last of these with half of its batches."""
+    """Make the copy older: keep half of its segments, and half of the batches of the last one."""
     paths = logs(directory)
     for _ in paths[len(paths) // 2 + 1 :]:
         delete_segment(directory, -1)
@@ -195,20 +195,20 @@ def cut_to_half(directory: Path) -> None:
 
 
 def remove(copies: Copies, *patterns: str) -> None:
-    """Remove files from every copy."""
+    """Delete files from every copy."""
     for path in [path for directory in copies for pattern in patterns for path in directory.glob(pattern)]:
         path.unlink()
 
 
 def garble(copies: Copies, *patterns: str) -> None:
-    """Write other bytes into files of every copy."""
+    """Overwrite files of every copy with random bytes."""
     for directory in copies:
         for path in [path for pattern in patterns for path in sorted(directory.glob(pattern))]:
             path.write_bytes(random.Random(path.name).randbytes(min(path.stat().st_size, 480) or 24))
 
 
 def to_second_log_dir(directory: Path) -> None:
-    """The copy lies in another log directory of its broker."""
+    """Move the copy to another log directory of its broker."""
     other = directory.parent.with_name(f"{directory.parent.name}-b")
     other.mkdir()
     shutil.copyfile(directory.parent / "meta.properties", other / "meta.properties")
@@ -217,18 +217,18 @@ def to_second_log_dir(directory: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One of them; its name is the topic's."""
+    """A state; its name is the name of its topic."""
 
     name: str
     harm: Callable[[Copies], object]
     write: Callable[[Cluster, str], Acknowledged] = write_plain
     outcome: str = WHOLE
     restarted: bool = False
-    """Whether a broker is restarted in the middle, so that the log has several leader epochs."""
+    """Whether a broker restarts between writes, so that the log has several leader epochs."""
 
 
 def _flips(*places: tuple[int, ...]) -> Callable[[Copies], None]:
-    """Bits of (copy, segment, batch), or with the byte of the batch behind that."""
+    """Flip bits at (copy, segment, batch) or (copy, segment, batch, byte in the batch)."""
 
     def harm(copies: Copies) -> None:
         for copy, *place in places:
@@ -238,7 +238,7 @@ def _flips(*places: tuple[int, ...]) -> Callable[[Copies], None]:
 
 
 def _deleted(*places: tuple[int, int]) -> Callable[[Copies], None]:
-    """Segments of (copy, segment)."""
+    """Delete segments, given as (copy, segment)."""
 
     def harm(copies: Copies) -> None:
         for copy, segment in places:
@@ -249,8 +249,8 @@ def _deleted(*places: tuple[int, int]) -> Callable[[Copies], None]:
 
 def _all(*harms: Callable[[Copies], object]) -> Callable[[Copies], None]:
     def harm(copies: Copies) -> None:
-        for one in harms:
-            one(copies)
+        for harm_copies in harms:
+            harm_copies(copies)
 
     return harm
 
@@ -314,16 +314,16 @@ STATES: Final = (
         restarted=True,
     ),
 )
-"""The first six are looked at in every run."""
+"""The first six are tested in every run."""
 
 
 def in_every_codec(codecs: Iterable[str]) -> tuple[State, ...]:
-    """A state for each codec that a version knows."""
+    """A state for each codec of a version."""
     return tuple(State(f"codec-{codec}", _flips((0, 0, 0), (1, 1, 1)), in_codec(codec)) for codec in codecs)
 
 
 def play(cluster: Cluster, states: Sequence[State]) -> dict[str, Acknowledged]:
-    """Write the topics of all states; what clients were told."""
+    """Write the topics of all states; return the acknowledged records by topic."""
     written = {state.name: state.write(cluster, state.name) for state in states}
     restarted = [state.name for state in states if state.restarted]
     if restarted:
@@ -343,33 +343,32 @@ def copy_killed(cluster: Cluster, root: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """What is left of a topic on the copies: first offset of each batch that was there → whether some copy has it, byte for byte;
-    and where the longest log ended."""
+class LeftBatches:
+    """The parts of a topic left on the copies."""
 
     batches: dict[int, bool]
     end: int
 
     def has(self, offset: int) -> bool:
-        """Whether some copy has the batch that an offset is in."""
+        """Whether some copy has the batch that contains an offset."""
         return self.batches[max(base for base in self.batches if base <= offset)]
 
 
-def harm(root: Path, states: Iterable[State]) -> dict[str, Left]:
-    """Do to the copies what the states say; what is left of each topic then."""
+def harm(root: Path, states: Iterable[State]) -> dict[str, LeftBatches]:
+    """Damage the copies as the states say; return what is left of each topic."""
     left = {}
     for state in states:
         copies = [root / f"broker-{broker}" / f"{state.name}-0" for broker in (1, 2, 3)]
         sound = {directory: read_log(directory) for directory in copies}
         state.harm(copies)
-        found: dict[int, bool] = {}
+        intact: dict[int, bool] = {}
         for directory, log in sound.items():
             now = directory if directory.exists() else directory.parent.with_name(f"{directory.parent.name}-b") / directory.name
             data = {path.name: path.read_bytes() for path in logs(now)}
             for written in log.batches:
                 place = slice(written.position, written.position + len(written.data))
                 is_left = data.get(f"{written.segment:020d}.log", b"")[place] == written.data
-                found[written.base_offset] = found.get(written.base_offset, False) or is_left
+                intact[written.base_offset] = intact.get(written.base_offset, False) or is_left
         end = max(log.next_offset for log in sound.values())
-        left[state.name] = Left(found, end)
+        left[state.name] = LeftBatches(intact, end)
     return left

@@ -1,4 +1,4 @@
-"""Brokers that lost records and start again on the log directories of a salvage."""
+"""Starts brokers that lost records on the log directories of a salvage."""
 
 import shutil
 from collections.abc import Iterable, Mapping
@@ -20,21 +20,22 @@ POLL_SECONDS: Final = 20
 CLEANED_WITHIN_SECONDS: Final = 90
 METADATA: Final = "__cluster_metadata-0"
 KEPT: Final = ("meta.properties", "bootstrap.checkpoint", METADATA)
-"""What a broker keeps of its own log directory where it starts on several salvages."""
+"""Entries of a log directory that a broker keeps when it starts on several salvages."""
 Served = dict[tuple[str, int], list[tuple[int, bytes | None, bytes | None]]]
-"""(topic, partition) → (offset, key, value) of each record, in the order in which it came."""
+"""(topic, partition) → (offset, key, value) of each record, in the order of delivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What brokers served that started on a salvage, and what they wrote to their logs while they did."""
+    """The records that brokers served after a start on a salvage, and their application logs."""
 
     served: Served
-    said: Mapping[int, bytes]
+    output: Mapping[int, bytes]
 
 
 def write_and_lose(cluster: Cluster, copies: Path) -> dict[str, int]:
-    """Topics with segments, transactions and an unclean election; copies of the log directories. All nodes are stopped then."""
+    """Write topics with segments and transactions, make an unclean election, and copy the log directories. All nodes are stopped
+    afterwards."""
     write_orders(cluster)
     write_payments(cluster)
     write_append_time(cluster)
@@ -47,7 +48,8 @@ def write_and_lose(cluster: Cluster, copies: Path) -> dict[str, int]:
 
 
 def write_compacted(cluster: Cluster, topic: str) -> dict[bytes, bytes]:
-    """A compacted topic that the cleaner of every broker has been over: what each key has last; some were deleted."""
+    """Write a compacted topic, wait until every broker has cleaned it, and return the last value of each key that was not
+    deleted."""
     settings = {**SMALL_SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
     cluster.create_topic(topic, settings=settings)
     writer, latest = Writer(cluster), dict[bytes, bytes | None]()
@@ -68,7 +70,7 @@ def write_compacted(cluster: Cluster, topic: str) -> dict[bytes, bytes]:
 
 
 def commit(cluster: Cluster, group: str, place: tuple[str, int], offsets: Iterable[int]) -> None:
-    """Commit offsets of a partition, one after the other."""
+    """Commit offsets of a partition, in order."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0, "enable.auto.commit": False})
     try:
         for offset in offsets:
@@ -78,7 +80,7 @@ def commit(cluster: Cluster, group: str, place: tuple[str, int], offsets: Iterab
 
 
 def committed(cluster: Cluster, group: str, place: tuple[str, int]) -> int:
-    """What a group has committed of a partition."""
+    """The committed offset of a group."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0, "enable.auto.commit": False})
     try:
         (row,) = consumer.committed([TopicPartition(*place)], timeout=POLL_SECONDS)
@@ -88,23 +90,27 @@ def committed(cluster: Cluster, group: str, place: tuple[str, int]) -> int:
 
 
 def put_in_place(cluster: Cluster, salvaged: Path) -> None:
-    """Move every log directory aside, and copy the salvaged one to its place, as the steps of a salvage say; the controllers' log
-    is copied back where no salvage has it. Also a broker whose disk was replaced has its directory in the salvage."""
+    """Replace every broker's log directory by the salvaged one, as the steps of a salvage say.
+
+    The old directory is renamed to `*.before`; the controllers' log is copied back if the salvage lacks it.
+    """
     for broker in cluster.brokers:
         log_dir = cluster.log_dir(broker)
         before = log_dir.rename(log_dir.with_name(f"{log_dir.name}.before"))
-        (made,) = (salvaged / f"broker-{broker}").iterdir()
-        copy_tree(made, log_dir)
+        (new_log_dir,) = (salvaged / f"broker-{broker}").iterdir()
+        copy_tree(new_log_dir, log_dir)
         if not (log_dir / METADATA).exists() and (before / METADATA).exists():
             copy_tree(before / METADATA, log_dir / METADATA)
 
 
 def put_on(cluster: Cluster, salvages: Mapping[Path, Mapping[str, str]]) -> None:
-    """Give every broker what several salvages have for it beside what it keeps; a mapping names topics otherwise than the copies
-    did, and these keep the `partition.metadata` that this cluster's brokers made."""
+    """Give every broker its log directories of several salvages, beside the entries in `KEPT`.
+
+    A salvage's mapping renames topics (old → new); renamed topics keep the `partition.metadata` of this cluster.
+    """
     for broker in cluster.brokers:
         log_dir = cluster.log_dir(broker)
-        own = {path.parent.name: path.read_bytes() for path in log_dir.glob("*/partition.metadata")}
+        topic_ids = {path.parent.name: path.read_bytes() for path in log_dir.glob("*/partition.metadata")}
         for path in [path for path in log_dir.iterdir() if path.name not in KEPT]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         offsets: dict[str, dict[tuple[str, int], int]] = {}
@@ -113,36 +119,38 @@ def put_on(cluster: Cluster, salvages: Mapping[Path, Mapping[str, str]]) -> None
                 topic, _, partition = path.name.rpartition("-")
                 directory = log_dir / f"{names.get(topic, topic)}-{partition}"
                 copy_tree(path, directory)
-                if topic in names and directory.name in own:
-                    (directory / "partition.metadata").write_bytes(own[directory.name])
+                if topic in names and directory.name in topic_ids:
+                    (directory / "partition.metadata").write_bytes(topic_ids[directory.name])
             for path in salvaged.glob(f"broker-{broker}/*/*-offset-checkpoint"):
                 rows = read_offset_checkpoint(path).items()
-                known = {(names.get(topic, topic), partition): offset for (topic, partition), offset in rows}
-                offsets.setdefault(path.name, {}).update(known)
-        for name, known in offsets.items():
-            (log_dir / name).write_bytes(write_offset_checkpoint(known))
+                renamed = {(names.get(topic, topic), partition): offset for (topic, partition), offset in rows}
+                offsets.setdefault(path.name, {}).update(renamed)
+        for name, rows_by_partition in offsets.items():
+            (log_dir / name).write_bytes(write_offset_checkpoint(rows_by_partition))
 
 
 def start(cluster: Cluster) -> None:
-    """Start all nodes, and wait until every replica is in sync. Raises LabError where that does not come."""
+    """Start all nodes and wait until every replica is in sync. Raises LabError if that does not happen."""
     cluster.start(*cluster.controllers, *cluster.brokers)
     wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=90, step_seconds=1.0)
 
 
 def start_on(cluster: Cluster, salvaged: Path, ends: Mapping[tuple[str, int], tuple[int, int]]) -> Started:
-    """Put a salvage on every broker, start all, and read every partition of `ends`, which are (log start, log end), to its end.
-    Raises LabError where a broker does not start or a record does not come."""
+    """Put a salvage on every broker, start all nodes, and read every partition of `ends` ((log start, log end)) to its end.
+
+    Raises LabError if a broker does not start or a record is missing.
+    """
     put_in_place(cluster, salvaged)
     start(cluster)
-    for place, found in watermarks(cluster, ends).items():
-        if found != ends[place]:
-            raise LabError(f"{place[0]}-{place[1]} is served from {found}, and was salvaged from {ends[place]}")
+    for place, watermark in watermarks(cluster, ends).items():
+        if watermark != ends[place]:
+            raise LabError(f"{place[0]}-{place[1]} is served from {watermark}, and was salvaged from {ends[place]}")
     served = read(cluster, {place: begin for place, (begin, _) in ends.items()}, "read_uncommitted")
     return Started(served, {broker: cluster.server(broker).output.read_bytes() for broker in cluster.brokers})
 
 
 def watermarks(cluster: Cluster, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Log start and high watermark of partitions, as their leaders tell clients."""
+    """Log start offset and high watermark of partitions, as leaders report them."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "log_level": 0}
     consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
     try:
@@ -152,7 +160,7 @@ def watermarks(cluster: Cluster, places: Iterable[tuple[str, int]]) -> dict[tupl
 
 
 def read(cluster: Cluster, starts: Mapping[tuple[str, int], int], isolation: str) -> Served:
-    """Every record that partitions serve from an offset on. Raises LabError where not all come to an end."""
+    """Read every record of partitions from an offset to the end. Raises LabError if the end is not reached."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0, "enable.partition.eof": True}
     consumer = Consumer({**settings, "isolation.level": isolation, "enable.auto.commit": False})
     records: Served = {place: [] for place in starts}

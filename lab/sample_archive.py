@@ -1,7 +1,7 @@
-"""`sample_logs/` as one archive in the package, from which `demo` writes it: `python -m lab.sample_archive`.
+"""Packs `sample_logs/` as one archive of the package, which `demo` unpacks: `python -m lab.sample_archive`.
 
-Files of one name lie together, so that those of several brokers, which are alike, are compressed well. The archive does not depend
-on when or where it is made.
+Files of the same name follow each other, because those of several brokers are similar and so compress well. The archive is
+reproducible.
 """
 
 import gzip
@@ -14,18 +14,18 @@ from typing import Final
 from kafka_forensics.cli.commands.demo import ARCHIVE
 
 SAMPLE_LOGS: Final = Path(__file__).resolve().parents[1] / "sample_logs"
-NOT_OF_THE_SAMPLES: Final = ".gitattributes"
+EXCLUDED: Final = ".gitattributes"
 
 
 def files(samples: Path = SAMPLE_LOGS) -> Iterator[tuple[str, bytes]]:
-    """Each file by its path below `samples`, those of one name together."""
-    paths = [path for path in samples.rglob("*") if path.is_file() and path.name != NOT_OF_THE_SAMPLES]
+    """(path below `samples`, content) of each file, files of the same name together."""
+    paths = [path for path in samples.rglob("*") if path.is_file() and path.name != EXCLUDED]
     for path in sorted(paths, key=lambda path: (path.name, path.parent.name, path)):
         yield path.relative_to(samples).as_posix(), path.read_bytes()
 
 
 def write_archive(archive: Path = ARCHIVE, samples: Path = SAMPLE_LOGS) -> None:
-    """Put the samples into the package."""
+    """Write the archive into the package."""
     with (
         archive.open("wb") as file,
         gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=file, mtime=0) as packed,

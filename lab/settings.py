@@ -1,4 +1,4 @@
-"""The configuration of the laboratory's nodes: small, quick to notice a loss, and nothing left to chance or to the clock."""
+"""Settings of the laboratory's nodes: small, quick to notice a lost broker, and deterministic."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ BROKER: Final[Mapping[str, str]] = {
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different loopback ports that nobody listened on a moment ago."""
+    """`count` different free loopback ports."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
         for listener in sockets:
@@ -47,14 +47,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def voters(controller_ports: Mapping[int, int]) -> str:
-    """`controller.quorum.voters` of controllers given as node id → port."""
+    """The value of `controller.quorum.voters` for controllers (node id → port)."""
     return ",".join(f"{node}@{LOOPBACK}:{port}" for node, port in sorted(controller_ports.items()))
 
 
 def node_settings(
     node: int, port: int, log_dirs: Sequence[Path], controller_ports: Mapping[int, int], extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """All properties of one node; it is a controller exactly if its id is among `controller_ports`. `extra` wins over the rest."""
+    """All properties of a node, which is a controller if its id is in `controller_ports`; `extra` overrides the others."""
     is_controller = node in controller_ports
     listener = f"{'CONTROLLER' if is_controller else 'PLAINTEXT'}://{LOOPBACK}:{port}"
     settings = {
@@ -71,5 +71,5 @@ def node_settings(
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """A properties file, one `key=value` a line, sorted."""
+    """A properties file with one sorted `key=value` per line."""
     return "".join(f"{key}={value}\n" for key, value in sorted(settings.items()))

@@ -1,4 +1,4 @@
-"""Golden merges: what Kafka's own share coordinator makes of state batches. `python -m lab.share_merges`, a few seconds."""
+"""Makes the golden merges of state batches with Kafka's share coordinator: `python -m lab.share_merges`, a few seconds."""
 
 import json
 import random
@@ -18,28 +18,28 @@ SEED: Final = 14
 STATES: Final = (0, 2, 4)
 
 
-def some_batches(chance: random.Random) -> list[list[int]]:
-    """Up to six batches (first, last, state, count) near each other."""
-    firsts = [chance.randrange(40) for _ in range(chance.randrange(7))]
-    return [[first, first + chance.randrange(12), chance.choice(STATES), chance.randrange(1, 4)] for first in firsts]
+def some_batches(rng: random.Random) -> list[list[int]]:
+    """Up to six batches (first offset, last offset, delivery state, delivery count) close to each other."""
+    firsts = [rng.randrange(40) for _ in range(rng.randrange(7))]
+    return [[first, first + rng.randrange(12), rng.choice(STATES), rng.randrange(1, 4)] for first in firsts]
 
 
 def cases() -> list[Json]:
-    """The same on every run."""
-    chance = random.Random(SEED)
+    """Random cases, the same in every run."""
+    rng = random.Random(SEED)
     return [
-        {"before": some_batches(chance), "after": some_batches(chance), "start": chance.choice((-1, chance.randrange(45)))}
+        {"before": some_batches(rng), "after": some_batches(rng), "start": rng.choice((-1, rng.randrange(45)))}
         for _ in range(CASES)
     ]
 
 
 def main() -> None:
-    """Ask Kafka's class, and keep questions and answers."""
+    """Run Kafka's class on all cases, and store cases and results."""
     to_merge = cases()
     with tempfile.TemporaryDirectory(prefix="merges-") as scratch:
-        given = Path(scratch) / "cases.json"
-        given.write_text(json.dumps(to_merge))
-        done = run_java(MERGER, [str(given)])
+        json_file = Path(scratch) / "cases.json"
+        json_file.write_text(json.dumps(to_merge))
+        done = run_java(MERGER, [str(json_file)])
     if done.exit_code != 0:
         raise LabError(f"no answers: {done.stderr[-2000:].decode(errors='replace')}")
     merges = [case | {"merged": merged} for case, merged in zip(to_merge, json.loads(done.stdout), strict=True)]

@@ -1,4 +1,4 @@
-"""`docs/incidents.md`, written from scans of the trees that each signature is tested with: `python -m lab.signatures`."""
+"""Makes `docs/incidents.md` from scans of the tree that each signature is tested with: `python -m lab.signatures`."""
 
 import argparse
 import tempfile
@@ -23,7 +23,7 @@ UNNAMED: Final = {
         "not Kafka's files; in Kafka's it is the shape of d3",
     ),
 }
-"""Incidents that no signature names: issue, what happened, why."""
+"""Incidents without a signature → (issue, what happened, why there is no signature)."""
 HEAD: Final = """# Known incidents
 
 What `scan` says when the evidence resembles an incident that others had: a finding `INCIDENT_SIGNATURE` (info) that names the
@@ -48,12 +48,12 @@ watermark (KAFKA-14704, KAFKA-13141). At most a group's committed offset beyond 
 """
 
 
-Named = Callable[[Callable[[Path], Brokers]], dict[str, Finding]]
-"""What names the signatures that a scan of a tree finds, given the tree's maker."""
+MatchSignatures = Callable[[Callable[[Path], Brokers]], dict[str, Finding]]
+"""Maker of a tree → the findings of signatures in a scan of it, by signature."""
 
 
-def named(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
-    """The signatures that a scan of the tree names."""
+def matched_signatures(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
+    """The findings of signatures in a scan of a tree, by signature."""
     with tempfile.TemporaryDirectory() as folder:
         brokers = make(Path(folder) / "brokers")
         findings = scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
@@ -61,16 +61,16 @@ def named(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
     return {signature_key(finding.evidence["incident"], finding.evidence["issue"]): finding for finding in matched}
 
 
-def page(names: Named = named) -> str:
-    """The whole page."""
-    rows = [*(_row(signature, names) for signature in SIGNATURES), *(_unnamed(*item) for item in UNNAMED.items())]
+def page(match: MatchSignatures = matched_signatures) -> str:
+    """The page as Markdown."""
+    rows = [*(_row(signature, match) for signature in SIGNATURES), *(_unnamed(*item) for item in UNNAMED.items())]
     return HEAD + "".join(row for _, row in sorted(rows, key=lambda row: row[0])) + TAIL
 
 
-def _row(signature: IncidentSignature, names: Named) -> tuple[tuple[int, str], str]:
+def _row(signature: IncidentSignature, match: MatchSignatures) -> tuple[tuple[int, str], str]:
     tree = next(tree for tree in TREES if tree.key == signature.key)
-    match = names(tree.make).get(signature.key)
-    missed = names(tree.make_near_miss).get(signature.key)
+    matched = match(tree.make).get(signature.key)
+    near_miss = match(tree.make_near_miss).get(signature.key)
     also = f", and {', '.join(tree.also)}" if tree.also else ""
     cells = [
         signature.incident,
@@ -83,8 +83,8 @@ def _row(signature: IncidentSignature, names: Named) -> tuple[tuple[int, str], s
         or "-",
         signature.affected_versions,
         ", ".join(signature.fixed_in) or "-",
-        f"{tree.shows}: {'not named' if match is None else f'named, {match.confidence}{also}'}",
-        f"{tree.near_miss}: {'not named' if missed is None else 'NAMED'}",
+        f"{tree.shows}: {'not named' if matched is None else f'named, {matched.confidence}{also}'}",
+        f"{tree.near_miss}: {'not named' if near_miss is None else 'NAMED'}",
     ]
     return _order(signature.incident, signature.issue or ""), _line(cells)
 
@@ -107,7 +107,7 @@ def _texts(signature: IncidentSignature, *weights: Weight) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the page, or with `--check` say by the exit code whether it is as it would be written."""
+    """Write the page, or with `--check` exit with 1 if it is out of date."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--check", action="store_true")
     text = page()

@@ -1,4 +1,5 @@
-"""The failure that leader epochs were invented for, staged with Kafka 0.10.2.2: replicas in sync, and different for good."""
+"""Makes replicas diverge silently with Kafka 0.10.2.2, the failure that leader epochs (KIP-101) prevent: in sync, and different
+forever."""
 
 import time
 from pathlib import Path
@@ -28,7 +29,7 @@ AFTER: Final = [b"after-%d" % number for number in range(1, AFTERWARDS + 1)]
 TIMEOUT_SECONDS: Final = 60
 HALF_A_SESSION_SECONDS: Final = 3
 SETTLING_SECONDS: Final = 180
-"""A fetch waits up to 25 s, one that is lost up to 30 s more; a follower may need two of them, and a checkpoint comes every 5 s."""
+"""A fetch waits up to 25 s, a lost one up to 30 s more; a follower may need two of them, and checkpoints are written every 5 s."""
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -42,11 +43,11 @@ SETTINGS: Final = {
     "unclean.leader.election.enable": "true",
     "zookeeper.session.timeout.ms": "6000",
 }
-"""Followers learn the high watermark with their next fetch, which waits 25 s for new records: theirs is stale for that long."""
+"""Followers learn the high watermark by their next fetch, which waits 25 s for new records, so theirs is stale for that long."""
 
 
 class OldCluster:
-    """ZooKeeper and three brokers of Kafka 0.10.2.2 on loopback; what it starts ends with it, by its own process id."""
+    """ZooKeeper and three brokers of Kafka 0.10.2.2 on loopback; leaving the `with` block ends every process by its id."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
@@ -60,7 +61,7 @@ class OldCluster:
         self.directory.mkdir(parents=True)
         try:
             self._start("zookeeper", ZOOKEEPER, self._zookeeper_settings())
-            for broker in (3, 2, 1):  # the first to come is the controller, and has to outlive this history
+            for broker in (3, 2, 1):  # the first broker becomes the controller, and must survive this history
                 self.start_broker(broker)
         except BaseException:
             self._end()
@@ -71,7 +72,7 @@ class OldCluster:
         self._end()
 
     def start_broker(self, broker: int) -> None:
-        """Start a broker (again) and wait until it answers."""
+        """Start a broker and wait until it answers. Raises LabError."""
         settings = SETTINGS | {
             "broker.id": str(broker),
             "listeners": f"PLAINTEXT://{LOOPBACK}:{self.ports[broker]}",
@@ -92,11 +93,11 @@ class OldCluster:
         return self.directory / f"logs-{broker}"
 
     def admin(self, broker: int) -> AdminClient:
-        """An admin client that asks one broker first."""
+        """An admin client that connects to one broker."""
         return AdminClient({"bootstrap.servers": f"{LOOPBACK}:{self.ports[broker]}", "log_level": 0})
 
     def known_brokers(self, broker: int) -> set[int]:
-        """The brokers that a broker knows of; none while it does not answer."""
+        """The brokers that a broker knows; empty if it does not answer."""
         admin = self.admin(broker)
         try:
             return set(admin.list_topics(timeout=2).brokers)
@@ -104,7 +105,7 @@ class OldCluster:
             return set()
 
     def leader_and_isr(self, broker: int) -> tuple[int, list[int]]:
-        """The leader of the topic and its in-sync replicas, as a broker says: (-1, none) before it has heard of them."""
+        """The leader of the topic and its ISR as a broker knows them; (-1, []) while it knows none."""
         admin = self.admin(broker)
         metadata = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.get(0)
         if metadata is None:
@@ -112,17 +113,17 @@ class OldCluster:
         return metadata.leader, sorted(metadata.isrs)
 
     def await_state(self, broker: int, leader: int, isr: list[int]) -> None:
-        """Wait for a leader and an in-sync set."""
+        """Wait for a leader and an ISR."""
         awaited = f"leader {leader}, ISR {isr}"
         wait_until(awaited, lambda: self.leader_and_isr(broker) == (leader, isr), timeout_seconds=TIMEOUT_SECONDS)
 
     def high_watermark(self, broker: int) -> int | None:
-        """The checkpointed high watermark of a broker, None before there is one."""
+        """The checkpointed high watermark of a broker; None if there is none yet."""
         return read_offset_checkpoint(self.log_dir(broker) / "replication-offset-checkpoint").get((TOPIC, 0))
 
     def write(self, broker: int, values: list[bytes], acks: str) -> None:
-        """Write values as one message set, all of one moment: a time index then has no entry but that of the first, wherever the
-        log is cut."""
+        """Write values as one message set with one timestamp, so that a time index has only the entry of the first, wherever the
+        log is truncated."""
         failures: list[str] = []
         moment = int(time.time() * 1000)
         producer = Producer(
@@ -140,7 +141,7 @@ class OldCluster:
             raise LabError(f"not written: {failures[:1] or 'no answer'}")
 
     def copy(self, tree: Path) -> None:
-        """Copy the brokers' log directories to `broker-1` … below `tree`, each of one instant: what runs is frozen."""
+        """Copy the brokers' log directories to `broker-1` … below `tree`; running brokers are frozen meanwhile."""
         awake = [server for server in self.brokers.values() if server.running and not server.frozen]
         for server in awake:
             server.freeze()
@@ -182,8 +183,10 @@ class OldCluster:
 
 
 def cut_to_watermark(cluster: OldCluster) -> None:
-    """Ten records are acknowledged by all; a follower cuts them all off, is elected and takes three others. The first leader is
-    dead then, the second one frozen."""
+    """Write ten records that all replicas acknowledge; a follower truncates them all, is elected, and appends three others.
+
+    Afterwards the first leader is dead and the second follower is frozen.
+    """
     topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[list(BROKERS)])
     admin = cluster.admin(1)
     admin.create_topics([topic])[TOPIC].result(TIMEOUT_SECONDS)
@@ -191,7 +194,7 @@ def cut_to_watermark(cluster: OldCluster) -> None:
     cluster.write(1, PAID, "all")
     wait_until("the leader checkpoints", lambda: cluster.high_watermark(1) == PAYMENTS, timeout_seconds=15)
     cluster.brokers[1].kill()
-    time.sleep(HALF_A_SESSION_SECONDS)  # so that the session of broker 2 outlives that of broker 1, and it is elected though frozen
+    time.sleep(HALF_A_SESSION_SECONDS)  # so that broker 2's session outlives broker 1's, and it is elected although frozen
     cluster.brokers[2].freeze()
     log = cluster.log_dir(3) / LOG
     wait_until("broker 3 follows 2 and cuts its log to a stale watermark", lambda: log.stat().st_size == 0, timeout_seconds=30)
@@ -200,7 +203,7 @@ def cut_to_watermark(cluster: OldCluster) -> None:
 
 
 def diverge(cluster: OldCluster) -> None:
-    """Go on from there: the three take the place of the ten on two replicas, and lie beside three of them on the third."""
+    """Continue: two replicas end with the three records in place of the ten, the third with three of the ten."""
     cluster.start_broker(1)
     cluster.brokers[2].thaw()
     cluster.await_state(3, 3, [1, 2, 3])
@@ -212,14 +215,14 @@ def diverge(cluster: OldCluster) -> None:
 
 
 def check(tree: Path) -> None:
-    """That the copies show what was planned: two versions of three records each. Raises LabError."""
+    """Check that the copies hold two versions of three records. Raises LabError."""
     logs = {broker: (tree / f"broker-{broker}" / LOG).read_bytes() for broker in BROKERS}
     if logs[2] != logs[3] or logs[2].count(b"after-") != AFTERWARDS or logs[1].count(b"payment-") != AFTERWARDS:
         raise LabError(f"the replicas are not {{1}} against {{2, 3}}: {logs}")
 
 
 def make_silent_divergence(work: Path) -> None:
-    """The tree `silent-divergence` below `work`, about a minute. Raises LabError if the race was lost."""
+    """Make the tree `silent-divergence` below `work`, in about a minute. Raises LabError if the race was lost."""
     tree = work / "silent-divergence"
     with OldCluster(work / "old-cluster") as cluster:
         cut_to_watermark(cluster)

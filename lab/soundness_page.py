@@ -1,6 +1,6 @@
-"""The tables of `docs/soundness.md`: a row for every kind, from its file in `analysis/kinds`. `python -m lab.soundness_page`.
+"""Makes the tables of `docs/soundness.md` from the files in `analysis/kinds`, a row per kind: `python -m lab.soundness_page`.
 
-Below a heading stand the kinds that name it as their section, in the catalogue's order. All text around the tables stays as it is.
+The table below a heading has the kinds with that section, in the catalogue's order. The text around the tables stays.
 """
 
 import re
@@ -15,16 +15,16 @@ _TABLE: Final = re.compile(r"(?<=^## )(.+)(\n\n\| kind .+\n\|(?:---\|)+\n)(?:\|.
 
 
 def page(text: str) -> str:
-    """The page with its tables made anew. Raises ValueError where a section has none, KeyError where a table has no kinds."""
+    """The page with up-to-date tables. Raises ValueError for a section without a table, KeyError for a table without kinds."""
     rows: dict[str, str] = {}
     for kind in CATALOGUE:
         words = kind_text(kind)
         row = f"| `{kind}` | {words.proves} | {words.cannot_see} | {words.looks_like_it} |\n"
         rows[words.section] = rows.get(words.section, "") + row
-    made = _TABLE.sub(lambda table: f"{table[1]}{table[2]}{rows.pop(table[1])}", text)
+    updated = _TABLE.sub(lambda table: f"{table[1]}{table[2]}{rows.pop(table[1])}", text)
     if rows:
         raise ValueError(f"no heading with a table: {', '.join(rows)}")
-    return made
+    return updated
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The page `docs/starts.md`: what a start does with each damaged small file, in words, made from the table of real starts.
+"""Makes `docs/starts.md` from the table of real starts: what a start does with each damaged small file.
 
-`python -m lab.start_page` after a change of the words; `python -m lab.start_table` makes the table anew, too.
+Run `python -m lab.start_page` after changing its text; `python -m lab.start_table` also makes the table.
 """
 
 from collections.abc import Iterator
@@ -81,18 +81,18 @@ DERIVED: Final = ("index", "timeindex", "txnindex", "snapshot")
 
 
 class Row(NamedTuple):
-    """One start, or those of several versions that did the same."""
+    """A start, or the starts of several versions with the same result."""
 
     file: str
     damage: str
     before: str
-    """`stopped` in an orderly way, or `killed`, before this start."""
+    """How the broker ended before this start: `stopped` (cleanly) or `killed`."""
     log_dirs: int
     versions: str
-    """Versions of Kafka, parted by blanks."""
+    """Versions of Kafka, separated by spaces."""
     outcome: StartOutcome
     served: str
-    """What clients read of the log: log start, log end, records with isolation level read_uncommitted, and with read_committed."""
+    """What clients read: log start, log end, number of records with read_uncommitted and with read_committed."""
 
 
 @cache
@@ -103,14 +103,14 @@ def table() -> tuple[Row, ...]:
 
 
 def page() -> str:
-    """The whole page."""
+    """The page as Markdown."""
     rows = table()
     versions = sorted({version for row in rows for version in row.versions.split()})
     alike = all(row.versions == " ".join(versions) for row in rows if (row.before, row.log_dirs) == ("stopped", 1))
     same = "All versions did the same." if alike else "Where versions differ, the newest counts."
     starts = sum(len(row.versions.split()) for row in rows)
     head = HEAD.format(versions=" and ".join(versions), starts=starts, same=same)
-    lines = [head, *_effects(rows), *_derived(rows), *_mending(rows)]
+    lines = [head, *_effects(rows), *_derived(rows), *_repairs(rows)]
     return "".join(lines)
 
 
@@ -119,14 +119,14 @@ def _files(rows: tuple[Row, ...]) -> list[str]:
 
 
 def _effects(rows: tuple[Row, ...]) -> Iterator[str]:
-    """A line for each file and outcome, with the kinds of damage that lead to it."""
+    """A table row for each file and outcome, with the kinds of damage that cause it."""
     yield "## Small files\n\n| file | damage | what a start does |\n|---|---|---|\n"
     for file in _files(rows):
         if file not in DERIVED:
-            yield from _of_file(file, rows, "stopped")
+            yield from _rows_of_file(file, rows, "stopped")
 
 
-def _of_file(file: str, rows: tuple[Row, ...], before: str) -> Iterator[str]:
+def _rows_of_file(file: str, rows: tuple[Row, ...], before: str) -> Iterator[str]:
     served = {row.damage: row.served for row in rows if (row.file, row.before, row.log_dirs) == (file, before, 1)}
     grouped: dict[str, list[str]] = {}
     for row in rows:
@@ -140,23 +140,23 @@ def _of_file(file: str, rows: tuple[Row, ...], before: str) -> Iterator[str]:
 
 
 def _differs(served: str, right: str) -> str:
-    """How what clients read differs from what they should."""
+    """The difference between what clients read and what they should read."""
     names = ("the log starts at {}, not {}", "the log ends at {}, not {}", "{} records, not {}", "{} committed records, not {}")
     pairs = zip(names, served.split(), right.split(), strict=True)
-    return ", ".join(name.format(now, then) for name, now, then in pairs if now != then)
+    return ", ".join(name.format(actual, expected) for name, actual, expected in pairs if actual != expected)
 
 
 def _derived(rows: tuple[Row, ...]) -> Iterator[str]:
-    """The files that a recovery builds from the log."""
+    """The section on files that a recovery rebuilds from the log."""
     yield BUILT
     for before, words in (("stopped", "an orderly stop"), ("killed", "a crash")):
         yield f"\nAfter {words}:\n\n| file | damage | what a start does |\n|---|---|---|\n"
         for file in DERIVED:
-            yield from _of_file(file, rows, before)
+            yield from _rows_of_file(file, rows, before)
 
 
-def _mending(rows: tuple[Row, ...]) -> Iterator[str]:
-    """What to do with each file."""
+def _repairs(rows: tuple[Row, ...]) -> Iterator[str]:
+    """The section on repairing each file."""
     yield MOVED
     for file in _files(rows):
         if is_movable(file) and file in COST_OF_START_WITHOUT:

@@ -1,7 +1,7 @@
-"""What a start of a real broker does with each damaged small file: `python -m lab.start_table --keep FILE`.
+"""Records what a start of a real broker does with each damaged small file: `python -m lab.start_table --keep FILE`.
 
-One node, broker and controller at once, wrote the log directories; it starts on a copy for every file and kind of damage. That
-takes an hour. The table is `lab/starts.tsv`, the page `docs/starts.md`.
+One node in combined mode writes the log directories, then starts on a copy for every file and kind of damage; this takes an hour.
+The table is `lab/starts.tsv`, the page `docs/starts.md`.
 """
 
 import argparse
@@ -63,7 +63,7 @@ FILES: Final = (
     TOPIC_ID,
     *DERIVED,
 )
-"""By their names in the table."""
+"""Names of the files in the table."""
 
 Damage = Callable[[bytes], bytes | None]
 
@@ -76,12 +76,12 @@ def _count_too_large(lines: list[bytes]) -> list[bytes]:
     return [lines[0], b"%d\n" % (int(lines[1]) + 1), *lines[2:]]
 
 
-def _last_word(word: bytes) -> Callable[[list[bytes]], list[bytes]]:
-    return lambda lines: [*lines[:-1], b" ".join([*lines[-1].split()[:-1], word]) + b"\n"]
+def _last_field(value: bytes) -> Callable[[list[bytes]], list[bytes]]:
+    return lambda lines: [*lines[:-1], b" ".join([*lines[-1].split()[:-1], value]) + b"\n"]
 
 
 def _version_line(data: bytes) -> bytes:
-    """What says the version, and nothing else, in whichever form the file has."""
+    """Only the version, in the format of the file."""
     text = data.decode("latin-1")
     if text.startswith("{"):
         return b'{"data_version":1}' if "data_version" in text else b'{"version":0}'
@@ -103,8 +103,8 @@ OF_ENTRIES: Final[Mapping[str, Damage]] = {
     "version": lambda data: b"7" + data[1:],
     "count": _lines(_count_too_large),
     "fields": _lines(lambda lines: [*lines[:-1], lines[-1].rsplit(b" ", 1)[0] + b"\n"]),
-    "offset": _lines(_last_word(b"many")),
-    "negative": _lines(_last_word(b"-7")),
+    "offset": _lines(_last_field(b"many")),
+    "negative": _lines(_last_field(b"-7")),
     "unterminated": lambda data: data[:-1],
 }
 OF_OFFSETS: Final[Mapping[str, Damage]] = {
@@ -153,8 +153,8 @@ OF_IDENTITY: Final[Mapping[str, Mapping[str, Damage]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What a client read of a partition: bounds, and how many records each isolation level showed."""
+class ReadResult:
+    """What a client read of a partition: log start and end, and the number of records at each isolation level."""
 
     log_start_offset: int
     log_end_offset: int
@@ -163,29 +163,29 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """What one start did."""
+class StartResult:
+    """The result of one start."""
 
     version: str
     state: str
-    """`stopped` in an orderly way, or `killed`, before this start."""
+    """How the broker ended before this start: `stopped` (cleanly) or `killed`."""
     log_dirs: int
     file: str
     damage: str
     exit_code: int | None
-    """None: the broker runs."""
+    """None: the broker still runs."""
     offline: bool
-    """Whether it took the log directory offline."""
-    served: Served | None
-    """Of the partition the file is of; None: it is not served."""
+    """Whether the broker took the log directory offline."""
+    served: ReadResult | None
+    """What clients read of the file's partition; None: it is not served."""
     file_after: str
     """absent | same (as damaged) | right (as before the damage) | other"""
     said: str
-    """The first line it logged of an error, or else of a warning."""
+    """The first error that the broker logged, or else the first warning."""
 
 
 def damages(file: str) -> Mapping[str, Damage]:
-    """The kinds of damage that a file can have."""
+    """The kinds of damage for a file."""
     name = file.rpartition("/")[2]
     if name in (*OFFSET_CHECKPOINTS, EPOCHS):
         return {**ANY_FILE, **OF_TEXT, **OF_ENTRIES, **(OF_OFFSETS if name in OFFSET_CHECKPOINTS else {})}
@@ -194,7 +194,7 @@ def damages(file: str) -> Mapping[str, Damage]:
 
 @contextmanager
 def written(directory: Path, version: str, log_dirs: int) -> Iterator[CombinedCluster]:
-    """A node that wrote its logs and is stopped; copies of them in `directory`, `stopped` and `killed`."""
+    """A stopped node that has written its logs; copies of them are in `directory`, `stopped` and `killed`."""
     cluster = CombinedCluster(directory / "nodes", 1, version_jars=kafka_jars(version), log_dirs=log_dirs, broker_settings=SETTINGS)
     with cluster:
         _write(cluster)
@@ -206,7 +206,7 @@ def written(directory: Path, version: str, log_dirs: int) -> Iterator[CombinedCl
 
 
 def _write(cluster: CombinedCluster) -> None:
-    """Transactions, one aborted in each segment and one left open; a log start that DeleteRecords set; a compacted topic."""
+    """Write transactions (one aborted in each segment, one left open), delete records, and write a compacted topic."""
     assignment = [[BROKER]] * PARTITIONS
     cluster.create_topic(TOPIC, assignment=assignment, settings=SMALL_SEGMENTS)
     compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", **SMALL_SEGMENTS}
@@ -232,7 +232,7 @@ def _write(cluster: CombinedCluster) -> None:
 
 
 def places(cluster: CombinedCluster) -> dict[str, Path]:
-    """Each file by its name in the table; those of a log directory in the last one, or in the only one that has it."""
+    """Name in the table → path; files of a log directory are taken from the last one, or from the only one that has the file."""
     log_dir, first = cluster.log_dirs(BROKER)[-1], cluster.log_dir(BROKER)
     found = {name: log_dir / name for name in (*OFFSET_CHECKPOINTS, "meta.properties", ".kafka_cleanshutdown")}
     found |= {"bootstrap.checkpoint": first / "bootstrap.checkpoint"}
@@ -247,7 +247,7 @@ def places(cluster: CombinedCluster) -> dict[str, Path]:
 
 
 def put_damage(cluster: CombinedCluster, base: Path, state: str, file: str, damage: str) -> tuple[Path, bytes, bytes | None]:
-    """Give the node a copy of `base` with one file damaged: where it is, and what was and is in it (None: it is absent)."""
+    """Restore a copy of `base` with one file damaged; return its path and its content before and after (None: absent)."""
     cluster.restore(base / state)
     path = places(cluster)[file]
     before = path.read_bytes() if path.exists() else b""
@@ -258,8 +258,8 @@ def put_damage(cluster: CombinedCluster, base: Path, state: str, file: str, dama
     return path, before, after
 
 
-def observe(cluster: CombinedCluster, base: Path, version: str, state: str, file: str, damage: str) -> Observed:
-    """Start the node on a copy of `base` with one file damaged."""
+def observe(cluster: CombinedCluster, base: Path, version: str, state: str, file: str, damage: str) -> StartResult:
+    """Start the node on a copy of `base` with one file damaged, and return the result."""
     path, before, after = put_damage(cluster, base, state, file, damage)
     try:
         cluster.start(BROKER)
@@ -267,7 +267,7 @@ def observe(cluster: CombinedCluster, base: Path, version: str, state: str, file
         while monotonic() < deadline and cluster.server(BROKER).running:
             sleep(0.2)
     except LabError:
-        pass  # it ended, or it hangs: both are answers
+        pass  # the node ended or hangs: both are results
     server = cluster.server(BROKER)
     place = (TOPIC, int(path.parent.name.rpartition("-")[2]) if path.parent.name.startswith(f"{TOPIC}-") else _in_last(cluster))
     served = _served(cluster, place) if server.running and server.mentions("Kafka Server started") else None
@@ -282,7 +282,7 @@ def observe(cluster: CombinedCluster, base: Path, version: str, state: str, file
     offline = (
         "ERROR org.apache.kafka.storage.internals.log.LogDirFailureChannel" in output or "Stopping serving logs in dir" in output
     )
-    return Observed(
+    return StartResult(
         version, state, len(cluster.log_dirs(BROKER)), file, damage, exit_code, offline, served, file_after, _said(output, cluster)
     )
 
@@ -292,7 +292,7 @@ def _in_last(cluster: CombinedCluster) -> int:
 
 
 def _said(output: str, cluster: CombinedCluster) -> str:
-    """The first error, else the first warning, without this machine's folder and without times."""
+    """The first error, or else the first warning, without the path of this machine's folder and without times."""
     for level in ("ERROR", "WARN"):
         for line in output.replace(str(cluster.directory), "DIR").splitlines():
             _, found, message = line.partition(f"] {level} ")
@@ -301,8 +301,8 @@ def _said(output: str, cluster: CombinedCluster) -> str:
     return ""
 
 
-def _served(cluster: CombinedCluster, place: tuple[str, int]) -> Served | None:
-    """What clients read of a partition; None where they get nothing."""
+def _served(cluster: CombinedCluster, place: tuple[str, int]) -> ReadResult | None:
+    """What clients read of a partition; None if they get nothing."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "log_level": 0, "enable.partition.eof": True}
     counts: list[int] = []
     bounds = (0, 0)
@@ -330,11 +330,11 @@ def _served(cluster: CombinedCluster, place: tuple[str, int]) -> Served | None:
             return None
         finally:
             consumer.close()
-    return Served(*bounds, *counts)
+    return ReadResult(*bounds, *counts)
 
 
-class Play(NamedTuple):
-    """Starts of one node: on each of some files with each of some kinds of damage, all if None."""
+class StartSeries(NamedTuple):
+    """Starts of one node, on each of `files` with each of `damages` (None: all)."""
 
     version: str
     state: str
@@ -344,22 +344,22 @@ class Play(NamedTuple):
 
 
 _SOME: Final = ("right", "absent", "empty", "zeros", "text", "offset", "no_directory.id")
-_BESIDE_ANOTHER: Final = (*OFFSET_CHECKPOINTS, "meta.properties", EPOCHS, TOPIC_ID)
+_WITH_TWO_LOG_DIRS: Final = (*OFFSET_CHECKPOINTS, "meta.properties", EPOCHS, TOPIC_ID)
 _RECOVERED: Final = ("recovery-point-offset-checkpoint", EPOCHS, TOPIC_ID, *DERIVED)
 PLAYS: Final = (
-    Play("4.2.1", "stopped", 1, FILES, None),
-    Play("4.3.0", "stopped", 1, FILES, None),
-    Play("4.2.1", "stopped", 2, _BESIDE_ANOTHER, _SOME[:-1]),
-    Play("4.3.0", "stopped", 2, FILES, _SOME),
-    Play("4.3.0", "killed", 1, _RECOVERED, tuple(ANY_FILE)),
+    StartSeries("4.2.1", "stopped", 1, FILES, None),
+    StartSeries("4.3.0", "stopped", 1, FILES, None),
+    StartSeries("4.2.1", "stopped", 2, _WITH_TWO_LOG_DIRS, _SOME[:-1]),
+    StartSeries("4.3.0", "stopped", 2, FILES, _SOME),
+    StartSeries("4.3.0", "killed", 1, _RECOVERED, tuple(ANY_FILE)),
 )
 
 
 # From observations to the table.
 
 
-def outcome(seen: Observed, right: Observed) -> StartOutcome:
-    """What a start did, by what one on the right file did."""
+def outcome(seen: StartResult, right: StartResult) -> StartOutcome:
+    """The outcome of a start, compared with a start on the sound file. Raises LabError."""
     if seen.exit_code is not None:
         return StartOutcome.DIRECTORY_OFFLINE if seen.offline and seen.log_dirs == 1 else StartOutcome.BROKER_STOPS
     if seen.served is None:
@@ -374,40 +374,42 @@ def outcome(seen: Observed, right: Observed) -> StartOutcome:
     return StartOutcome.IGNORED if is_kept else StartOutcome.REBUILT
 
 
-def table_lines(observations: Iterable[Observed]) -> Iterator[str]:
-    """The lines of the table, versions that did the same in one."""
+def table_lines(observations: Iterable[StartResult]) -> Iterator[str]:
+    """The lines of the table; versions with the same result share a line."""
     yield "\t".join(Row._fields)
-    seen = {(one.file, one.damage, one.state, one.log_dirs, one.version): one for one in observations}
+    seen = {(start.file, start.damage, start.state, start.log_dirs, start.version): start for start in observations}
     rows: dict[tuple[str, ...], list[str]] = {}
-    for (file, damage, before, log_dirs, version), one in seen.items():
-        what = outcome(one, seen[file, "right", before, log_dirs, version])
-        served = "" if one.served is None else "{} {} {} {}".format(*astuple(one.served))
+    for (file, damage, before, log_dirs, version), start in seen.items():
+        what = outcome(start, seen[file, "right", before, log_dirs, version])
+        served = "" if start.served is None else "{} {} {} {}".format(*astuple(start.served))
         rows.setdefault((file, damage, before, str(log_dirs), what.value, served), []).append(version)
     order = {key: number for number, key in enumerate(dict.fromkeys(key[:4] for key in rows))}
     for key, versions in sorted(rows.items(), key=lambda row: (order[row[0][:4]], sorted(row[1]))):
         yield "\t".join((*key[:4], " ".join(sorted(versions)), *key[4:]))
 
 
-def observed(line: str) -> Observed:
-    """An observation as it was kept."""
+def observed(line: str) -> StartResult:
+    """A result from its line of JSON."""
     fields = json.loads(line)
     served = fields.pop("served")
-    return Observed(**fields, served=None if served is None else Served(**served))
+    return StartResult(**fields, served=None if served is None else ReadResult(**served))
 
 
-def played(play: Play, seen: Collection[Observed], root: Path) -> Iterator[Observed]:
-    """The observations of a play that are not among those `seen`."""
-    known = {(one.version, one.state, one.log_dirs, one.file, one.damage) for one in seen}
-    cells = [(file, damage) for file in play.files for damage in damages(file) if play.damages is None or damage in play.damages]
-    left = [cell for cell in cells if (play.version, play.state, play.log_dirs, *cell) not in known]
+def played(series: StartSeries, seen: Collection[StartResult], root: Path) -> Iterator[StartResult]:
+    """The results of a series that are not in `seen`."""
+    done = {(start.version, start.state, start.log_dirs, start.file, start.damage) for start in seen}
+    cells = [
+        (file, damage) for file in series.files for damage in damages(file) if series.damages is None or damage in series.damages
+    ]
+    left = [cell for cell in cells if (series.version, series.state, series.log_dirs, *cell) not in done]
     if left:
-        with written(root, play.version, play.log_dirs) as cluster:
+        with written(root, series.version, series.log_dirs) as cluster:
             for file, damage in left:
-                yield observe(cluster, root, play.version, play.state, file, damage)
+                yield observe(cluster, root, series.version, series.state, file, damage)
 
 
 def main() -> None:
-    """Play every cell that is not kept, and write the table and the page anew."""
+    """Run every start that the file does not have yet, and write the table and the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--keep", type=Path, required=True, help="observations, one line of JSON each; those in it are not made again"
@@ -415,11 +417,11 @@ def main() -> None:
     kept = parser.parse_args().keep
     kept.touch()
     seen = [observed(line) for line in kept.read_text().splitlines()]
-    for play in PLAYS:
+    for series in PLAYS:
         with TemporaryDirectory(prefix="starts-") as folder, kept.open("a") as output:
-            for one in played(play, seen, Path(folder)):
-                seen.append(one)
-                print(json.dumps(asdict(one)), file=output, flush=True)
+            for start in played(series, seen, Path(folder)):
+                seen.append(start)
+                print(json.dumps(asdict(start)), file=output, flush=True)
     TABLE.write_text("\n".join(table_lines(seen)) + "\n")
     PAGE.write_text(page())
 

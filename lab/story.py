@@ -1,4 +1,4 @@
-"""What the histories of one cluster are told with: its clients, what they write, and copies of its log directories."""
+"""Runs a history on one cluster: its clients, what they write, and copies of the log directories."""
 
 import time
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from lab.jvm import wait_until
 from lab.workload import FLUSH_TIMEOUT_SECONDS, Message, Writer, end_offsets, event
 
 ANSWERED_SECONDS: Final = 0.5
-"""A fetch that waits for a record is answered by then."""
+"""Until then a waiting fetch has been answered."""
 
 
 def messages(kind: str, first: int, count: int) -> list[Message]:
@@ -22,30 +22,30 @@ def messages(kind: str, first: int, count: int) -> list[Message]:
 
 @dataclass
 class Story:
-    """The cluster, and what its clients keep from one chapter to the next. Copies go below `root`."""
+    """A cluster and the state of its clients between steps of a history. Copies go below `root`."""
 
     cluster: Cluster
     root: Path
     partitions: dict[str, int]
-    """How many each topic has."""
+    """Topic → number of partitions."""
     producers: dict[str, Writer] = field(default_factory=dict)
-    """Transactional producers that go on later, or never."""
+    """Transactional producers that continue later, or never."""
     disturbed: dict[str, ScanResult] = field(default_factory=dict)
-    """Topic → answer of a scan while brokers changed it."""
+    """Topic → result of a scan while brokers changed its logs."""
 
     def write(
         self, topic: str, count: int, *, kind: str = "event", partition: int = 0, batch_records: int = 10, acks: str = "all"
     ) -> int:
-        """Records in batches; the end offset that the leader acknowledged."""
+        """Write records in batches; return the end offset that the leader acknowledged."""
         writer = Writer(self.cluster, acks=acks)
         for first in range(0, count, batch_records):
             writer.batch(topic, messages(kind, first, min(batch_records, count - first)), partition)
         return writer.end_offset
 
     def write_unfetched(self, topic: str) -> None:
-        """With all but the leader, broker 1, frozen, for less than their sessions last.
+        """Write to the leader, broker 1, while the others are frozen for less than their session timeout.
 
-        Each may have sent a fetch before, whose answer takes the first batch, not both.
+        A fetch that a follower sent earlier may take the first batch, but not both.
         """
         writer = Writer(self.cluster, acks="1")
         writer.producer.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS)
@@ -55,17 +55,17 @@ class Story:
             time.sleep(ANSWERED_SECONDS)
 
     def transactional(self, name: str) -> Writer:
-        """A transactional producer, ready to begin; one that soon gives up waiting for a broker that is frozen."""
+        """A transactional producer, initialized, with a short socket timeout because of frozen brokers."""
         writer = Writer(self.cluster, transactional_id=name, transaction_timeout_ms=900_000, socket_timeout_ms=5000)
         writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
         return writer
 
     def settle(self, *topics: str) -> None:
-        """Wait until every running broker's checkpoint has the high watermarks that leaders tell."""
+        """Wait until the high-watermark checkpoint of every running broker has the leaders' end offsets."""
         ends = end_offsets(self.cluster, {topic: self.partitions[topic] for topic in topics})
         wait_until(f"checkpoints of {topics} follow", settled(self.cluster, ends), timeout_seconds=30)
 
     def copy(self, name: str) -> Path:
-        """All log directories as they lie there now."""
+        """Copy all log directories."""
         copy_brokers(self.cluster, self.root / name)
         return self.root / name

@@ -1,7 +1,7 @@
 """Disks of a cluster with tiered topics (KIP-405) in many states: `python -m lab.tiered FOLDER` makes all of them.
 
-Kafka 4.3.1 with `LocalTieredStorage` of its own tests: the remote store is a directory, one file an object. Broker 4 holds no
-topic of clients, only `__remote_log_metadata`, which so survives an election that the others lose.
+Kafka 4.3.1 with `LocalTieredStorage` of Kafka's tests: the remote store is a directory, one file per object. Broker 4 holds no
+client topic, only `__remote_log_metadata`, which therefore survives elections in which the others lose records.
 """
 
 import json
@@ -35,25 +35,25 @@ GET_OFFSETS: Final = "org.apache.kafka.tools.GetOffsetShell"
 WANTED_OFFSETS: Final = ("earliest", "earliest-local", "latest-tiered", "latest")
 TASK_INTERVAL_SECONDS: Final = 1
 QUIET_SECONDS: Final = 8
-"""Nothing is copied or deleted for so long: many runs of every task."""
+"""Nothing is copied or deleted for this long, which is many runs of every task."""
 STAYING_SECONDS: Final = 40
-"""After a start, in which Kafka deleted 43 of 44 segments within seconds where the log start was wrong."""
+"""Time after a start; with a wrong log start Kafka deleted 43 of 44 segments within seconds."""
 STORE: Final = "remote"
 METADATA: Final = f"{CLUSTER_METADATA_TOPIC}-0"
 METADATA_HOLDER: Final = 4
 WIPED: Final = 3
 LEADER, BEHIND, FAR_BEHIND = 1, 2, 3
 COMMON, WITHOUT_ONE, ALONE, AFTERWARDS = 300, 100, 75, 45
-"""Records that three replicas of `aud` and `lag` have, two, the leader alone, and those of the leader elected uncleanly."""
+"""Records of `aud` and `lag` on three replicas, on two, on the leader only, and of the leader elected uncleanly."""
 TRIMMED_TO: Final = 100
 EXPIRING: Final = "expiring"
-"""The topic of which retention may take more at any time: nothing is asserted of what is left of it."""
+"""A topic whose retention may delete segments at any time: nothing is asserted about what is left of it."""
 
 TIERED: Final = {"remote.storage.enable": "true", "retention.ms": "-1"}
 DRAINED: Final = {**TIERED, "local.retention.ms": "1000"}
-"""Everything becomes remote, and local logs are empty when nobody writes."""
+"""All segments become remote; local logs are empty when nobody writes."""
 PARTLY: Final = {**TIERED, "local.retention.bytes": "16384"}
-"""Some segments stay, as on most clusters."""
+"""Some segments stay local, as on most clusters."""
 TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "drained": DRAINED,
     "partly": PARTLY,
@@ -66,7 +66,7 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     "flat": {"retention.ms": "-1"},
 }
 WRITTEN_ON: Final = ("drained", "partly", "trimmed", EXPIRING, "late", "frozen", "flat")
-"""Topics under traffic; `transactions` has one that stays open, and `off` and `deleted` are as their names say."""
+"""Topics under traffic; `transactions` has an open transaction, and `off` and `deleted` are as their names say."""
 TOPICS_LEFT: Final = (*(topic for topic in TOPICS if topic != "deleted"), "transactions")
 UNCLEAN_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {"aud": DRAINED, "lag": PARTLY}
 
@@ -91,26 +91,27 @@ SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What clients had been told, and what brokers and the remote store say, at the moment of a copy."""
+    """At the moment of a copy: the records acknowledged to clients, the offsets that brokers report, and the objects of the remote
+    store."""
 
     acknowledged: Contents
-    """Offset → value of each partition, below no log start; not of deleted topics and of `EXPIRING`."""
+    """Offset → value of each partition, from its log start; without deleted topics and `EXPIRING`."""
     offsets: Mapping[str, Mapping[Place, int]]
-    """`earliest`, `earliest-local`, `latest-tiered` and `latest` of each partition; empty where no broker ran."""
+    """`earliest`, `earliest-local`, `latest-tiered` and `latest` of each partition; empty if no broker ran."""
     objects: tuple[str, ...]
     """The `.log` objects of the remote store, `TOPIC-PARTITION-ID/OFFSET-SEGMENT.log`."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Copies of all log directories, `broker-1` …, `controller-100`, and of the remote store, below one folder."""
+    """Copies of all log directories (`broker-1` …, `controller-100`) and of the remote store, in one folder."""
 
     name: str
     folder: Path
     truth: Truth
     live: bool = False
     lost: Contents = field(default_factory=dict)
-    """Acknowledged records that an election has lost."""
+    """Acknowledged records lost by an election."""
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
@@ -134,7 +135,7 @@ class TieredCluster(SinceKafka4):
     def create_topic(
         self, name: str, *, assignment: list[list[int]] | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic on brokers 1 to 3 unless told otherwise."""
+        """Create a topic, by default on brokers 1 to 3."""
         super().create_topic(name, assignment=assignment or [[1, 2, 3]], settings=settings)
 
     def objects(self) -> tuple[str, ...]:
@@ -142,14 +143,15 @@ class TieredCluster(SinceKafka4):
         return tuple(sorted(f"{path.parent.name}/{path.name}" for path in self.store.rglob("*.log")))
 
     def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a topic and keep the others."""
+        """Change settings of a topic; its other settings stay."""
         entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
         admin = self.admin()
         admin.incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
 
     def offsets(self, wanted: str) -> dict[Place, int]:
-        """What `kafka-get-offsets --time` says of each partition of clients' topics that has such an offset. Raises LabError."""
+        """The offsets that `kafka-get-offsets --time` prints for client topics; partitions without such an offset are left out.
+        Raises LabError."""
         arguments = ["--bootstrap-server", self.awake, "--time", wanted, "--exclude-internal-topics"]
         done = run_tool(GET_OFFSETS, arguments, jars=self._jars)
         if done.exit_code != 0:
@@ -167,7 +169,8 @@ class TieredCluster(SinceKafka4):
         return starts
 
     def await_quiet(self, *, quiet_seconds: float = QUIET_SECONDS) -> None:
-        """Wait until nothing was copied to the remote store or deleted, there and locally, for a while. Raises LabError."""
+        """Wait until nothing was copied to the remote store or deleted, remotely or locally, for `quiet_seconds`. Raises
+        LabError."""
         seen: list[tuple[object, float]] = []
 
         def quiet() -> bool:
@@ -184,7 +187,7 @@ class TieredCluster(SinceKafka4):
 
 
 class TieredTraffic(Traffic):
-    """Clients that write to the tiered topics until the `with` block ends; what they are told is remembered."""
+    """Clients that write to the tiered topics until the `with` block ends; acknowledged records are remembered."""
 
     def __init__(self, cluster: TieredCluster, written: Mapping[str, Acknowledged]) -> None:
         super().__init__(cluster)
@@ -200,13 +203,13 @@ class TieredTraffic(Traffic):
 
 @dataclass
 class TieredHistory:
-    """A cluster whose disks go through states one after the other; their copies go below `root`."""
+    """A cluster whose disks go through states in order; their copies go below `root`."""
 
     cluster: TieredCluster
     root: Path
     written: dict[str, Acknowledged] = field(default_factory=dict)
     starts: dict[Place, int] = field(default_factory=dict)
-    """The log starts that brokers told last."""
+    """The log starts that brokers reported last."""
 
     @property
     def nodes(self) -> list[int]:
@@ -220,7 +223,7 @@ class TieredHistory:
         go_on(self.cluster, topic, written, first, first + count)
 
     def make_topics(self) -> None:
-        """Everything that is legal: see `TOPICS`."""
+        """Make every legal state of a topic: see `TOPICS`."""
         cluster = self.cluster
         for topic, settings in TOPICS.items():
             cluster.create_topic(topic, settings={**SMALL_SEGMENTS, **settings})
@@ -242,7 +245,7 @@ class TieredHistory:
         cluster.await_quiet()
 
     def truth(self, *, with_offsets: bool = True) -> Truth:
-        """What is so now."""
+        """The truth at this moment."""
         offsets = {wanted: self.cluster.offsets(wanted) for wanted in WANTED_OFFSETS} if with_offsets else {}
         self.starts.update(offsets.get("earliest", {}))
         acknowledged = {
@@ -255,7 +258,7 @@ class TieredHistory:
         return Truth(acknowledged, offsets, self.cluster.objects())
 
     def copy(self, name: str, truth: Truth, *, live: bool = False, gone: Contents | None = None) -> State:
-        """Copy all log directories, live ones file by file and others as of one instant, and the remote store."""
+        """Copy all log directories and the remote store: live directories file by file, others with frozen brokers."""
         state = State(name, self.root / name, truth, live, gone or {})
         if live:
             for node in self.nodes:
@@ -263,11 +266,11 @@ class TieredHistory:
         else:
             self.cluster.copy(state.folder, self.nodes)
         copy_tree(self.cluster.store, state.folder / STORE)
-        (self.root / f"{name}.truth.json").write_text(json.dumps(told(state), indent=1))
+        (self.root / f"{name}.truth.json").write_text(json.dumps(truth_document(state), indent=1))
         return state
 
     def restore(self, state: State) -> None:
-        """Give the stopped nodes the disks and the remote store of a state."""
+        """Replace the disks of the stopped nodes and the remote store by those of a state."""
         cluster = self.cluster
         shutil.rmtree(cluster.store)
         copy_tree(state.folder / STORE, cluster.store)
@@ -277,7 +280,7 @@ class TieredHistory:
             copy_tree(state.folder / cluster.log_dir(node).name, cluster.log_dir(node))
 
     def stop(self) -> None:
-        """Stop all nodes cleanly, broker 1 last: it leads when they are started again."""
+        """Stop all nodes cleanly, broker 1 last, so that it leads after the next start."""
         for broker in reversed(self.cluster.brokers):
             self.cluster.stop(broker)
         self.cluster.stop(*self.cluster.controllers)
@@ -287,10 +290,10 @@ class TieredHistory:
         self.cluster.start(*self.nodes)
         self.cluster.await_in_sync()
 
-    # States to which nothing bad happened.
+    # States without any loss.
 
     def silent_states(self) -> list[State]:
-        """At rest and running, live, killed, stopped, and a broker with a new disk. All nodes are stopped then."""
+        """Running, live, killed, stopped, and with a replaced disk. All nodes are stopped afterwards."""
         cluster = self.cluster
         self.make_topics()
         states = [self.copy("running", self.truth())]
@@ -316,18 +319,21 @@ class TieredHistory:
         return states
 
     def wipe(self, broker: int) -> None:
-        """Give a broker a new disk, with nothing but its `meta.properties`."""
+        """Replace a broker's disk by one that has only `meta.properties`."""
         log_dir = self.cluster.log_dir(broker)
         kept = (log_dir / META_PROPERTIES).read_bytes()
         shutil.rmtree(log_dir)
         log_dir.mkdir()
         (log_dir / META_PROPERTIES).write_bytes(kept)
 
-    # A leader that alone acknowledged and tiered records.
+    # States of a leader that acknowledged and tiered records alone.
 
     def isolate(self) -> State:
-        """`aud` and `lag`: broker 3 lacks 175 records, broker 2 75, and broker 1, who has all, dies. All nodes are stopped then,
-        of `aud` all segments are remote, of `lag` some are local."""
+        """Make broker 1 the only one with all records of `aud` and `lag`, and kill it: broker 3 lacks 175 records, broker 2 lacks
+        75.
+
+        All segments of `aud` are remote, some of `lag` are local. All nodes are stopped afterwards.
+        """
         cluster = self.cluster
         for topic, settings in UNCLEAN_TOPICS.items():
             cluster.create_topic(topic, settings={**SMALL_SEGMENTS, **settings, "min.insync.replicas": "1"})
@@ -346,8 +352,10 @@ class TieredHistory:
         return self.copy("isolated", truth)
 
     def elect(self, leader: int, isolated: State) -> Contents:
-        """Start all but broker 1 and have `leader` elected uncleanly; what of the acknowledged records readers do not get any
-        more. The other replica joins once it leads. All topics have lost their leader; only `aud` and `lag` lose records."""
+        """Start all brokers but 1, elect `leader` uncleanly, and return the acknowledged records that readers no longer get.
+
+        The other replica joins afterwards. All topics lost their leader; only `aud` and `lag` lose records.
+        """
         cluster = self.cluster
         cluster.start(FIRST_CONTROLLER, METADATA_HOLDER)
         self._await_metadata()
@@ -360,10 +368,10 @@ class TieredHistory:
 
     def _leaders(self) -> dict[Place, int]:
         listed = self.cluster.admin().list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
-        return {(topic, number): its.leader for topic in listed for number, its in listed[topic].partitions.items()}
+        return {(topic, number): partition.leader for topic in listed for number, partition in listed[topic].partitions.items()}
 
     def _await_metadata(self) -> None:
-        """Wait until broker 4 leads `__remote_log_metadata`: else an unclean election loses what it says, too."""
+        """Wait until broker 4 leads `__remote_log_metadata`; otherwise an unclean election would lose its records too."""
 
         def led() -> bool:
             return {led for (topic, _), led in self._leaders().items() if topic == REMOTE_LOG_METADATA_TOPIC} == {METADATA_HOLDER}
@@ -376,16 +384,17 @@ class TieredHistory:
             try:
                 self.cluster.elect_unclean_all(leaderless)
             except LabError:
-                return False  # the controller does not know yet that the old leader is gone
+                return False  # the controller does not know yet that the old leader is dead
         return not leaderless and all(leaders.get((topic, 0)) == leader for topic in UNCLEAN_TOPICS)
 
     def missing(self, truth: Truth) -> dict[Place, dict[int, bytes]]:
-        """Acknowledged records that readers do not get any more."""
+        """Acknowledged records that readers no longer get."""
         gone = lost(truth.acknowledged, read_everything(self.cluster, truth.acknowledged))
         return {place: {offset: truth.acknowledged[place][offset] for offset in offsets} for place, offsets in gone.items()}
 
     def lose(self, isolated: State) -> State:
-        """Broker 2 is elected uncleanly and takes other records in the place of those that it lacks. All are stopped then."""
+        """Elect broker 2 uncleanly, and write other records at the offsets of those that it lacks. All nodes are stopped
+        afterwards."""
         gone = self.elect(BEHIND, isolated)
         for topic in UNCLEAN_TOPICS:
             go_on(self.cluster, topic, Acknowledged(), 1000, 1000 + AFTERWARDS)
@@ -396,12 +405,12 @@ class TieredHistory:
 
 
 def before(log_dir: Path) -> Path:
-    """Where `put_in_place` moves a log directory."""
+    """The path to which `put_in_place` renames a log directory."""
     return log_dir.with_name(f"{log_dir.name}.before")
 
 
-def told(state: State) -> dict[str, object]:
-    """A truth as JSON."""
+def truth_document(state: State) -> dict[str, object]:
+    """The truth of a state as JSON."""
     truth = state.truth
     return {
         "version": VERSION,
@@ -417,7 +426,7 @@ def told(state: State) -> dict[str, object]:
 
 
 def without_controllers_log(state: State, target: Path) -> tuple[Path, ...]:
-    """Copies of the brokers' log directories without the controllers' log."""
+    """Copy the brokers' log directories without the controllers' log."""
     for log_dir in state.folder.glob("broker-*"):
         copy_tree(log_dir, target / log_dir.name)
         shutil.rmtree(target / log_dir.name / METADATA)
@@ -425,7 +434,7 @@ def without_controllers_log(state: State, target: Path) -> tuple[Path, ...]:
 
 
 def states(history: TieredHistory) -> Iterator[State]:
-    """All states, one after the other. All nodes are stopped then."""
+    """All states, in order. All nodes are stopped afterwards."""
     yield from history.silent_states()
     history.start()
     isolated = history.isolate()
@@ -434,7 +443,7 @@ def states(history: TieredHistory) -> Iterator[State]:
 
 
 def main() -> None:
-    """Make all states below a new folder."""
+    """Make all states below the new folder on the command line."""
     root = Path(sys.argv[1])
     with TieredCluster(root / "nodes") as cluster:
         for state in states(TieredHistory(cluster, root)):

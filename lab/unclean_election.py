@@ -1,4 +1,4 @@
-"""Two samples of one cluster: stopped cleanly, and in the middle of an unclean election."""
+"""Makes two samples of one cluster: stopped cleanly, and during an unclean election."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -28,13 +28,13 @@ from lab.workload import (
 )
 
 TOPICS: Final = {"orders": 2, "payments": 2, "append-time": 1, "profiles": 1, **{f"codec-{codec}": 1 for codec in CODECS}}
-"""The healthy topics and how many partitions each has."""
+"""The healthy topics and their number of partitions."""
 OLD_LEADER, STOPPED, STALE = 2, 3, 1
 COMMON_END, ALONE, AFTERWARDS = 300, 70, 45
 
 
 def write_companions(cluster: Cluster) -> None:
-    """The healthy topics, written, committed, compacted, and settled on every broker."""
+    """Write the healthy topics, commit offsets, and wait until logs are compacted and checkpoints written."""
     write_orders(cluster)
     write_payments(cluster)
     write_codecs(cluster)
@@ -46,16 +46,16 @@ def write_companions(cluster: Cluster) -> None:
 
 
 def compacted(cluster: Cluster, broker: int) -> bool:
-    """Whether a broker has cleaned all of `profiles` but the active segment, and removed what it replaced."""
+    """Whether a broker has cleaned `profiles` up to its active segment and deleted the segments it replaced."""
     directory = cluster.partition_dir(broker, "profiles")
     active = max(int(path.stem) for path in directory.glob("*.log"))
     cleaned = cluster.checkpointed(broker, "cleaner-offset-checkpoint").get(("profiles", 0), 0)
-    on_the_way = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]
-    return active > 0 and cleaned == active and not on_the_way
+    unfinished = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]
+    return active > 0 and cleaned == active and not unfinished
 
 
 def fully_replicated(cluster: Cluster) -> bool:
-    """Whether every partition has a leader and its whole replica set in sync, as a broker says that knows by now."""
+    """Whether every partition has a leader and all its replicas in sync, as the answering broker knows."""
     admin = cluster.admin()
     try:
         topics = admin.list_topics(timeout=30).topics.values()
@@ -76,7 +76,7 @@ def audit_messages(kind: str, first: int, count: int) -> list[Message]:
 
 
 def write_audit(cluster: Cluster, kind: str, first: int, count: int, batch: int, acks: str, topic: str = "audit") -> int:
-    """Write records to a topic in batches; the end offset the leader acknowledged."""
+    """Write records to a topic in batches; return the end offset that the leader acknowledged."""
     writer = Writer(cluster, acks=acks)
     for start in range(first, first + count, batch):
         writer.batch(topic, audit_messages(kind, start, batch))
@@ -84,11 +84,11 @@ def write_audit(cluster: Cluster, kind: str, first: int, count: int, batch: int,
 
 
 def lose_audit(cluster: Cluster, also: Mapping[str, dict[str, str]] | None = None) -> dict[str, int]:
-    """An unclean election of `audit`, left standing; what the clients were told on the way. Other topics, by their settings, go the
-    same way.
+    """Make an unclean election of `audit`, and leave the cluster in that state; return the end offsets acknowledged on the way.
 
-    Three replicas hold 300 records. One is stopped, one frozen; the leader, alone in sync, takes 70 more, commits them and dies.
-    The frozen one comes back, is elected uncleanly, and takes 45 others in their place.
+    Three replicas hold 300 records. One is stopped, one frozen; the leader, alone in sync, commits 70 more and dies. The frozen one
+    resumes, is elected uncleanly, and appends 45 others at their offsets. The topics in `also` (name → settings) go through the
+    same.
     """
     usual = {"min.insync.replicas": "1", "segment.index.bytes": "1024"}
     topics = {"audit": usual, **{topic: usual | settings for topic, settings in (also or {}).items()}}
@@ -122,16 +122,16 @@ def lose_audit(cluster: Cluster, also: Mapping[str, dict[str, str]] | None = Non
 
 
 def elected(cluster: Cluster, topic: str) -> bool:
-    """Ask for the unclean election; True once the stale replica leads."""
+    """Request the unclean election; True once the stale replica leads."""
     try:
         cluster.elect_unclean(topic)
     except LabError:
-        return False  # not yet: the controller still waits for the dead leader, or for the stale replica to be back
+        return False  # the controller still waits for the dead leader, or for the stale replica to return
     return cluster.leader_and_isr(topic)[0] == STALE
 
 
 def check(ends: dict[str, int], tree: Path) -> None:
-    """That the history went as planned and the copies show it. Raises LabError."""
+    """Check that the history went as planned and that the copies show it. Raises LabError."""
     planned = {"common_end": COMMON_END, "old_end": COMMON_END + ALONE, "new_end": COMMON_END + AFTERWARDS}
     if ends != planned:
         raise LabError(f"clients were told {ends}, planned was {planned}")
@@ -143,7 +143,8 @@ def check(ends: dict[str, int], tree: Path) -> None:
 
 
 def make_unclean_election(work: Path) -> dict[str, int]:
-    """The trees `healthy` and `unclean-election` below `work`, one minute; the end offsets clients were told. Raises LabError."""
+    """Make the trees `healthy` and `unclean-election` below `work`, in one minute; return the acknowledged end offsets. Raises
+    LabError."""
     with Cluster(work / "cluster") as cluster:
         write_companions(cluster)
         cluster.stop(*cluster.brokers)
@@ -160,25 +161,26 @@ def make_unclean_election(work: Path) -> dict[str, int]:
 
 
 CHECKPOINTED_SECONDS: Final = 6
-"""High watermarks are written every 5 s."""
+"""Kafka checkpoints high watermarks every 5 s."""
 ALLOWED: Final = {"unclean.leader.election.enable": "true"}
-"""For `server.properties` of every node: who comes back first is elected, whatever it lacks."""
+"""Settings of every node that let the first broker that returns be elected, whatever it lacks."""
 MANY: Final = "many"
 Acknowledged = dict[tuple[int, int, int], bytes]
-"""(broker that led, partition, offset) → value."""
+"""(leader, partition, offset) → value."""
 
 
 def lose_partitions(cluster: Cluster, count: int, unharmed: int) -> Acknowledged:
-    """An unclean election of `count` partitions, by `server.properties` alone; what was acknowledged. All brokers are down then.
+    """Make an unclean election of `count` partitions by `ALLOWED` settings; return the acknowledged records. All brokers are down
+    afterwards.
 
-    As in `lose_audit`: broker 3 takes records alone and dies, broker 1 comes back and is elected. Of the last `unharmed` partitions
-    only broker 1 has records of its own, so that these want another leader than the rest.
+    As in `lose_audit`, broker 3 writes records alone and dies, broker 1 returns and is elected. In the last `unharmed` partitions
+    only broker 1 has records that the others lack, so they need another leader than the rest.
     """
     kept, stopped, stale = 3, 2, 1
     acknowledged: Acknowledged = {}
     cluster.create_topic(MANY, assignment=[[stale, stopped, kept]] * count, settings={"min.insync.replicas": "1"})
 
-    def write(leader: int, kind: str, partitions: Iterable[int], each: int, acks: str) -> None:
+    def write(leader: int, kind: str, partitions: Iterable[int], records: int, acks: str) -> None:
         producer = Writer(cluster, acks=acks, linger_ms=200).producer
         before = len(acknowledged)
 
@@ -186,7 +188,7 @@ def lose_partitions(cluster: Cluster, count: int, unharmed: int) -> Acknowledged
             if error is None:
                 acknowledged[leader, message.partition(), message.offset()] = message.value()
 
-        rows = list(product(partitions, range(each)))
+        rows = list(product(partitions, range(records)))
         for partition, number in rows:
             producer.produce(MANY, event(kind, number, partition=partition), partition=partition, on_delivery=delivered)
         if producer.flush(FLUSH_TIMEOUT_SECONDS) or len(acknowledged) - before != len(rows):

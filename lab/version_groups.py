@@ -1,4 +1,4 @@
-"""Share groups and streams groups of Kafka 4.x: members that read, acknowledge or commit, and leave."""
+"""Runs share groups and streams groups of Kafka 4.x: members that read, acknowledge or commit, and leave."""
 
 import subprocess
 from typing import Final
@@ -15,7 +15,7 @@ MEMBER_SECONDS: Final = 90
 
 
 def read_as_share_group(cluster: Cluster, topic: str, count: int) -> None:
-    """A share group acknowledges `count` records of a topic. Raises LabError."""
+    """Acknowledge `count` records of a topic in a share group. Raises LabError."""
     arguments = ["--bootstrap-server", cluster.awake, "--topic", topic, "--group-id", SHARE_GROUP]
     arguments += ["--max-messages", str(count), "--offset-reset-strategy", "earliest", "--acknowledgement-mode", "sync"]
     done = run_tool(SHARE_CONSUMER, arguments, timeout_seconds=MEMBER_SECONDS)
@@ -24,7 +24,7 @@ def read_as_share_group(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def read_as_streams_group(cluster: Cluster, topic: str, count: int) -> None:
-    """A streams group reads `count` records of a topic and commits. Raises LabError."""
+    """Read `count` records of a topic in a streams group and commit. Raises LabError."""
     jars = kafka_jars(KAFKA_VERSION, LAB / "pom-streams.xml", "kafka-streams")
     arguments = [cluster.awake, STREAMS_GROUP, topic, str(count)]
     command = java_command(str(LAB / "StreamsGroup.java"), arguments, jars=jars, options=["-Xmx256m", QUIET])

@@ -24,7 +24,7 @@ _BYTES_A_SECOND: Final = 1
 
 
 class Traffic:
-    """Clients that write to everything until the `with` block ends: batches, transactions, keys to be cleaned, deleted records."""
+    """Clients that write until the `with` block ends: batches, transactions, keyed records to be cleaned, deleted records."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class Traffic:
         self._thread.join(4 * FLUSH_TIMEOUT_SECONDS)
 
     def await_rounds(self, more: int) -> None:
-        """Wait until everything was written to `more` times again. Raises LabError if the clients gave up."""
+        """Wait for `more` rounds of writes to all topics. Raises LabError if the clients stopped."""
         wanted = self.rounds + more
 
         def written() -> bool:
@@ -86,7 +86,7 @@ def _messages(kind: str, turn: int, count: int) -> list[Message]:
 
 
 def at_rest(histories: Histories) -> list[State]:
-    """Copies while all run, with a broker down that others left behind, after `kill -9`, and after a stop of all at once."""
+    """Copies of a running cluster, with a lagging stopped broker, after `kill -9`, and after all brokers stopped at once."""
     cluster = histories.cluster
     cluster.restore(histories.base, histories.nodes)
     histories.start()
@@ -105,7 +105,7 @@ def at_rest(histories: Histories) -> list[State]:
 
 
 def killed_under_traffic(histories: Histories, kills: int) -> list[State]:
-    """`kills` times all brokers die at once while clients write, each time after they recovered from the time before."""
+    """Copies of `kills` crashes of all brokers while clients write; the brokers recover before each next crash."""
     cluster = histories.cluster
     cluster.restore(histories.base, histories.nodes)
     states = []
@@ -118,7 +118,7 @@ def killed_under_traffic(histories: Histories, kills: int) -> list[State]:
 
 
 def _killed(histories: Histories, name: str, folder: str | None = None) -> State:
-    """All brokers die at once; the controllers follow."""
+    """Kill all brokers at once, stop the controllers, and copy the disks."""
     cluster = histories.cluster
     cluster.freeze(*cluster.brokers)
     cluster.kill(*cluster.brokers)
@@ -127,7 +127,7 @@ def _killed(histories: Histories, name: str, folder: str | None = None) -> State
 
 
 def moving(histories: Histories) -> State:
-    """A broker is in the middle of moving a replica to its other log directory."""
+    """A copy of a broker that is moving a replica to its other log directory."""
     cluster = histories.cluster
     cluster.restore(histories.base, histories.nodes)
     histories.start()
@@ -145,7 +145,7 @@ def _holds_data(target: Path) -> bool:
 
 
 def copied_live(histories: Histories, count: int) -> list[State]:
-    """`count` copies of all log directories, file by file, one after the other, while clients write to everything."""
+    """`count` copies of all log directories, file by file, while clients write."""
     cluster = histories.cluster
     cluster.restore(histories.base, histories.nodes)
     histories.start()

@@ -1,7 +1,7 @@
-"""Histories that a cluster of any version goes through, each from the same healthy disks, and what brokers then make of them.
+"""Histories of a cluster of any version, each starting from the same healthy disks, and what brokers then lose.
 
-Every history leaves all nodes stopped. Its copy is taken then; afterwards all nodes are started as an operator would, without a
-flag and without force, and what readers no longer get is what was lost.
+Every history leaves all nodes stopped, and the disks are copied. Then all nodes start normally, without flags or forced elections;
+what readers no longer get is lost.
 """
 
 import os
@@ -33,7 +33,7 @@ from lab.version_workload import (
 from lab.versions import Version, ZooKeeperCluster
 
 LAST: Final = 3
-"""The broker stopped last: alone in sync, and the leader of everything."""
+"""The broker that stops last: alone in sync, and the leader of every partition."""
 FOLLOWER: Final = 1
 COMPRESSED: Final = "codec-lz4"
 AUDIT: Final = "audit"
@@ -48,29 +48,29 @@ _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Disks of one moment, and what brokers made of them."""
+    """Disks at one moment, and what brokers lost after a start on them."""
 
     name: str
     paths: tuple[Path, ...]
     """Copies of log directories, the controllers' too."""
     live: bool = False
     touched: frozenset[Place] | None = frozenset()
-    """Partitions to which something was done; None: to all."""
+    """Partitions that a history changed; None: all."""
     lost: Mapping[Place, list[int]] = field(default_factory=dict)
-    """Offsets that readers got before and do not get after an ordinary start."""
+    """Offsets that readers got before and no longer get after an ordinary start."""
     started: bool = False
-    """Whether brokers were started on these disks, so that `lost` is known."""
+    """Whether brokers started on these disks, so that `lost` is known."""
     same_as: tuple[Path, ...] = ()
     """Log directories in which a scan must find the same replicas."""
     healed: bool = False
-    """The disks are of after that start: what was lost may have left no trace."""
+    """Whether the disks were copied after that start, when a loss may have left no trace."""
     only_suspect: bool = False
-    """No file says whether records will be lost: that they may be must be mentioned, and no more."""
+    """Whether no file shows that records will be lost: a scan must mention the possibility, and no more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """What readers got before the ordinary start, and the partitions to which something was done (None: all)."""
+class HistoryResult:
+    """What readers got before the ordinary start, and the partitions that the history changed (None: all)."""
 
     before: Contents
     touched: frozenset[Place] | None
@@ -78,14 +78,14 @@ class Played:
 
 
 class Histories:
-    """A cluster of one version whose disks are put back before each history; copies go below `root`."""
+    """A cluster of one version whose disks are restored before each history; copies go below `root`."""
 
     def __init__(self, cluster: Cluster, version: Version, root: Path) -> None:
         self.cluster = cluster
         self.version = version
         self.root = root
         self.base = root / "base"
-        self.newborn = root / "newborn"
+        self.initial = root / "initial"
         self.before: Contents = {}
 
     @property
@@ -94,8 +94,9 @@ class Histories:
         return [*self.cluster.controllers, *self.cluster.brokers]
 
     def make_base(self) -> State:
-        """The healthy workload, and the brokers stopped one by one, `LAST` last: the disks from which every history begins."""
-        self.cluster.copy(self.newborn, self.nodes)
+        """Write the healthy workload, stop the brokers one by one, `LAST` last, and copy the disks from which every history
+        starts."""
+        self.cluster.copy(self.initial, self.nodes)
         write_workload(self.cluster, self.version)
         self.before = read_everything(self.cluster, places_of(topics_of(self.version)))
         self.stop_one_by_one()
@@ -103,25 +104,25 @@ class Histories:
         return State("stopped one by one", scanned(self.base))
 
     def stop_one_by_one(self, *brokers: int) -> None:
-        """All brokers, `LAST` last unless an order is given, then the controllers."""
+        """Stop all brokers in order (default: `LAST` last), then the controllers."""
         for broker in brokers or self.cluster.brokers:
             self.cluster.stop(broker)
         self.cluster.stop(*self.cluster.controllers)
 
     def start(self) -> None:
-        """All nodes, as an operator would start them, and their replicas in sync if they can be."""
+        """Start all nodes as an operator would, and wait until their replicas are in sync, if they can be."""
         self.cluster.start(*self.nodes)
         self.await_in_sync()
 
     def await_in_sync(self) -> None:
-        """Wait until all replicas are in sync, or will not be."""
+        """Wait until all replicas are in sync, or until the timeout."""
         try:
             wait_until("all replicas in sync", lambda: fully_replicated(self.cluster), timeout_seconds=SETTLING_SECONDS)
         except LabTimeoutError:
             return
 
     def play(self, name: str, change: "Change", *, started: str | None = None) -> list[State]:
-        """Put the base back, let `change` happen to it, copy, start, and see what was lost.
+        """Restore the base, run `change`, copy, start, and find what was lost.
 
         With `started` the disks are copied again after the start, as a state of that name.
         """
@@ -140,8 +141,8 @@ class Histories:
         return states
 
     def play_together(self, changes: Mapping[str, "Change"]) -> list[State]:
-        """The same of changes to different partitions: a copy of each change alone, and one start on all of them."""
-        copies: dict[str, tuple[Path, Played]] = {}
+        """Play changes of different partitions: a copy of each change alone, and one start on all of them together."""
+        copies: dict[str, tuple[Path, HistoryResult]] = {}
         for name, change in changes.items():
             self.cluster.restore(self.base, self.nodes)
             played = change(self)
@@ -154,28 +155,30 @@ class Histories:
         self.stop_one_by_one()
         states = []
         for name, (folder, played) in copies.items():
-            others = frozenset(place for other, (_, its) in copies.items() if other != name for place in its.touched or ())
+            others = frozenset(
+                place for other, (_, change_result) in copies.items() if other != name for place in change_result.touched or ()
+            )
             its_loss = {place: offsets for place, offsets in gone.items() if place not in others}
             states.append(State(name, scanned(folder), touched=played.touched, lost=its_loss, started=True))
         return states
 
     def copy(self, name: str) -> Path:
-        """Copies of all log directories as they are now."""
+        """Copy all log directories."""
         folder = self.root / name.replace(" ", "-")
         self.cluster.copy(folder, self.nodes)
         return folder
 
 
-Change = Callable[[Histories], Played]
+Change = Callable[[Histories], HistoryResult]
 
 
 def scanned(folder: Path) -> tuple[Path, ...]:
-    """The log directories in a folder, brokers' and controllers'."""
+    """The log directories of brokers and controllers in a folder."""
     return tuple(path for path in sorted(folder.iterdir()) if not path.name.startswith("zookeeper-"))
 
 
-def unclean_election(histories: Histories) -> Played:
-    """`audit`: a leader alone in sync commits 70 records and dies; a replica that lacks them is elected and takes 45 others."""
+def unclean_election(histories: Histories) -> HistoryResult:
+    """`audit`: a leader alone in sync commits 70 records and dies; a replica that lacks them is elected and appends 45 others."""
     cluster = histories.cluster
     histories.start()
     settings = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true", "segment.index.bytes": "1024"}
@@ -195,34 +198,36 @@ def unclean_election(histories: Histories) -> Played:
     end = write_events(cluster, AUDIT, AFTERWARDS, first=1000, batch_records=15, acks="1")
     cluster.await_high_watermark(STALE, AUDIT, end)
     cluster.stop(STALE, *cluster.controllers)
-    return Played({**histories.before, **promised}, frozenset(promised))
+    return HistoryResult({**histories.before, **promised}, frozenset(promised))
 
 
 def _elected(cluster: Cluster) -> bool:
-    """Whether the stale replica leads; under KRaft it is asked for, since early controllers do not heed the topic's setting."""
+    """Whether the stale replica leads; under KRaft it is elected by a tool, because early controllers ignore the topic's
+    setting."""
     if cluster.leader_and_isr(AUDIT)[0] != STALE and not isinstance(cluster, ZooKeeperCluster):
         try:
             cluster.elect_unclean(AUDIT)
         except LabError:
-            return False  # not yet: the controller still waits for the dead leader, or for the stale replica to be back
+            return False  # the controller still waits for the dead leader, or for the stale replica to return
     return cluster.leader_and_isr(AUDIT)[0] == STALE
 
 
-def wiped(histories: Histories) -> Played:
-    """The disks of the sole in-sync replica of everything hold `meta.properties` alone."""
+def wiped(histories: Histories) -> HistoryResult:
+    """The disks of the only in-sync replica of every partition have only `meta.properties`."""
     for directory in histories.cluster.log_dirs(LAST):
         kept = (directory / META_PROPERTIES).read_bytes()
         shutil.rmtree(directory)
         directory.mkdir()
         (directory / META_PROPERTIES).write_bytes(kept)
-    return Played(histories.before, None)
+    return HistoryResult(histories.before, None)
 
 
-def older_backup(histories: Histories) -> Played:
-    """100 more records on each partition of `events`, a crash of all brokers after which the last leader leads again, 20 more
-    records and a clean stop; then that leader's disks are replaced by their copies from before all that.
+def older_backup(histories: Histories) -> HistoryResult:
+    """The disks of the last leader are replaced by older copies.
 
-    Under ZooKeeper, where the ISR is on no disk, a follower that was down meanwhile looks the same.
+    In between each partition of `events` gets 100 records, all brokers crash, the last leader leads again, 20 more records are
+    written, and all brokers stop cleanly. Under ZooKeeper, where the ISR is on no disk, a follower that was down meanwhile looks
+    the same.
     """
     cluster = histories.cluster
     histories.start()
@@ -239,55 +244,55 @@ def older_backup(histories: Histories) -> Played:
     histories.stop_one_by_one()
     cluster.restore(histories.base, [LAST])
     touched = frozenset((EVENTS, partition) for partition in range(3))
-    return Played(before, touched, only_suspect=histories.version.zookeeper)
+    return HistoryResult(before, touched, only_suspect=histories.version.zookeeper)
 
 
-def first_segment_deleted(histories: Histories) -> Played:
-    """Somebody deletes the first segment of a partition on its leader."""
+def first_segment_deleted(histories: Histories) -> HistoryResult:
+    """The first segment of a partition is deleted on its leader."""
     delete_segment(histories.cluster.partition_dir(LAST, EVENTS, 0), 0)
-    return Played(histories.before, frozenset({(EVENTS, 0)}))
+    return HistoryResult(histories.before, frozenset({(EVENTS, 0)}))
 
 
-def middle_segment_deleted(histories: Histories) -> Played:
-    """Somebody deletes a segment from the middle of a partition on its leader."""
+def middle_segment_deleted(histories: Histories) -> HistoryResult:
+    """A middle segment of a partition is deleted on its leader."""
     directory = histories.cluster.partition_dir(LAST, EVENTS, 1)
     delete_segment(directory, len(segments(directory)) // 2)
-    return Played(histories.before, frozenset({(EVENTS, 1)}))
+    return HistoryResult(histories.before, frozenset({(EVENTS, 1)}))
 
 
 def segments(directory: Path) -> list[Path]:
-    """The `.log` files of a partition directory, by offset."""
+    """The `.log` files of a partition directory, in the order of offsets."""
     return sorted(directory.glob("*.log"))
 
 
 def delete_segment(directory: Path, which: int) -> None:
-    """Delete a segment's log and indexes."""
+    """Delete a segment's log and indexes, but not its producer snapshot."""
     for path in directory.glob(f"{segments(directory)[which].stem}.*"):
         if path.suffix != ".snapshot":
             path.unlink()
 
 
-def follower_cut(histories: Histories) -> Played:
-    """The last segment of a follower that holds data is cut in the middle of a batch."""
+def follower_cut(histories: Histories) -> HistoryResult:
+    """The last segment with data of a follower is cut in the middle of a batch."""
     directory = histories.cluster.partition_dir(FOLLOWER, EVENTS, 2)
     log = [path for path in segments(directory) if path.stat().st_size][-1]
     with log.open("r+b") as file:
         file.truncate(batch_positions(log)[-1] + BATCH_OVERHEAD + 20)
-    return Played(histories.before, frozenset({(EVENTS, 2)}))
+    return HistoryResult(histories.before, frozenset({(EVENTS, 2)}))
 
 
-def bit_flipped(histories: Histories) -> Played:
-    """One bit within the records of a batch in the middle of a log of the leader's is another."""
+def bit_flipped(histories: Histories) -> HistoryResult:
+    """A bit is flipped in the records of a batch in the middle of a leader's log."""
     [log] = segments(histories.cluster.partition_dir(LAST, COMPRESSED))
     data = bytearray(log.read_bytes())
     positions = batch_positions(log)
     data[positions[len(positions) // 2] + BATCH_OVERHEAD + 30] ^= 4
     log.write_bytes(bytes(data))
-    return Played(histories.before, frozenset({(COMPRESSED, 0)}))
+    return HistoryResult(histories.before, frozenset({(COMPRESSED, 0)}))
 
 
 def batch_positions(log: Path) -> list[int]:
-    """Where the batches of a log file begin."""
+    """The positions of the batches in a log file."""
     data = log.read_bytes()
     positions = [0]
     while positions[-1] < len(data):
@@ -296,14 +301,14 @@ def batch_positions(log: Path) -> list[int]:
     return positions[:-1]
 
 
-def old_controllers_log(histories: Histories) -> Played:
-    """The controllers' disks are replaced by their copies from before the first topic was created."""
-    histories.cluster.restore(histories.newborn, histories.cluster.controllers)
-    return Played(histories.before, None)
+def old_controllers_log(histories: Histories) -> HistoryResult:
+    """The controllers' disks are replaced by copies from before the first topic was created."""
+    histories.cluster.restore(histories.initial, histories.cluster.controllers)
+    return HistoryResult(histories.before, None)
 
 
 def one_topic_copied(histories: Histories) -> State:
-    """Of each broker the directories of one topic, with `meta.properties` and the checkpoints, copied by hand."""
+    """The directories of one topic of each broker, copied by hand with `meta.properties` and the checkpoints."""
     folder = histories.root / "one-topic-copied"
     for directory in histories.base.glob("broker-*"):
         target = folder / directory.name
@@ -317,7 +322,7 @@ def one_topic_copied(histories: Histories) -> State:
 
 
 def linked_directories(histories: Histories) -> State:
-    """A log directory, a partition directory and a segment are links to where they really lie, below a folder that is given."""
+    """A log directory, a partition directory and a segment are symbolic links into a folder that is scanned too."""
     folder = histories.root / "linked-directories"
     copy_tree(histories.base, folder)
     disks = folder / "disks"

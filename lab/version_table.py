@@ -1,6 +1,6 @@
-"""The table of versions and states: what brokers made of each, what a scan says of its copy, and whether that is right.
+"""Makes the table of versions and states: what brokers lost, what a scan reports about the copy, and whether that is right.
 
-`python -m lab.version_table [VERSION …]` (`make lab-versions`): every version, every state; about an hour on two cores.
+`python -m lab.version_table [VERSION …]` (`make lab-versions`) runs every version and state, about an hour on two cores.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from lab.version_workload import Place, spans
 from lab.versions import VERSIONS, Version, version_cluster
 
 LIVE_COPIES: Final = 15
-"""Of each version: with seven of them more than a hundred."""
+"""Copies of each version; seven versions give more than a hundred."""
 KILLS: Final = 4
 HISTORIES: Final[dict[str, Change]] = {
     "unclean election": unclean_election,
@@ -48,51 +48,51 @@ HISTORIES: Final[dict[str, Change]] = {
     "older backup": older_backup,
     "old controller's log": old_controllers_log,
 }
-"""State → what happens to the healthy disks."""
+"""State → change of the healthy disks."""
 DAMAGE: Final[dict[str, Change]] = {
     "first segment deleted": first_segment_deleted,
     "middle segment deleted": middle_segment_deleted,
     "follower cut": follower_cut,
     "bit flipped": bit_flipped,
 }
-"""The same of histories that happen to one partition each."""
+"""State → change of one partition of the healthy disks."""
 TIERED: Final = "4.3.1 tiered"
-"""Beside the versions: the states of `lab/tiered.py`."""
+"""Name of the states of `lab/tiered.py` in the table."""
 STARTED: Final = "sole ISR member wiped"
-"""Copied once more after the start."""
+"""A state that is copied once more after the start."""
 BAD: Final = (Severity.ERROR, Severity.CRITICAL)
 
 
 def _suspects(finding: Finding) -> bool:
-    """Whether a replica that is behind is said to lack committed records, as an older copy put in its place would."""
+    """Whether a finding says that a lagging replica lacks committed records, as an older copy in its place would."""
     return finding.kind == "REPLICA_LAGS" and bool(finding.evidence.get("committed"))
 
 
 def _finishes(finding: Finding) -> bool:
-    """Whether a kill came between the renames of a replaced segment: that the start goes on with them is a fact, no alarm."""
+    """Whether a finding is an interrupted swap that the next start completes, after a kill between two renames; no false alarm."""
     return finding.kind == "INTERRUPTED_SWAP" and finding.severity is Severity.WARNING and bool(finding.evidence["files_renamed"])
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One version in one state."""
+    """A version in a state, and the scan of its copy."""
 
     version: str
     state: State
     result: ScanResult
     unlike: tuple[str, ...] = ()
-    """Replicas that a scan of `State.same_as` finds and this one does not, or with another log."""
+    """Replicas that a scan of `State.same_as` finds and this one does not, or finds with another log."""
     by_bundles: tuple[str, ...] = ()
-    """What bundles of the same copies tell and this scan does not, or the other way around."""
+    """Differences between this scan and a scan of bundles of the same copies."""
 
     @property
     def above_info(self) -> list[Finding]:
-        """Findings that are no mere information."""
+        """Findings above `info`."""
         return [finding for finding in self.result.findings if finding.severity is not Severity.INFO]
 
     @property
     def wrong(self) -> list[str]:
-        """In what the scan is wrong, by what clients and brokers say; empty if it is right."""
+        """Errors of the scan, judged by what clients and brokers report; empty if it is right."""
         bundles = [f"bundles: {self.by_bundles[0]}, {len(self.by_bundles)} findings in all"] if self.by_bundles else []
         return [*self._unread(), *self._false_alarms(), *self._missed(), *bundles]
 
@@ -103,14 +103,14 @@ class Cell:
             yield f"{len(self.unlike)} replicas not read, first {self.unlike[0]}"
 
     def _false_alarms(self) -> Iterator[str]:
-        """What is said of partitions to which nothing was done."""
+        """Findings about partitions that the history did not change."""
         for finding in self.above_info:
             place = _place(finding)
             if self.state.touched is not None and place not in self.state.touched and not _finishes(finding):
-                yield f"false alarm: {told(finding)}"
+                yield f"false alarm: {finding_text(finding)}"
 
     def _missed(self) -> Iterator[str]:
-        """Partitions of which brokers lost records, or that were damaged, and of which nothing bad is said."""
+        """Partitions that lost records or were damaged, without a finding of `error` or more."""
         if self.state.healed:
             return
         bad = {
@@ -122,14 +122,14 @@ class Cell:
             return
         for place, offsets in sorted(self.state.lost.items()):
             if place not in bad:
-                yield f"missed: {_spelled(place)} lost {spans(offsets)}"
+                yield f"missed: {_place_text(place)} lost {spans(offsets)}"
         for place in sorted(self.state.touched or ()):
             if place not in self.state.lost and place not in {_place(finding) for finding in self.result.findings}:
-                yield f"missed: nothing said of {_spelled(place)}"
+                yield f"missed: nothing said of {_place_text(place)}"
 
     @property
     def truth(self) -> str:
-        """What readers lost, in a few words."""
+        """What readers lost, as text."""
         offsets = sum(map(len, self.state.lost.values()))
         if not offsets:
             return "nothing lost" if self.state.started else "healthy" if not self.state.touched else "not started"
@@ -137,7 +137,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """The worst severity and the kinds above `info`."""
+        """The most severe severity, and the kinds above `info`."""
         counts: dict[str, int] = {}
         for finding in self.above_info:
             counts[finding.kind] = counts.get(finding.kind, 0) + 1
@@ -151,26 +151,26 @@ def _place(finding: Finding) -> Place | None:
     return None if topic is None or partition is None else (topic, partition)
 
 
-def _spelled(place: Place) -> str:
+def _place_text(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def told(finding: Finding) -> str:
-    """A finding in a few words."""
+def finding_text(finding: Finding) -> str:
+    """A finding as one line."""
     place = finding.place
     offsets = f"[{place.offset_start}, {place.offset_end})"
     return f"{finding.severity.value} {finding.kind} {place.topic}-{place.partition} on {place.broker} {offsets}"
 
 
 def judge(version: Version, state: State) -> Cell:
-    """Scan the copies of a state."""
+    """Scan the copies of a state, and bundles of them."""
     result = _scan(state.paths, live=state.live)
     same = _logs(_scan(state.same_as, live=state.live)) if state.same_as else set()
     return Cell(version.name, state, result, tuple(sorted(same - _logs(result))), tuple(_by_bundles(state, result)))
 
 
 def _by_bundles(state: State, result: ScanResult) -> Iterator[str]:
-    """Findings that a scan of bundles, one of each log directory, has or lacks; how keys are placed only keys tell."""
+    """Differences of findings between bundles, one per log directory, and directories; without KEY_PLACEMENT, which needs keys."""
     with tempfile.TemporaryDirectory(prefix="lab-bundles-") as folder:
         bundles = [Path(folder) / f"{number}.kfb" for number in range(len(state.paths))]
         for path, bundle in zip(state.paths, bundles, strict=True):
@@ -178,16 +178,16 @@ def _by_bundles(state: State, result: ScanResult) -> Iterator[str]:
                 collect([str(path)], CollectOptions(ScanOptions(live=state.live)), file)
         scanned = _scan(bundles, live=state.live)
     yield from (f"{gap.path}: {gap.reason}" for gap in scanned.incomplete)
-    theirs, ours = (Counter(map(_held_against, of.findings)) for of in (scanned, result))
-    yield from (f"more: {finding}" for finding in (theirs - ours).elements() if not finding.startswith(_BY_KEYS))
-    yield from (f"missing: {finding}" for finding in (ours - theirs).elements() if not finding.startswith(_BY_KEYS))
+    theirs, ours = (Counter(map(_comparable_text, compared.findings)) for compared in (scanned, result))
+    yield from (f"more: {finding}" for finding in (theirs - ours).elements() if not finding.startswith(_NEEDS_KEYS))
+    yield from (f"missing: {finding}" for finding in (ours - theirs).elements() if not finding.startswith(_NEEDS_KEYS))
 
 
-_BY_KEYS: Final = "KEY_PLACEMENT"
+_NEEDS_KEYS: Final = "KEY_PLACEMENT"
 
 
-def _held_against(finding: Finding) -> str:
-    """What of a finding must not hang on whether it was found in directories or in bundles."""
+def _comparable_text(finding: Finding) -> str:
+    """The parts of a finding that must be the same in directories and bundles."""
     place = finding.place
     where = f"{place.topic}-{place.partition} on {place.broker} [{place.offset_start}, {place.offset_end})"
     return f"{finding.kind} {finding.severity.value} {finding.confidence.value} {where} {finding.evidence.get('held_by')}"
@@ -208,14 +208,15 @@ def _logs(result: ScanResult) -> set[str]:
 def cells(
     version: Version, root: Path, wanted: Callable[[str], bool] = lambda _: True, live: int = LIVE_COPIES, kills: int = KILLS
 ) -> Iterator[Cell]:
-    """Every wanted state of a version, judged, with copies below `root`. Raises LabError."""
+    """The selected states of a version, judged, with copies below `root`. Raises LabError."""
     with version_cluster(root / "nodes", version, log_dirs=2 if version.moves else 1) as cluster:
         for state in states(Histories(cluster, version, root / "copies"), wanted, live, kills):
             yield judge(version, state)
 
 
 def tiered_cells(root: Path, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Cell]:
-    """The same of a cluster with tiered topics; its leader that alone has some records is not gone for good before an election."""
+    """The selected states of a cluster with tiered topics, judged; in `isolated` the only leader with some records can still
+    return."""
     with TieredCluster(root / "nodes") as cluster:
         for state in tiered_states(TieredHistory(cluster, root)):
             touched = None if state.name == "isolated" else frozenset(state.lost)
@@ -247,7 +248,7 @@ def states(histories: Histories, wanted: Callable[[str], bool], live: int, kills
 
 
 def table(judged: Sequence[Cell]) -> str:
-    """One row a version and state in Markdown; live copies of a version are one row."""
+    """A Markdown row per version and state; live copies of a version are one row."""
     rows = ["| version | state | copies | brokers and clients | scan | right |", "|---|---|---|---|---|---|"]
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in judged:
@@ -261,7 +262,7 @@ def table(judged: Sequence[Cell]) -> str:
 
 
 def summary(judged: Sequence[Cell]) -> str:
-    """How many copies there were of what kind, and how many are judged wrongly."""
+    """The number of copies of each kind, and of those judged wrongly."""
     healthy = [cell for cell in judged if not cell.state.live and cell.state.touched == frozenset()]
     live = [cell for cell in judged if cell.state.live]
     others = [cell for cell in judged if not cell.state.live and cell.state.touched != frozenset()]
@@ -272,36 +273,36 @@ def summary(judged: Sequence[Cell]) -> str:
 
 
 def main() -> int:
-    """Play all versions that are named, print the table, and end with 1 if the scan is wrong anywhere."""
+    """Play the versions on the command line (default: all), print the table, and return 1 if a scan is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join((*VERSIONS, TIERED))}; default: all")
     parser.add_argument("--live", type=int, default=LIVE_COPIES, help="copies of each version taken under traffic")
     parser.add_argument("--kills", type=int, default=KILLS, help="crashes of each version under traffic")
     parser.add_argument("--state", action="append", help="play only these states")
     parser.add_argument("--keep", type=Path, help="a new folder in which the copies stay")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
 
     def wanted(state: str) -> bool:
-        return not given.state or state in given.state
+        return not arguments.state or state in arguments.state
 
     judged: list[Cell] = []
-    unplayed: list[str] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lab-versions-") as scratch:
-        for name in given.versions or (*VERSIONS, TIERED):
-            root = (given.keep or Path(scratch)) / name.replace(" ", "-")
+        for name in arguments.versions or (*VERSIONS, TIERED):
+            root = (arguments.keep or Path(scratch)) / name.replace(" ", "-")
             tiered = name == TIERED
             try:
-                played = tiered_cells(root, wanted) if tiered else cells(VERSIONS[name], root, wanted, given.live, given.kills)
+                played = (
+                    tiered_cells(root, wanted) if tiered else cells(VERSIONS[name], root, wanted, arguments.live, arguments.kills)
+                )
                 for cell in played:
                     judged.append(cell)
                     print(f"{name}: {cell.state.name}: {cell.verdict}: {cell.wrong or 'right'}", flush=True)
             except (LabError, KafkaException) as error:
-                unplayed.append(
-                    f"{name} was not played to its end, after {judged[-1].state.name if judged else 'nothing'}: {error}"
-                )
-                print(unplayed[-1], flush=True)
-    print("\n".join(["", table(judged), "", summary(judged), *unplayed]))
-    return int(bool(unplayed) or any(cell.wrong for cell in judged))
+                failed.append(f"{name} was not played to its end, after {judged[-1].state.name if judged else 'nothing'}: {error}")
+                print(failed[-1], flush=True)
+    print("\n".join(["", table(judged), "", summary(judged), *failed]))
+    return int(bool(failed) or any(cell.wrong for cell in judged))
 
 
 if __name__ == "__main__":

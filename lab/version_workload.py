@@ -1,4 +1,4 @@
-"""The healthy workload of the laboratory of versions: all that a version can write, and what its clients then read."""
+"""The healthy workload of a cluster of any version: all that the version can write, and what clients then read."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,10 +28,10 @@ from lab.workload import (
 )
 
 EVENTS: Final = "events"
-"""Three partitions in many segments, each led by another broker at first: what most histories happen to."""
+"""Three partitions with many segments, each first led by another broker; most histories change this topic."""
 EVENTS_COUNT: Final = 400
 SHARED_COUNT: Final = 100
-"""Records of `orders` that a share group acknowledges, and a streams group reads."""
+"""Records of `orders` that a share group acknowledges and a streams group reads."""
 TRIMMED: Final = "trimmed"
 TRIMMED_COUNT, TRIMMED_START = 60, 31
 READ_SECONDS: Final = 60
@@ -39,22 +39,22 @@ REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 OLD_REASSIGN: Final = "kafka.admin.ReassignPartitionsCommand"
 
 Place = tuple[str, int]
-"""Topic and partition."""
+"""(topic, partition)."""
 Contents = Mapping[Place, Mapping[int, bytes]]
-"""What readers get: offset → value of each partition."""
+"""What readers get: partition → offset → value."""
 
 
 def topics_of(version: Version) -> dict[str, int]:
-    """The topics of clients → their partitions."""
+    """Client topic → number of partitions."""
     codecs = {f"codec-{codec}": 1 for codec in version.codecs}
     return {"orders": 2, "payments": 2, "append-time": 1, "profiles": 1, TRIMMED: 1, EVENTS: 3, **codecs}
 
 
 def write_workload(cluster: Cluster, version: Version) -> None:
-    """Everything that the version can: codecs, idempotence, transactions, cleaning, groups, DeleteRecords, a move between
+    """Write everything that the version can: codecs, idempotence, transactions, cleaning, groups, DeleteRecords, a move between
     disks.
 
-    Ends when checkpoints have followed. Raises LabError.
+    Returns when checkpoints are up to date. Raises LabError.
     """
     write_orders(cluster)
     write_payments(cluster)
@@ -82,7 +82,7 @@ def write_workload(cluster: Cluster, version: Version) -> None:
 def write_events(
     cluster: Cluster, topic: str, count: int, *, first: int = 0, partition: int = 0, batch_records: int = 20, acks: str = "all"
 ) -> int:
-    """`count` records in batches, numbered from `first`; the end offset that the leader acknowledged."""
+    """Write `count` records in batches, numbered from `first`; return the end offset that the leader acknowledged."""
     writer = Writer(cluster, acks=acks, bootstrap_servers=cluster.awake, linger_ms=20)
     for number in range(first, first + count, batch_records):
         upto = min(number + batch_records, first + count)
@@ -91,7 +91,7 @@ def write_events(
 
 
 def settle(cluster: Cluster, topics: Mapping[str, int]) -> None:
-    """Wait until every broker's checkpoint has the high watermarks that leaders tell."""
+    """Wait until the high-watermark checkpoint of every broker has the leaders' end offsets."""
     wait_until("checkpoints follow", settled(cluster, end_offsets(cluster, topics)), timeout_seconds=30)
 
 
@@ -103,7 +103,7 @@ def delete_records(cluster: Cluster, topic: str, before: int) -> None:
 
 
 def move_replica(cluster: Cluster, version: Version, topic: str, *, broker: int) -> None:
-    """Move the replica of partition 0 to the other log directory of a broker, and wait until it is there. Raises LabError."""
+    """Move the replica of partition 0 to the other log directory of a broker, and wait for the end of the move. Raises LabError."""
     source = cluster.partition_dir(broker, topic)
     [target] = [directory for directory in cluster.log_dirs(broker) if directory != source.parent]
     begin_move(cluster, version, topic, broker, target)
@@ -118,7 +118,8 @@ def move_replica(cluster: Cluster, version: Version, topic: str, *, broker: int)
 def begin_move(
     cluster: Cluster, version: Version, topic: str, broker: int, target: Path, *, bytes_a_second: int | None = None
 ) -> None:
-    """Ask for partition 0 of a topic to be moved to the log directory `target` of a broker, as fast as it can or not faster."""
+    """Start to move partition 0 of a topic to the log directory `target` of a broker, throttled if `bytes_a_second` is set. Raises
+    LabError."""
     admin = cluster.admin()
     partition = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic].partitions[0]
     replicas = list(partition.replicas)
@@ -140,12 +141,12 @@ def begin_move(
 
 
 def places_of(topics: Mapping[str, int]) -> list[Place]:
-    """The partitions of topics that are given with their numbers of partitions."""
+    """The partitions of topics, given their numbers of partitions."""
     return [(topic, partition) for topic, count in topics.items() for partition in range(count)]
 
 
 def read_everything(cluster: Cluster, places: Iterable[Place]) -> dict[Place, dict[int, bytes]]:
-    """What readers get from each of these partitions that has a leader; the others are left out. Raises LabError."""
+    """What readers get from each of these partitions; partitions without a leader are left out. Raises LabError."""
     admin = cluster.admin()
     listed = admin.list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
     led = [
@@ -179,7 +180,7 @@ def _read(cluster: Cluster, place: Place) -> dict[int, bytes]:
             for message in consumer.consume(num_messages=500, timeout=0.5):
                 offset = message.offset()
                 if message.error() is not None or offset is None:
-                    return values  # the end, or a batch that readers do not get past
+                    return values  # the end of the partition, or a batch that consumers cannot read
                 values[offset] = message.value() or b""
     finally:
         consumer.close()
@@ -187,7 +188,7 @@ def _read(cluster: Cluster, place: Place) -> dict[int, bytes]:
 
 
 def lost(before: Contents, after: Contents) -> dict[Place, list[int]]:
-    """The offsets of each partition at which readers do not get any more what they got before."""
+    """Partition → offsets at which readers no longer get the record they got before."""
     missing = {
         place: [offset for offset, value in values.items() if after.get(place, {}).get(offset) != value]
         for place, values in before.items()

@@ -1,4 +1,4 @@
-"""The Kafka versions of the laboratory: what each can do, and a cluster of each, under KRaft or ZooKeeper."""
+"""The versions of Kafka in the laboratory: what each can do, and a cluster of each, with KRaft or ZooKeeper."""
 
 import re
 import socket
@@ -27,23 +27,23 @@ PROMPT: Final = {
     "replica.high.watermark.checkpoint.interval.ms": "2000",
     "transaction.partition.verification.enable": "true",
 }
-"""What is deleted goes soon, and checkpoints follow soon."""
+"""Deletions and checkpoints happen soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of Kafka, and what it brings along."""
+    """A version of Kafka and what it can do."""
 
     name: str
     zookeeper: bool = False
     codecs: tuple[str, ...] = CODECS
     moves: bool = True
-    """Whether a replica can be moved from one log directory to another in this mode."""
+    """Whether a replica can move between log directories in this mode."""
     share_groups: bool = False
     streams_groups: bool = False
     format_options: tuple[str, ...] = ()
     early_access: bool = False
-    """Whether brokers and controllers must be told to allow what `format_options` ask for."""
+    """Whether brokers and controllers need a setting to accept `format_options`."""
     pom: Path = LAB / "pom.xml"
 
     @property
@@ -75,10 +75,10 @@ VERSIONS: Final = {
 
 
 class VersionCluster(Cluster):
-    """A cluster whose small segments are made by their size, whatever the version calls that.
+    """A cluster with small segments that roll by size, under the version's name of that setting.
 
-    Where full indexes roll them, a broker of any version may not come up after a crash: a replica that fetched many batches at
-    once has fewer index entries than recovery wants to write ("Attempt to append to a full time index").
+    If full indexes rolled them, a broker might not start after a crash: a replica that fetched many batches at once has fewer index
+    entries than recovery wants to write ("Attempt to append to a full time index").
     """
 
     segment_bytes = "segment.bytes"
@@ -86,53 +86,53 @@ class VersionCluster(Cluster):
     def create_topic(
         self, name: str, *, assignment: list[list[int]] | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; one that would have small indexes gets small segments instead."""
-        given = dict(settings or {})
-        if given.pop("segment.index.bytes", None):
-            given.pop("index.interval.bytes", None)
-            given[self.segment_bytes] = SEGMENT_BYTES
-        super().create_topic(name, assignment=assignment, settings=given)
+        """Create a topic; settings for small indexes are replaced by small segments."""
+        changed = dict(settings or {})
+        if changed.pop("segment.index.bytes", None):
+            changed.pop("index.interval.bytes", None)
+            changed[self.segment_bytes] = SEGMENT_BYTES
+        super().create_topic(name, assignment=assignment, settings=changed)
 
 
 class SinceKafka4(VersionCluster):
-    """Segments of less than a megabyte are for tests only."""
+    """Kafka 4 and later allow segments of less than a megabyte only by an internal setting."""
 
     segment_bytes = "internal.segment.bytes"
 
 
 class ZooKeeperCluster(VersionCluster):
-    """Brokers of a version before KRaft; node 100 is ZooKeeper, its data in `zookeeper-100`."""
+    """Brokers of a version without KRaft; node 100 is ZooKeeper, with its data in `zookeeper-100`."""
 
     @property
     def zookeeper(self) -> str:
-        """Where ZooKeeper listens."""
+        """Address of ZooKeeper."""
         return f"{LOOPBACK}:{self.ports[FIRST_CONTROLLER]}"
 
     def log_dir(self, node: int) -> Path:
-        """The log directory of a broker (the first of several), or the data of ZooKeeper."""
+        """The (first) log directory of a broker, or the data directory of ZooKeeper."""
         return self.directory / f"zookeeper-{node}" if node in self.controllers else super().log_dir(node)
 
     def start(self, *nodes: int) -> None:
-        """Start nodes (again), ZooKeeper first; it has to forget the sessions of brokers that were killed."""
+        """Start nodes, ZooKeeper first; it must drop the sessions of killed brokers before these start."""
         super().start(*(node for node in nodes if node in self.controllers))
         brokers = [node for node in nodes if node in self.brokers]
         wait_until("old sessions end", lambda: not self._registered() & set(brokers), timeout_seconds=SESSION_END_SECONDS)
         super().start(*brokers)
 
     def _registered(self) -> set[int]:
-        """The brokers whose registrations ZooKeeper holds; all while it does not answer."""
+        """The brokers registered in ZooKeeper; all while it does not answer."""
         try:
             with socket.create_connection((LOOPBACK, self.ports[FIRST_CONTROLLER]), timeout=10) as connection:
                 connection.sendall(b"dump")
                 received = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         except OSError:
             return set(self.brokers)
-        if b"ephemeral" not in received.lower():  # it listens and does not serve yet
+        if b"ephemeral" not in received.lower():  # it listens but does not serve yet
             return set(self.brokers)
         return {int(broker) for broker in re.findall(rb"/brokers/ids/(\d+)", received)}
 
     def _format(self) -> None:
-        """ZooKeeper and its brokers make their directories by themselves."""
+        """Write settings; ZooKeeper and its brokers create their directories."""
         self.directory.mkdir(parents=True, exist_ok=True)
         zookeeper = FIRST_CONTROLLER
         settings = {
@@ -147,7 +147,7 @@ class ZooKeeperCluster(VersionCluster):
         self._properties(zookeeper).write_text(properties_text(settings))
         for broker in self.brokers:
             address = f"PLAINTEXT://{LOOPBACK}:{self.ports[broker]}"
-            of_broker = {
+            broker_settings = {
                 **BROKER,
                 "broker.id": str(broker),
                 "listeners": address,
@@ -162,7 +162,7 @@ class ZooKeeperCluster(VersionCluster):
                 "num.io.threads": "2",
                 **self._broker_settings,
             }
-            self._properties(broker).write_text(properties_text(of_broker))
+            self._properties(broker).write_text(properties_text(broker_settings))
 
     def _main_class(self, node: int) -> str:
         return ZOOKEEPER if node in self.controllers else super()._main_class(node)

@@ -1,7 +1,8 @@
-"""One schedule of failures on two versions: 0.10.2.2 cuts acknowledged records at a stale high watermark, 4.3.0 keeps them.
+"""Runs one schedule of failures on two versions: 0.10.2.2 truncates acknowledged records at a stale high watermark, 4.3.0 keeps
+them.
 
 The schedule is that of `lab/silent_divergence.py`: all replicas acknowledge ten records, but followers do not know yet that they
-are committed. The leader is killed, the next one is elected while it is frozen, the third is told to follow it, and is elected.
+are committed. The leader is killed, the next one is elected while it is frozen; the third is made its follower, and then elected.
 """
 
 import time
@@ -40,22 +41,22 @@ READ_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What one version came to. All paths are folders of log directories."""
+    """What happened on one version. All paths are folders of log directories."""
 
     between: Path
-    """Copies of the moment when the third leader has taken three records, the first is dead and the second frozen."""
+    """Copies made when the third leader has appended three records, the first is dead and the second frozen."""
     after: Path
-    """Copies of the moment when all are in sync again."""
+    """Copies made when all are in sync again."""
     read: tuple[bytes, ...]
-    """What a consumer reads then, from the beginning."""
+    """The values that a consumer then reads from the beginning."""
     follower_watermarks: Mapping[int, int]
-    """Broker → high watermark in the checkpoint of a follower when the first leader was killed; without one it is missing."""
+    """Follower → high watermark in its checkpoint when the first leader was killed; followers without one are missing."""
     listens: frozenset[str]
-    """Addresses at which the nodes listen."""
+    """Addresses on which the nodes listen."""
 
 
 def read_all(bootstrap: str, count: int) -> tuple[bytes, ...]:
-    """The values of the topic from its beginning: `count` of them, and whatever comes in the second after. Raises LabError."""
+    """Read `count` values of the topic from its beginning, and any that arrive within the next second. Raises LabError."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0})
     values: list[bytes] = []
     try:
@@ -64,20 +65,20 @@ def read_all(bootstrap: str, count: int) -> tuple[bytes, ...]:
         while len(values) < count:
             if time.monotonic() > deadline:
                 raise LabError(f"{len(values)} of {count} records read in {READ_SECONDS} s")
-            values += _taken(consumer)
-        values += _taken(consumer)
+            values += _consume(consumer)
+        values += _consume(consumer)
     finally:
         consumer.close()
     return tuple(values)
 
 
-def _taken(consumer: Consumer) -> list[bytes]:
+def _consume(consumer: Consumer) -> list[bytes]:
     messages = consumer.consume(num_messages=100, timeout=1.0)
     return [bytes(message.value() or b"") for message in messages if message.error() is None]
 
 
 def on_old(directory: Path, root: Path) -> History:
-    """The schedule on Kafka 0.10.2.2, about 50 s; copies below `root`. Raises LabError."""
+    """Run the schedule on Kafka 0.10.2.2, about 50 s; copies go below `root`. Raises LabError."""
     between, after = root / "0.10.2.2-between", root / "0.10.2.2-after"
     with OldCluster(directory) as cluster:
         cut_to_watermark(cluster)
@@ -94,7 +95,7 @@ def on_old(directory: Path, root: Path) -> History:
 
 
 def on_new(directory: Path, root: Path) -> History:
-    """The same on Kafka 4.3.0, about 50 s. Raises LabError."""
+    """Run the schedule on Kafka 4.3.0, about 50 s; copies go below `root`. Raises LabError."""
     between, after = root / "4.3.0-between", root / "4.3.0-after"
     with Cluster(directory, broker_settings=NEW_SETTINGS, controller_settings=SESSION) as cluster:
         cluster.create_topic(TOPIC, assignment=[list(BROKERS)])
@@ -110,7 +111,7 @@ def on_new(directory: Path, root: Path) -> History:
         cluster.copy(between, [*cluster.controllers, *BROKERS])
         cluster.start(1)
         cluster.thaw(2)
-        for broker in BROKERS:  # their word and not the ISR's: a thawed broker still tells that of the time before
+        for broker in BROKERS:  # the checkpoints, not the ISR: a thawed broker still reports the old ISR
             cluster.await_high_watermark(broker, TOPIC, len(PAID + AFTER))
         cluster.copy(after, [*cluster.controllers, *BROKERS])
         read = read_all(cluster.awake, len(PAID + AFTER))

@@ -1,4 +1,4 @@
-"""What the laboratory's clients write: the same records on every run; only ids, times and the brokers' own choices differ."""
+"""What the laboratory's clients write: the same records in every run; only ids, times and the brokers' decisions differ."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from lab.errors import LabError
 FLUSH_TIMEOUT_SECONDS: Final = 30
 CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 SMALL_SEGMENTS: Final = {"segment.index.bytes": "96", "index.interval.bytes": "1024"}
-"""A full index rolls a segment: here after at most twelve entries, each a kilobyte of log after the one before."""
+"""A full index rolls a segment: after at most twelve entries, with a kilobyte of log between two entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record to be written."""
+    """A record to write."""
 
     value: bytes | None
     key: bytes | None = None
@@ -26,12 +26,12 @@ class Message:
 
 
 def event(kind: str, number: int, **more: str | int) -> bytes:
-    """A small JSON value that a person recognises."""
+    """A small JSON value that is easy to recognise."""
     return json.dumps({"event": kind, "number": number, **more}, separators=(",", ":")).encode()
 
 
 class Writer:
-    """A producer that makes one batch of each list it is given, and knows the offsets it was promised."""
+    """A producer that writes each list of messages as one batch, and keeps the acknowledged end offset."""
 
     def __init__(self, cluster: Cluster, **settings: str | int | bool) -> None:
         configuration: dict[str, str | int | float | bool | None] = {
@@ -64,7 +64,7 @@ class Writer:
 
 
 def write_orders(cluster: Cluster) -> None:
-    """`orders`: partition 0 idempotent in many segments, partition 1 with headers, nulls and bytes that are no text."""
+    """`orders`: partition 0 is idempotent with many segments; partition 1 has headers, nulls and values that are not text."""
     cluster.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1]], settings=SMALL_SEGMENTS)
     writer = Writer(cluster, enable_idempotence=True)
     for first in range(0, 500, 20):
@@ -92,7 +92,7 @@ def write_orders(cluster: Cluster) -> None:
 
 
 def write_payments(cluster: Cluster) -> None:
-    """`payments`: two partitions, eight transactions committed, four aborted, and one left open by a producer that goes away."""
+    """`payments`: two partitions with nine committed and four aborted transactions, and one left open by a producer that ends."""
     cluster.create_topic("payments", assignment=[[3, 1, 2], [1, 2, 3]], settings={"segment.index.bytes": "1024"})
     for record_describer in range(3):
         writer = Writer(cluster, transactional_id=f"teller-{record_describer}", transaction_timeout_ms=900_000)
@@ -118,7 +118,7 @@ def write_payments(cluster: Cluster) -> None:
 
 
 def write_codecs(cluster: Cluster, codecs: Sequence[str] = CODECS) -> None:
-    """`codec-…`: each codec's batches, first as the broker compresses them (Java), then as a client did (C)."""
+    """`codec-…`: batches of each codec, first compressed by the broker (Java), then by the client (C)."""
     for codec in codecs:
         name = f"codec-{codec}"
         cluster.create_topic(name, settings={"compression.type": codec, "segment.index.bytes": "1024"})
@@ -132,14 +132,14 @@ def write_codecs(cluster: Cluster, codecs: Sequence[str] = CODECS) -> None:
 
 
 def write_append_time(cluster: Cluster) -> None:
-    """`append-time`: the broker's clock stamps the batches, one of them compressed."""
+    """`append-time`: batches with timestamps of the broker, one of them compressed."""
     cluster.create_topic("append-time", settings={"message.timestamp.type": "LogAppendTime", "segment.index.bytes": "1024"})
     for settings in ({}, {"compression_type": "gzip"}):
         Writer(cluster, **settings).batch("append-time", [Message(event("tick", n), b"clock") for n in range(10)])
 
 
 def write_profiles(cluster: Cluster) -> None:
-    """`profiles`: compacted; ten keys written once, forty written many times over, five of them deleted at last."""
+    """`profiles`: compacted; ten keys written once, forty written many times, five of them deleted at the end."""
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "file.delete.delay.ms": "1000", **SMALL_SEGMENTS}
     cluster.create_topic("profiles", assignment=[[2, 1, 3]], settings=settings)
     writer = Writer(cluster)
@@ -152,7 +152,7 @@ def write_profiles(cluster: Cluster) -> None:
 
 
 def commit_group(cluster: Cluster, group: str = "billing") -> None:
-    """A consumer group that reads `orders` to its end, commits and leaves."""
+    """Read `orders` to its end in a consumer group, commit, and leave."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -177,7 +177,7 @@ def commit_group(cluster: Cluster, group: str = "billing") -> None:
 
 
 def end_offsets(cluster: Cluster, topics: Mapping[str, int]) -> dict[tuple[str, int], int]:
-    """The high watermark of each partition, as the leaders tell clients; `topics` gives the number of partitions."""
+    """The high watermark of each partition, as leaders report it; `topics` is topic → number of partitions."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "isolation.level": "read_uncommitted", "log_level": 0}
     )

@@ -1,4 +1,4 @@
-"""Groups of tests: which are selected, and that a selected group really ran; the corpora; Hypothesis profiles."""
+"""Selects groups of tests, and checks that a selected group ran; the corpora; Hypothesis profiles; shared fixtures."""
 
 import os
 import pwd
@@ -29,10 +29,10 @@ CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
 GROUPS = ("faults", "hypothesis", "corpora", "spark", "broker", "two_users", "isolated", "containers", "browser")
 OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies")
-"""Fixtures of `broker/conftest.py`."""
+"""Shared fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
 MILLISECONDS: Counter[str] = Counter()
-"""That tests took, by their folder."""
+"""Time of the tests by folder."""
 EMPTY = pytest.StashKey[list[str]]()
 
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @cache
 def second_user() -> int | None:
-    """A user whom this process can become for a moment: it is root, the password database knows another, and the system lets it."""
+    """A user that this process can switch to: it is root, the password database has another user, and the system allows it."""
     others = sorted({entry.pw_uid for entry in pwd.getpwall()} - {0}, reverse=True)
     if os.geteuid() != 0 or not others:
         return None
@@ -63,7 +63,7 @@ def second_user() -> int | None:
 
 @cache
 def can_isolate() -> bool:
-    """Whether a process can be given a disk that is read-only as a whole, and no network: as root, where the system lets it."""
+    """Whether processes can run with read-only disks and without network: as root, if the system allows it."""
     try:
         subprocess.run(["unshare", "--mount", "--net", "mount", "-o", "remount,bind,ro", "/"], capture_output=True, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -73,7 +73,7 @@ def can_isolate() -> bool:
 
 @cache
 def container_engine() -> str | None:
-    """The program that builds and runs images here: podman, or a docker whose service answers."""
+    """The program that builds and runs images: podman, or docker if its service answers."""
     for name in ("podman", "docker"):
         try:
             subprocess.run([name, "info"], capture_output=True, timeout=60, check=True)
@@ -85,14 +85,17 @@ def container_engine() -> str | None:
 
 @cache
 def browser() -> str | None:
-    """A Chromium, where npm is as well: it brings what judges how a page is made."""
+    """A Chromium, if npm exists too, which installs the page checkers."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     return found if shutil.which("npm") else None
 
 
 def selected_groups(config: pytest.Config) -> list[str]:
-    """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request, `two_users` as root,
-    `isolated` where a process can be; with --nightly `containers` where there is an engine, `browser` where a Chromium is."""
+    """The marker groups of this run.
+
+    `corpora` if the folder exists, `broker` only on request, `two_users` as root, `isolated` if processes can be isolated; with
+    --nightly `containers` if there is an engine, `browser` if there is a Chromium.
+    """
     left_out = {
         "corpora": not CORPORA.is_dir(),
         "broker": not config.getoption("--broker"),
@@ -105,9 +108,7 @@ def selected_groups(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # as under nohup and behind `&`: tests interrupt, and so do their children
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup and after `&`; tests and their children need the signal
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[EMPTY] = []
 
@@ -124,13 +125,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = set(map(id, dropped))
         items[:] = [item for item in items if id(item) not in left]
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("spark") is None)  # the longest of all, so it begins at once
+        items.sort(key=lambda item: item.get_closest_marker("spark") is None)  # the longest group starts first
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
-    """Over worker processes go whole modules, so that what one shares is made once; all that starts Spark goes to
-    one, and all that looks at the brokers of `broker/conftest.py`."""
+    """Give each worker process whole modules, so that module fixtures are made once; one worker gets all Spark tests, and one all
+    tests of the brokers of `broker/conftest.py`."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByModule(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
@@ -145,7 +146,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 
 @cache
 def starts_spark(module: str) -> bool:
-    """Whether the tests of a module, by its path, are all marked `spark`, perhaps with other marks."""
+    """Whether all tests of a module (given by path) are marked `spark`."""
     return (
         re.search(r"^pytestmark = .*\bmark\.spark\b", (Path(__file__).resolve().parents[1] / module).read_text(), re.MULTILINE)
         is not None
@@ -154,7 +155,7 @@ def starts_spark(module: str) -> bool:
 
 @cache
 def shares_brokers(module: str) -> bool:
-    """Whether a module, by its path, asks for what brokers did for all of its folder."""
+    """Whether a module (given by path) uses the shared brokers of its folder."""
     if not module.startswith("tests/broker/"):
         return False
     text = (Path(__file__).resolve().parents[1] / module).read_text()
@@ -162,7 +163,7 @@ def shares_brokers(module: str) -> bool:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Also of worker processes, whose reports come here."""
+    """Called also for reports of worker processes."""
     MILLISECONDS[report.nodeid.split("/")[1].split("::")[0]] += round(report.duration * 1000)
     if report.when == "call" and not report.skipped:
         RAN.update(group for group in GROUPS if group in report.keywords)
@@ -187,7 +188,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="module")
 def chosen_kernels() -> "Iterator[None]":
-    """The form of kernels that a test chooses by `use_compiled` stays, however small the work is."""
+    """Keep the kernel form that a test chooses by `use_compiled`, however small the work is."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("questions.search", "export.facts.read", "questions.dump.inputs"):
             patch.setattr(f"kafka_forensics.{module}.compile_as_needed", lambda _: None)
@@ -196,7 +197,7 @@ def chosen_kernels() -> "Iterator[None]":
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """The one session of a run, for modules that are marked `spark`: two cores of this machine, tasks tried up to four times."""
+    """The only Spark session of a run: two cores of this machine, up to four attempts per task."""
     from kafka_forensics.spark import default_builder, register
 
     session = default_builder("local[2,4]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
@@ -207,7 +208,7 @@ def spark() -> "Iterator[SparkSession]":
 
 @pytest.fixture(scope="session")
 def s3() -> "Iterator[S3Server]":
-    """One S3 server for all tests of a process; each has a bucket of its own."""
+    """One S3 server for all tests of a process; each test uses a different bucket."""
     from tests.support.object_stores import s3_server
 
     with s3_server() as server:
@@ -216,7 +217,7 @@ def s3() -> "Iterator[S3Server]":
 
 @pytest.fixture
 def proxy(s3: "S3Server") -> "Iterator[S3Proxy]":
-    """A proxy before the server, whose requests are this test's alone, and which may break some."""
+    """A proxy in front of the server that records only this test's requests, and may inject errors."""
     from tests.support.object_stores import s3_proxy
 
     with s3_proxy(s3) as before:
@@ -225,11 +226,11 @@ def proxy(s3: "S3Server") -> "Iterator[S3Proxy]":
 
 @pytest.fixture(scope="session")
 def corpora() -> Path:
-    """The folder of archives that hold log directories of real brokers; for tests of the group `corpora`."""
+    """The folder of archives of real brokers' log directories, for tests of the group `corpora`."""
     return CORPORA
 
 
 @pytest.fixture(scope="session")
 def archives() -> Path:
-    """The same, or those few that ship where there is no such folder; for tests that want no others."""
+    """The corpora, or the shipped archives if there are none; for tests that need only shipped archives."""
     return CORPORA if CORPORA.is_dir() else SHIPPED

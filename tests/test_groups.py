@@ -1,4 +1,4 @@
-"""A selected group of tests that runs none must fail a full run, and nothing else may."""
+"""A selected group of tests that runs none fails a full run; nothing else does."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def test_broker(): assert False, "never without --broker"
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A tiny suite below `tests/`, under the project's own conftest, not run by root; its corpora would be beside its folder."""
+    """A small suite below `tests/` under the project's conftest, not run as root; its corpora would be next to its folder."""
     pytester.makeini(MARKERS)
     tests = pytester.mkdir("tests")
     own = re.sub(r"pytest_plugins = .*", "", (Path(__file__).parent / "conftest.py").read_text())
@@ -85,12 +85,12 @@ def test_selected_group_that_ran_none_fails_the_full_run(suite: pytest.Pytester,
 
 
 @pytest.mark.parametrize(("options", "status"), [([], 0), (["--require-groups=broker"], 0), (["--require-groups=broker,spark"], 1)])
-def test_partial_run_asks_for_the_groups_it_names(suite: pytest.Pytester, options: list[str], status: int) -> None:
+def test_partial_run_requires_only_the_named_groups(suite: pytest.Pytester, options: list[str], status: int) -> None:
     assert run(suite, "def test_one(): pass", *options).ret == status
 
 
 @pytest.mark.parametrize(
-    ("programs", "options", "there"),
+    ("programs", "options", "selected"),
     [
         (("podman", "chromium", "npm"), ("nightly",), {"containers", "browser"}),
         (("podman", "chromium", "npm"), (), set()),
@@ -98,8 +98,8 @@ def test_partial_run_asks_for_the_groups_it_names(suite: pytest.Pytester, option
         (("npm",), ("nightly",), set()),
     ],
 )
-def test_images_and_pages_are_looked_at_nightly_where_there_are_programs_for_it(
-    programs: tuple[str, ...], options: tuple[str, ...], there: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_containers_and_browser_are_selected_nightly_if_their_programs_exist(
+    programs: tuple[str, ...], options: tuple[str, ...], selected: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in programs:
         (tmp_path / name).write_text("#!/bin/sh\n")
@@ -107,14 +107,14 @@ def test_images_and_pages_are_looked_at_nightly_where_there_are_programs_for_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     for found in (conftest.browser, conftest.container_engine):
         monkeypatch.setattr(conftest, found.__name__, found.__wrapped__)
-    monkeypatch.setattr(conftest, "second_user", lambda: None)  # which keeps its answer, as the next
+    monkeypatch.setattr(conftest, "second_user", lambda: None)  # cached, like the next
     monkeypatch.setattr(conftest, "can_isolate", lambda: False)
     config = SimpleNamespace(getoption=lambda name: name.removeprefix("--") in options)
-    assert {"containers", "browser"} & {*conftest.selected_groups(cast("pytest.Config", config))} == there
+    assert {"containers", "browser"} & {*conftest.selected_groups(cast("pytest.Config", config))} == selected
 
 
 @pytest.mark.two_users
-def test_root_who_can_become_another_selects_the_tests_of_two_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_that_can_switch_users_selects_two_users(monkeypatch: pytest.MonkeyPatch) -> None:
     config = cast("pytest.Config", SimpleNamespace(getoption=lambda _: False))
     monkeypatch.setattr(conftest, "second_user", conftest.second_user.__wrapped__)
     monkeypatch.setattr(conftest, "can_isolate", lambda: False)

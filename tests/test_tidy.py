@@ -1,4 +1,4 @@
-"""Rules that no linter knows: which way imports point, where heavy libraries live, what code may not hold."""
+"""Rules that no linter knows: directions of imports, places of heavy libraries, forbidden code."""
 
 import ast
 import re
@@ -34,17 +34,17 @@ MAY_IMPORT = {
     "report": f"{SUMMARIES} scanning questions wording export",
     "spark": f"{SUMMARIES} scanning questions wording export",
 }
-"""Package → packages below it; `cli`, and the few modules beside it at the top, may import anything."""
+"""Package → packages it may import; `cli` and the modules at the top may import anything."""
 ABOVE_ALL = {"cli", "__main__", "__init__"}
 
 OPEN_PACKAGES = tuple(
     f"{PACKAGE}.{name}."
     for name in ("parsers.spec", "parsers.kernels", "analysis.kinds.evidence_classes", "scanning", "export.facts", "cli")
 )
-"""Where each file is one layout, one kernel, one step of a scan, one kind of fact, one command or one kind of answer: a public API
-would load them all. Of the classes of evidence it would only list the names again."""
+"""Packages whose files are one layout, one kernel, one step of a scan, one kind of fact, one command or one output each: a public
+API would load them all. Of the classes of evidence it would only repeat the names."""
 STEPS = "folding rereading witnesses judging engine"
-"""The packages of `scanning`: none imports a later one."""
+"""The packages of `scanning`, in order: none imports a later one."""
 NAMES_MODULES = {f"{PACKAGE}.scanning.engine.serialization"}
 """It takes all classes of a module."""
 
@@ -52,7 +52,7 @@ CLASSIFIES_KINDS = (
     *(f"{PACKAGE}/analysis/kinds/", f"{PACKAGE}/model/batches.py", f"{PACKAGE}/parsers/"),
     *(f"{PACKAGE}/analysis/incidents/{rules}_rules.py" for rules in ("file", "replication")),
 )
-"""Where lists of kinds may stand: the catalogue; what reads logs, and names damage; the rules of known incidents."""
+"""Files that may have lists of kinds: the catalogue; readers of logs, which name damage; the rules of known incidents."""
 
 HOMES = {
     "construct": ("parsers/spec/",),
@@ -69,7 +69,7 @@ HOMES = {
     "llvmlite": ("parsers/kernels/compiling.py", "parsers/kernels/crc_native.py"),
 }
 TOP_LEVEL = f"{PACKAGE}/cli/main.py"
-"""Where every error ends, and the only place that may catch them all."""
+"""The only module that may catch every error."""
 MAY_BE_BROAD = re.compile(r"\bexcept\s*:|\bexcept\b[^:]*\b(?:Base)?Exception\b")
 RELATIVE = re.compile(r"^\s*from \.", re.MULTILINE)
 UNFINISHED = re.compile(r"\b(?:TO" + "DO|FIX" + r"ME|XX" + r"X)\b|NotImplemented" + "Error")
@@ -113,13 +113,13 @@ def import_faults(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def step_of(dotted: str) -> str | None:
-    """The step of a scan to which a module of `scanning` belongs; None for any other."""
+    """The step of a scan that a module of `scanning` belongs to; None for others."""
     parts = dotted.split(".")
     return parts[2] if parts[:2] == [PACKAGE, "scanning"] and len(parts) > 2 else None
 
 
 def step_faults(path: str, tree: ast.Module) -> Iterator[str]:
-    """Imports of a later step of a scan by an earlier one."""
+    """Imports of a later step of a scan in an earlier one."""
     own, steps = step_of(path.replace("/", ".")), STEPS.split()
     for line, origin, name in imported(tree) if own in steps else ():
         other = step_of(f"{origin}.{name}")
@@ -138,7 +138,7 @@ def habit_faults(path: str, text: str) -> Iterator[str]:
 
 
 def is_broad(handler: ast.ExceptHandler, *, top_level: bool) -> bool:
-    """Whether a handler swallows what it cannot know; cleaning up after anything and raising it again does not."""
+    """Whether a handler swallows unknown exceptions; one that cleans up and raises again does not."""
     if handler.type is None or "Exception" in names_in(handler.type):
         return True
     last = handler.body[-1]
@@ -150,7 +150,7 @@ def names_in(node: ast.expr) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-def test_imports_point_one_way_and_heavy_libraries_stay_home() -> None:
+def test_imports_point_one_way_and_heavy_libraries_stay_in_their_packages() -> None:
     assert [fault for path, tree in trees() for fault in (*import_faults(path, tree), *step_faults(path, tree))] == []
 
 
@@ -158,14 +158,14 @@ def test_every_package_is_in_the_table() -> None:
     assert {package_of(path) for path, _ in texts(PACKAGE)} - set(MAY_IMPORT) - ABOVE_ALL == set()
 
 
-def test_sub_packages_are_imported_by_their_public_api_and_no_file_is_in_a_circle() -> None:
-    passed = private_imports(package())
-    assert [(who, what) for who, what in passed if not what.startswith(OPEN_PACKAGES) and who not in NAMES_MODULES] == []
+def test_sub_packages_are_imported_by_their_public_api_and_without_cycles() -> None:
+    violations = private_imports(package())
+    assert [(who, what) for who, what in violations if not what.startswith(OPEN_PACKAGES) and who not in NAMES_MODULES] == []
     assert first_circle(package()) == first_circle(modules_of(ROOT, "lab")) == []
 
 
 def table(head: str) -> list[tuple[str, str]]:
-    """The rows of the table of two columns in CONTRIBUTING.md whose first head is `head`."""
+    """The rows of the two-column table in CONTRIBUTING.md whose first heading is `head`."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     block = re.search(rf"^\| {head} \|[^\n]*\|\n\|---\|---\|\n((?:\|[^\n]*\n)+)", text, re.MULTILINE)
     assert block is not None
@@ -184,7 +184,7 @@ def test_the_table_of_packages_is_the_tree() -> None:
         assert {word for word in packages[name] if (ROOT / PACKAGE / name / word).is_dir()} == inner, name
 
 
-def test_every_place_that_answers_a_question_is_there() -> None:
+def test_every_place_in_the_table_of_questions_exists() -> None:
     questions = table("question")
     assert len(questions) >= 12
     for question, answer in questions:
@@ -194,7 +194,7 @@ def test_every_place_that_answers_a_question_is_there() -> None:
 
 
 def without_hint(tree: ast.Module) -> Iterator[int]:
-    """Lines on which an error of the caller's is made that says no next step."""
+    """Lines that raise an error of the caller without a hint."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="UsageError" | "PathMissingError"), keywords=keywords):
@@ -202,14 +202,14 @@ def without_hint(tree: ast.Module) -> Iterator[int]:
                     yield node.lineno
 
 
-def test_every_error_of_a_question_says_what_to_do_next() -> None:
+def test_every_usage_error_has_a_hint() -> None:
     local = [(path, tree) for path, tree in trees() if "/spark/" not in path]
     assert [f"{path}:{line}" for path, tree in local for line in without_hint(tree)] == []
     assert list(without_hint(ast.parse("raise UsageError('x')\nraise UsageError('x', hint='y')\nPathMissingError('z')"))) == [1, 3]
 
 
 def lists_of_kinds(tree: ast.Module) -> Iterator[int]:
-    """Lines of collections, keys, arguments or patterns that name two kinds of findings or more."""
+    """Lines of collections, keys, arguments or patterns that name at least two kinds of findings."""
     for node in ast.walk(tree):
         match node:
             case ast.Set(elts=named) | ast.List(elts=named) | ast.Tuple(elts=named) | ast.Dict(keys=named) | ast.Call(args=named):
@@ -222,8 +222,8 @@ def lists_of_kinds(tree: ast.Module) -> Iterator[int]:
             yield node.lineno
 
 
-def test_no_module_keeps_a_list_of_kinds_of_its_own() -> None:
-    """What several kinds have in common is a `Trait`."""
+def test_no_module_has_a_list_of_kinds() -> None:
+    """Common properties of kinds are a `Trait`."""
     rest = [(path, tree) for path, tree in trees() if not path.startswith(CLASSIFIES_KINDS)]
     assert [f"{path}:{line}" for path, tree in rest for line in lists_of_kinds(tree)] == []
 

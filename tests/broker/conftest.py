@@ -1,4 +1,4 @@
-"""What real brokers made, once for all tests of the folder: the logs that faults are put into, and what they did themselves."""
+"""Logs of real brokers, made once for all tests of the folder: the base of fault injections, and faults made by brokers."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every command line of the laboratory's servers names a file below the run's own folder."""
+    """No process of the laboratory is left; the command line of each of its servers contains a path below the run's folder."""
     yield
     assert mentioning(str(tmp_path_factory.getbasetemp())) == {}
 
@@ -32,14 +32,14 @@ def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def real_base(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Brokers:
-    """The base of the fault gallery as they wrote it; not to be changed. They are stopped."""
+    """The base of the fault gallery written by the stopped brokers; tests must not change it."""
     root = tmp_path_factory.mktemp("real") / "base"
     return Brokers(root, make_fault_base(real_cluster, root))
 
 
 @pytest.fixture(scope="session")
 def broker_story(real_cluster: Cluster, real_base: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Their history once the base is made, with the folder of its copies; the brokers are stopped again."""
+    """The brokers' history after the base is made, with the folder of its copies; the brokers are stopped."""
     assert real_base.root.is_dir()
     return make_broker_faults(real_cluster, tmp_path_factory.mktemp("copies"))
 

@@ -36,36 +36,37 @@ from lab.make_golden import OF_TOPICS
 
 SUFFIXES: Final = (*LOGS, *INDEXES, ".snapshot", ".txnindex")
 BESIDE: Final = {".index": (".log",), ".timeindex": (".index", ".log")}
-"""What the tool reads beside an index."""
+"""Suffix of an index → suffixes of files that the tool reads with it."""
 _SNAPSHOT_COMPLAINTS: Final = {
     "version": "Snapshot contained an unknown file version {version}",
     "short": "Snapshot failed schema validation: ",
     "crc": "Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}",
 }
-"""Reason why a snapshot is corrupt → a part of the tool's complaint. The tool checks them in this order, and names the first."""
+"""Reason of a corrupt snapshot → part of the tool's complaint. The tool checks them in this order and reports the first."""
 _LOST_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 @dataclass(frozen=True)
-class Laid:
-    """A file in the layout, relative to it, and the topic whose records are in it, if that is internal."""
+class CopiedFile:
+    """A file in the layout, relative to it, and the internal topic of its records, if any."""
 
     path: str
     source: str
-    """The source's directory and name."""
+    """Name of its directory and file in the source."""
     topic: str | None
 
 
 @dataclass
 class Facts:
-    """What a dump shows of one file: rows of batches and rows of records, or the same rows twice of what is no log."""
+    """What `dump` shows of a file: rows of batches and rows of records; the same rows in both for a file that is not a log."""
 
     batches: list[Json] = field(default_factory=list)
     records: list[Json] = field(default_factory=list)
 
 
-def lay_out(trees: Iterable[Path], layout: Path) -> list[Laid]:
-    """Copy every file that the tool reads, each content once, into a directory of its own, with what the tool reads beside it."""
+def lay_out(trees: Iterable[Path], layout: Path) -> list[CopiedFile]:
+    """Copy every file that the tool reads, each content once, into a separate directory, with the files that the tool reads with
+    it."""
     seen: set[bytes] = set()
     laid = []
     for source in _sources(trees):
@@ -82,12 +83,12 @@ def lay_out(trees: Iterable[Path], layout: Path) -> list[Laid]:
         directory.mkdir(parents=True)
         for path in read:
             copy_sparse(path, directory / path.name)
-        laid.append(Laid(f"{directory.name}/{source.name}", f"{source.parent.name}/{source.name}", internal))
+        laid.append(CopiedFile(f"{directory.name}/{source.name}", f"{source.parent.name}/{source.name}", internal))
     return laid
 
 
 def _internal_topic(source: Path) -> str | None:
-    """The internal topic whose records are in a file: named by its partition's directory, or by that of a golden input."""
+    """The internal topic of a file's records, from its partition's directory or from the golden input."""
     topic = OF_TOPICS.get(source.parent.name, source.parent.name.rpartition("-")[0])
     return topic if topic in DECODERS and source.suffix in LOGS else None
 
@@ -99,7 +100,7 @@ def _sources(trees: Iterable[Path]) -> Iterator[Path]:
 
 
 def dumped(paths: Sequence[Path], scratch: Path) -> dict[Path, Facts]:
-    """File → its facts, as `dump` writes them: all files in two runs."""
+    """File → its facts in the output of `dump`; all files in two runs."""
     facts: dict[Path, Facts] = {path: Facts() for path in paths}
     for name, options in (("batches", ()), ("records", ("--records", "--show-payloads"))):
         output = scratch / f"{name}.jsonl"
@@ -114,13 +115,14 @@ def dumped(paths: Sequence[Path], scratch: Path) -> dict[Path, Facts]:
 
 
 def with_logs(paths: Iterable[Path]) -> list[Path]:
-    """These files, and the log that lies beside an index."""
+    """These files, and the logs of their indexes."""
     logs = (path.with_suffix(".log") for path in paths if path.suffix in INDEXES)
     return [*dict.fromkeys([*paths, *(log for log in logs if log.exists())])]
 
 
 def differences(path: Path, rows: Sequence[Row], facts: Mapping[Path, Facts], topic: str | None = None) -> list[str]:
-    """Where the facts of a file are not what the tool said; `topic` if the tool took its records apart as those of that topic."""
+    """Differences between the facts of a file and the tool's output; `topic` if the tool decoded its records as those of that
+    topic."""
     if path.suffix in LOGS:
         return log_differences(rows, facts[path], topic)
     if path.suffix in INDEXES:
@@ -161,7 +163,7 @@ def log_differences(rows: Sequence[Row], facts: Facts, topic: str | None) -> lis
 
 
 def _by_batch(rows: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
-    """Each batch, whole but where the tool ended within its line, with what stands between it and the next."""
+    """Each batch with the rows up to the next; a batch is incomplete only if the tool ended within its line."""
     starts = [index for index, row in enumerate(rows) if row["span"] == "batch"]
     for start, end in pairwise([*starts, len(rows)]):
         assert "isvalid" in rows[start] or rows[-1]["span"] == "end"
@@ -218,7 +220,7 @@ def _payload_text(key: bytes | None, value: bytes | None) -> str:
 
 
 def java_text(data: bytes) -> str:
-    """Bytes as Java decodes UTF-8: half a surrogate pair, whole or cut, is one mistake there."""
+    """Bytes as Java decodes UTF-8: half a surrogate pair, whole or cut, is one replacement character."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -245,7 +247,7 @@ def _control_agrees(key: bytes | None, value: bytes | None, row: Json, said: str
 
 
 def index_differences(path: Path, rows: Sequence[Row], facts: Mapping[Path, Facts]) -> list[str]:
-    """Where the entries of an index are not those that the tool printed, and where we know nothing of what it complains of."""
+    """Differences between the entries of an index and the tool's output, and complaints of the tool that we cannot explain."""
     of_time = path.suffix == ".timeindex"
     shown = _as_the_tool_sees(path, facts[path])
     found = entry_differences(rows, shown, _time_entry if of_time else _index_entry)
@@ -263,7 +265,7 @@ def index_differences(path: Path, rows: Sequence[Row], facts: Mapping[Path, Fact
 
 
 def _as_the_tool_sees(path: Path, facts: Facts) -> Facts:
-    """The facts of an index; of one that is reserved zeros alone, with the first of them as an entry."""
+    """The facts of an index; of one that is all preallocated zeros, with the first zeros as an entry."""
     if not facts.batches or facts.batches[0]["span"] != "zero_tail":
         return facts
     zeros = {"span": "entry", "offset": int(path.stem), "log_position": 0, "timestamp_ms": 0, "detail": None}
@@ -298,7 +300,7 @@ def _time_complaints(entries: list[Json], batches: list[Json], records: list[Jso
 
 
 def snapshot_differences(rows: Sequence[Row], facts: Facts) -> list[str]:
-    """Where the entries of a snapshot are not those that the tool printed, and where only one of us calls the snapshot corrupt."""
+    """Differences between the entries of a snapshot and the tool's output, and between our and its verdict of corruption."""
     found = entry_differences(rows, facts, _producer)
     complaints = [row["said"] for row in rows if row["span"] == "complaint"]
     reasons = {row["detail"]["reason"]: row["detail"] for row in facts.batches if row["span"] == "PRODUCER_SNAPSHOT_CORRUPT"}
@@ -309,7 +311,7 @@ def snapshot_differences(rows: Sequence[Row], facts: Facts) -> list[str]:
 
 
 def entry_differences(rows: Sequence[Row], facts: Facts, as_printed: Callable[[Json], Json]) -> list[str]:
-    """Where entries are not those that the tool printed; of a file with damage it may have printed fewer, or none."""
+    """Differences between entries and the tool's output; of a damaged file the tool may have printed fewer entries."""
     theirs = [row for row in rows if row["span"] == "entry"]
     ours = [_texts(as_printed(row)) for row in facts.batches if row["span"] == "entry"]
     is_damaged = any(row["detail"] for row in facts.batches if row["span"] not in ("entry", "header"))
@@ -360,9 +362,9 @@ def _unequal(where: str, theirs: Row, ours: Row) -> list[str]:
 
 
 def differences_from_kafka_s_tool(
-    laid: Sequence[Laid], layout: Path, scratch: Path, *, version: str = KAFKA_VERSION
+    laid: Sequence[CopiedFile], layout: Path, scratch: Path, *, version: str = KAFKA_VERSION
 ) -> dict[str, list[str]]:
-    """Source → where its facts are not what the tool of a version prints; the newest takes records of internal topics apart."""
+    """Source → differences between its facts and the output of a version's tool; only the newest decodes internal topics."""
     sources = {file.path: file.source for file in laid}
     topics = {file.path: file.topic for file in laid if file.topic is not None and version == KAFKA_VERSION}
     facts = dumped(with_logs([layout / file.path for file in laid]), scratch)
@@ -386,21 +388,21 @@ UNPRINTED: Final[Json] = {
     "next_producer_epoch": -1,
     "client_transaction_version": 0,
 }
-"""What a field has that the tool leaves out, as the record's version has it not, or it is the default of a tagged one."""
+"""Values of fields that the tool leaves out, because the record's version lacks them, or they are defaults of tagged fields."""
 UNKNOWN_TO_4_3: Final = {
     "ShareGroupPartitionMetadata",
     "StreamsGroupPartitionMetadata",
     "StreamsGroupTargetAssignmentResolvedTopicIds",
 }
-"""Kinds of record that we name and the tool of Kafka 4.3 does not know."""
+"""Kinds of records that we know and the tool of Kafka 4.3 does not."""
 _PRINTED: Final = re.compile(r"(?:key: (.*?))?(?:(?:^| )payload: (.*))?", re.DOTALL)
 
 
 def agrees(topic: str, key: bytes | None, value: bytes | None, printed: str) -> bool:
-    """Whether the fields of a record are those that the tool printed; where it printed an error, whether we have a problem too."""
-    take_apart = record_describer(topic)
-    assert take_apart is not None
-    ours = take_apart(key, value, True)  # noqa: FBT003 - with what only payloads show
+    """Whether the fields of a record equal those that the tool printed; if it printed an error, whether we report a problem too."""
+    decode = record_describer(topic)
+    assert decode is not None
+    ours = decode(key, value, True)  # noqa: FBT003 - with fields that only payloads show
     matched = _PRINTED.fullmatch(printed)
     assert matched is not None
     if re.match(r"(?:key|payload): (?:Error at|Unknown record type)", printed):
@@ -421,18 +423,20 @@ def agrees(topic: str, key: bytes | None, value: bytes | None, printed: str) -> 
     payload = json.loads(matched[2])
     assert value is not None
     version = int.from_bytes(value[:2], "big")
-    return payload["version"] == str(version) and fits(*_alike(ours["record"], snake(payload["data"]), ours["value"]), UNPRINTED)
+    return payload["version"] == str(version) and fits(
+        *_normalized(ours["record"], snake(payload["data"]), ours["value"]), UNPRINTED
+    )
 
 
 def remote_log_text(record: str, fields: Json) -> str:
-    """The fields of a record of `__remote_log_metadata` as the tool prints them."""
-    of = fields.get("remote_log_segment_id", fields)
-    partition = of.get("topic_id_partition")
+    """The fields of a record of `__remote_log_metadata` in the form that the tool prints."""
+    segment = fields.get("remote_log_segment_id", fields)
+    partition = segment.get("topic_id_partition")
     named = None if partition is None else f"{partition['id']}:{partition['name']}-{partition['partition']}"
     custom = fields.get("custom_metadata")
     epochs = {entry["leader_epoch"]: entry["offset"] for entry in fields.get("segment_leader_epochs", ())}
     words = {
-        "remoteLogSegmentId": f"RemoteLogSegmentId{{topicIdPartition={named}, id={of.get('id')}}}",
+        "remoteLogSegmentId": f"RemoteLogSegmentId{{topicIdPartition={named}, id={segment.get('id')}}}",
         "topicPartition": named,
         "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in sorted(epochs.items()))}}}",
         "customMetadata": "Optional.empty" if custom is None else f"Optional[CustomMetadata{{{len(b64decode(custom))} bytes}}]",
@@ -464,7 +468,7 @@ _REMOTE_LOG_TEXTS: Final = {
         "segmentId startOffset endOffset maxTimestampMs segmentLeaderEpochs" + _LAST_FIELDS,
     ),
 }
-"""Record → the class that the tool prints, and its fields in their order."""
+"""Record → the class that the tool prints, and its fields in order."""
 
 
 def snake(value: Any) -> Any:
@@ -474,7 +478,7 @@ def snake(value: Any) -> Any:
 
 
 def fits(printed: Any, ours: Any, unprinted: Json) -> bool:
-    """Whether a value is what was printed, each field that was not printed being what it is then; the tool drops unknown tags."""
+    """Whether a value equals the printed one; fields that were not printed must have their default; the tool drops unknown tags."""
     if isinstance(printed, dict):
         left_out = {name: value for name, value in ours.items() if name not in printed and name != UNKNOWN_TAGS}
         return all(name in ours and fits(value, ours[name], unprinted) for name, value in printed.items()) and all(
@@ -494,8 +498,8 @@ def _key_fits(printed: Json, ours: Json) -> bool:
     return printed == {"type": "0", "data": ours}
 
 
-def _alike(record: str, printed: Json, ours: Json) -> tuple[Json, Json]:
-    """Both with the same names and numbers, where ours are told as something else."""
+def _normalized(record: str, printed: Json, ours: Json) -> tuple[Json, Json]:
+    """Both with the same names and units, where ours differ from the tool's."""
     if record == "TransactionLog":
         partitions = printed.pop("transaction_partitions") or []
         printed["partitions"] = [f"{part['topic']}-{number}" for part in partitions for number in part["partition_ids"]]
@@ -514,7 +518,7 @@ def _alike(record: str, printed: Json, ours: Json) -> tuple[Json, Json]:
 
 
 def _size_in_bytes(printed: str | Json) -> int:
-    """Bytes of a subscription or an assignment: the tool prints those of consumers as fields, all others as Base64."""
+    """The size of a subscription or an assignment: the tool prints those of consumers as fields, others as Base64."""
     if isinstance(printed, str):
         return len(b64decode(printed))
     version = 2
@@ -522,7 +526,7 @@ def _size_in_bytes(printed: str | Json) -> int:
 
 
 def _size_of_field(name: str, value: Any) -> int:
-    """Bytes of one field, as Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment write it."""
+    """The size of a field, as Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment write it."""
     if isinstance(value, list):
         return 4 + sum(map(_size_of_element, value))
     if name == "user_data":

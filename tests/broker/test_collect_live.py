@@ -1,4 +1,4 @@
-"""A bundle of a broker that runs and writes meanwhile: nothing in it is taken for damage or loss."""
+"""A bundle of a running broker that writes meanwhile has no findings of damage or loss."""
 
 from pathlib import Path
 
@@ -36,14 +36,14 @@ def test_a_running_broker_is_collected(names: PseudonymMap | None, tmp_path: Pat
         waiting = [MEANWHILE]
 
         def progress(_done: int, _total: int) -> None:
-            """Once some of the logs are read."""
+            """Write once, after some of the logs are read."""
             if waiting:
                 write(writer, BEFORE, BEFORE + waiting.pop())
 
         with bundle.open("w+b") as file:
             wanted = CollectOptions(ScanOptions(live=True), pseudonyms=names)
             done = collect([str(cluster.log_dir(1))], wanted, file, progress)
-        write(writer, BEFORE + MEANWHILE, BEFORE + 2 * MEANWHILE)  # it has not been disturbed
+        write(writer, BEFORE + MEANWHILE, BEFORE + 2 * MEANWHILE)  # the broker still works
     assert done.incomplete == []
     assert any(TOPIC.encode() in data for data in inflated_members(bundle).values()) is (names is None)
     assert waiting == []

@@ -1,4 +1,4 @@
-"""What real brokers delete by retention is no missing head, also where they are killed then; what somebody else deletes is one."""
+"""Segments that real brokers delete by retention are not reported as missing, even if they are killed meanwhile; others are."""
 
 import time
 from pathlib import Path
@@ -20,7 +20,7 @@ TOPIC = "kept-short"
 RETENTION = {"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 WITHIN_SECONDS = 60
 SETTLED_SECONDS = 3
-"""Brokers write epochs a moment after they are cut."""
+"""Brokers write epochs shortly after they delete segments."""
 
 
 def bases(log_dir: Path) -> list[int]:
@@ -29,7 +29,7 @@ def bases(log_dir: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copies of three brokers that were killed once retention had taken their first segments, with the controller's log."""
+    """Copies of three brokers that were killed after retention deleted their first segments, with the controller's log."""
     root = tmp_path_factory.mktemp("retention")
     with Cluster(root / "cluster", 3, broker_settings=RETENTION) as cluster:
         cluster.create_topic(TOPIC, settings={**SMALL_SEGMENTS, "retention.bytes": "30000", "file.delete.delay.ms": "100"})
@@ -49,18 +49,18 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "copies"
 
 
-def heads(copies: Path) -> list[object]:
+def missing_log_starts(copies: Path) -> list[object]:
     result = scan([str(copies)], ScanOptions(topic_glob=TOPIC))
     return [finding.place.broker for finding in result.findings if finding.kind == "LOG_HEAD_MISSING"]
 
 
-def test_retention_is_no_missing_head(copies: Path) -> None:
+def test_retention_is_not_a_missing_log_start(copies: Path) -> None:
     starts = [bases(copies / f"broker-{broker}")[0] for broker in (1, 2, 3)]
     assert min(starts) > 0
-    assert heads(copies) == []
+    assert missing_log_starts(copies) == []
 
 
-def test_one_more_segment_that_is_gone_everywhere_is_one(copies: Path, tmp_path: Path) -> None:
+def test_one_more_segment_missing_everywhere_is_reported(copies: Path, tmp_path: Path) -> None:
     copy_tree(copies, tmp_path / "copies")
     log_dirs = [tmp_path / "copies" / f"broker-{broker}" for broker in (1, 2, 3)]
     furthest = max(bases(log_dir)[0] for log_dir in log_dirs)  # each broker deletes when it comes to it
@@ -70,4 +70,4 @@ def test_one_more_segment_that_is_gone_everywhere_is_one(copies: Path, tmp_path:
         for base in bases(log_dir):
             for path in (log_dir / f"{TOPIC}-0").glob(segment_file(base, "*")) if base < start else ():
                 path.unlink()
-    assert heads(tmp_path / "copies") == [1, 2, 3]
+    assert missing_log_starts(tmp_path / "copies") == [1, 2, 3]

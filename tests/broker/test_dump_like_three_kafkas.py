@@ -1,4 +1,4 @@
-"""Facts of the samples and of the golden inputs, damaged ones among them, against what the tools of three Kafka versions print."""
+"""Facts of the samples and golden inputs, some of them damaged, compared with the tools of three versions of Kafka."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from tests.support.archives import members
 
 LOG = f"{0:020}"
 OTHERWISE = {f"aborted-version/{LOG}.txnindex": ["entry 0: version '0', here '9'"]}
-"""The tool sees the high byte of the version alone."""
+"""The tool reads only the high byte of the version."""
 OLDER = OTHERWISE | {
     f"time-index-wrong-offset/{160:020}.timeindex": ["complaints [], here ['Indexed offset: 163, found log offset: 179']"]
 }
-"""Of this complaint the older tools do not say which file it is about."""
+"""The older tools do not name the file of this complaint."""
 WITHOUT_SNAPSHOTS = OLDER | {
     f"bootstrap/{LOG}-{0:010}.checkpoint": ["batch at 0: only here", "batch at 83: only here", "batch at 336: only here"]
 }

@@ -1,4 +1,4 @@
-"""Random elections and restarts of real brokers: who leads, where followers cut and what is lost is what `plan` said before."""
+"""Random elections and restarts of real brokers: leaders, truncations and losses are those that `plan` forecast."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.plan import Planned, PlanOptions, make_plans
 from kafka_forensics.questions.verify import ExecutedPlan, Outcome as Kept, read_promises, verify
 from kafka_forensics.replication.elections import ElectionInput, ElectionResult, elect
-from lab.elections import FORCE, TOPICS, Held, Round, make_elections
+from lab.elections import FORCE, TOPICS, ElectionRounds, Round, make_elections
 from lab.fault_base import read_log
 from lab.settings import LOOPBACK
 
@@ -25,39 +25,39 @@ ELECTIONS = [(number, topic) for number in range(ROUNDS) for topic in TOPICS]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One election: who led after each step, who at last, where each other replica cut, what each held that nobody has now."""
+    """The result of an election: the leader after each step, truncations of the other replicas, and the records lost."""
 
     leaders: tuple[int, ...]
     cuts: Mapping[int, int]
-    """Follower → the first offset at which its log changed or went; its old end where nothing did."""
+    """Follower → the first offset at which its log changed; its old log end if nothing changed."""
     lost: Mapping[int, frozenset[int]]
-    """Broker → offsets it held and the leader's log now lacks or has differently."""
+    """Broker → its offsets that the leader's log lacks or has with other records."""
 
 
 def records(tree: Path, broker: int, topic: str) -> dict[int, bytes]:
-    """Offset → the whole batch that holds it, of a replica on disk."""
+    """Offset → the whole batch with it, of a replica on disk."""
     batches = read_log(tree / f"broker-{broker}" / f"{topic}-0").batches
     return {offset: batch.data for batch in batches for offset in range(batch.base_offset, batch.last_offset + 1)}
 
 
 def first_change(before: Mapping[int, bytes], after: Mapping[int, bytes]) -> int:
-    """The first offset at which a log is not what it was, or its old end."""
+    """The first offset at which a log changed, or its old end."""
     changed = [offset for offset in before if before[offset] != after.get(offset)]
     return min(changed, default=max(before) + 1)
 
 
 def outcome(done: Round, topic: str) -> Outcome:
-    """What became of a topic in a round."""
+    """The result of a round for a topic."""
     leaders = tuple(leader[topic] for leader in done.leaders)
     led = leaders[-1]
     before = {broker: records(done.before, broker, topic) for broker in BROKERS}
     after = {broker: records(done.after, broker, topic) for broker in BROKERS}
-    assert after[1] == after[2] == after[3], "in sync, and the same"
+    assert after[1] == after[2] == after[3], "replicas in sync are equal"
     lost = {
-        broker: frozenset(offset for offset, batch in held.items() if after[led].get(offset) != batch)
-        for broker, held in before.items()
+        broker: frozenset(offset for offset, batch in batches.items() if after[led].get(offset) != batch)
+        for broker, batches in before.items()
     }
-    return Outcome(leaders, {one: first_change(before[one], after[one]) for one in BROKERS if one != led}, lost)
+    return Outcome(leaders, {broker: first_change(before[broker], after[broker]) for broker in BROKERS if broker != led}, lost)
 
 
 def plan_of(done: Round, topic: str) -> Planned:
@@ -67,8 +67,8 @@ def plan_of(done: Round, topic: str) -> Planned:
     return planned
 
 
-def foretold_leaders(planned: Planned, steps: Iterable[int]) -> list[ElectionResult]:
-    """Who leads after each step, by the rules of elections and what the plan knows of the controller's last word."""
+def forecast_leaders(planned: Planned, steps: Iterable[int]) -> list[ElectionResult]:
+    """The leader after each step, by the rules of elections and the controller's last state."""
     control = planned.given.control
     assert control is not None
     assert control.assignment is not None
@@ -89,8 +89,8 @@ def foretold_leaders(planned: Planned, steps: Iterable[int]) -> list[ElectionRes
     return electeds
 
 
-def foretold(planned: Planned, leaders: tuple[int, ...]) -> Outcome:
-    """What the plan says of the election of whoever is to lead at last."""
+def forecast(planned: Planned, leaders: tuple[int, ...]) -> Outcome:
+    """The plan's forecast for the broker that leads at the end."""
     candidate = planned.candidate(leaders[-1])
     assert candidate is not None
     cuts = {}
@@ -112,7 +112,7 @@ def foretold(planned: Planned, leaders: tuple[int, ...]) -> Outcome:
 
 @dataclass(frozen=True)
 class Election:
-    """One topic in one round: what was planned on the copies, and what came of it."""
+    """A topic in a round: the plan made on the copies, and the result."""
 
     done: Round
     planned: Planned
@@ -120,14 +120,14 @@ class Election:
 
 
 @pytest.fixture(scope="module")
-def elections(tmp_path_factory: pytest.TempPathFactory) -> Held:
+def elections(tmp_path_factory: pytest.TempPathFactory) -> ElectionRounds:
     """Rounds of random elections, each of all topics."""
     root = tmp_path_factory.mktemp("elections")
     return make_elections(root / "nodes", root / "copies", seed=SEED, rounds=ROUNDS)
 
 
 @pytest.fixture(scope="module")
-def seen(elections: Held) -> dict[tuple[int, str], Election]:
+def seen(elections: ElectionRounds) -> dict[tuple[int, str], Election]:
     assert len(elections.rounds) == ROUNDS
     rounds = {(number, topic): (elections.rounds[number], topic) for number, topic in ELECTIONS}
     return {key: Election(done, plan_of(done, topic), outcome(done, topic)) for key, (done, topic) in rounds.items()}
@@ -136,15 +136,15 @@ def seen(elections: Held) -> dict[tuple[int, str], Election]:
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
 def test_an_election_goes_as_planned(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
     election = seen[which]
-    leaders = tuple(elected.leader for elected in foretold_leaders(election.planned, election.done.steps))
+    leaders = tuple(elected.leader for elected in forecast_leaders(election.planned, election.done.steps))
     assert leaders == election.real.leaders
-    assert foretold(election.planned, leaders) == election.real
+    assert forecast(election.planned, leaders) == election.real
 
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
 def test_the_steps_say_whether_the_first_must_be_forced(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
-    """All others are down, as the steps want those to be that could be elected in its place. Where they say that any order will do,
-    somebody leads once all are there, not always the first alone."""
+    """Other candidates are down, as the steps demand. If the steps say that any order works, one of the brokers leads at the
+    end."""
     election = seen[which]
     first, control = election.done.steps[0], election.planned.given.control
     candidate = election.planned.candidate(first)
@@ -159,8 +159,8 @@ def test_the_steps_say_whether_the_first_must_be_forced(seen: dict[tuple[int, st
 
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
-def test_brokers_say_that_they_cut_there(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
-    """Their own log names every cut that takes something away, and no other."""
+def test_brokers_log_the_forecast_truncations(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
+    """Their application logs have every truncation that removes records, and no other."""
     election, topic = seen[which], which[1]
     ends = {replica.broker: replica.log_end_offset for replica in election.planned.given.replicas}
     expected = {broker: cut for broker, cut in election.real.cuts.items() if cut < ends[broker]}
@@ -178,32 +178,32 @@ def _plan_file(folder: Path, done: Round, topic: str) -> Path:
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
 def test_outcomes_equal_forecast(seen: dict[tuple[int, str], Election], which: tuple[int, str], tmp_path: Path) -> None:
-    """By the copies from after the round: of the broker that led first all is kept, unless others led after it; of each other one
-    it is told that it was not elected."""
+    """Verified on the copies after the round: the plan of the first leader is kept, unless others led later; others were not
+    elected."""
     election, topic = seen[which], which[1]
     first, *later = dict.fromkeys(leader for leader in election.real.leaders if leader >= 0)
     document = read_promises(str(_plan_file(tmp_path, election.done, topic)))
     after = sorted(str(path) for path in election.done.after.iterdir())
     for candidate in election.planned.plan.candidates:
         promises = verify(after, document, ScanOptions(topic), ExecutedPlan(str(candidate.broker))).promises
-        told = {promise.promise: promise for promise in promises if promise.broker == candidate.broker}
+        by_name = {promise.promise: promise for promise in promises if promise.broker == candidate.broker}
         if candidate.broker != first:
-            assert (told["leader"].reason, told["leader"].found) == ("other_elected", first)
+            assert (by_name["leader"].reason, by_name["leader"].found) == ("other_elected", first)
         elif not later:
             assert {promise.outcome for promise in promises} == {Kept.KEPT}, promises
-            assert told["end"].found == told["end"].planned
+            assert by_name["end"].found == by_name["end"].planned
         else:
-            assert told["leader"].outcome is Kept.KEPT
+            assert by_name["leader"].outcome is Kept.KEPT
 
 
 def test_there_were_enough_elections_of_every_kind(seen: dict[tuple[int, str], Election]) -> None:
     assert len(seen) >= 20
-    kinds = {elected.kind for election in seen.values() for elected in foretold_leaders(election.planned, election.done.steps)}
+    kinds = {elected.kind for election in seen.values() for elected in forecast_leaders(election.planned, election.done.steps)}
     assert kinds >= {"elr", "last-known-leader", "unclean"}
     assert sum(any(election.real.lost.values()) for election in seen.values()) >= 8
     assert sum(bool(election.done.killed) for election in seen.values()) >= 16
     assert sum(election.real.leaders[election.done.steps.index(FORCE) - 1] < 0 for election in seen.values()) >= 4
 
 
-def test_nodes_listen_on_loopback_alone(elections: Held) -> None:
+def test_nodes_listen_on_loopback_alone(elections: ElectionRounds) -> None:
     assert elections.listens == {LOOPBACK}

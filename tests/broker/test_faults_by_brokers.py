@@ -1,4 +1,4 @@
-"""Faults that brokers themselves bring about: every topic of every copy gives what is declared, and nothing besides."""
+"""Faults that brokers produce: every topic of every copy has the declared findings, and no others."""
 
 from collections import Counter
 from pathlib import Path
@@ -19,19 +19,19 @@ from tests.support.segments import segment_file
 
 pytestmark = pytest.mark.broker
 
-TAKEN = [copy for copy in broker_made.COPIES if copy != broker_made.READ]
-COVERED = {(made.copy, made.topic) for made in broker_made.MADE}
-ASSIGNMENT_UNKNOWN = [(copy, topic) for copy in TAKEN for topic in TOPICS if (copy, topic) not in COVERED]
+COPIES = [copy for copy in broker_made.COPIES if copy != broker_made.READ]
+COVERED = {(case.copy, case.topic) for case in broker_made.BROKER_CASES}
+UNDECLARED = [(copy, topic) for copy in COPIES for topic in TOPICS if (copy, topic) not in COVERED]
 
 
 @pytest.fixture(scope="module")
 def results(broker_copies: Path) -> dict[str, ScanResult]:
-    folders = {copy: broker_copies / (broker_made.LIVE if copy == broker_made.STILL else copy) for copy in TAKEN}
+    folders = {copy: broker_copies / (broker_made.LIVE if copy == broker_made.STILL else copy) for copy in COPIES}
     return {copy: scan(sorted(folder.iterdir()), live=copy == broker_made.LIVE) for copy, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
-def told(results: dict[str, ScanResult], broker_story: Story) -> dict[str, dict[str, Counter[broker_made.Told]]]:
+def told(results: dict[str, ScanResult], broker_story: Story) -> dict[str, dict[str, Counter[broker_made.FindingRow]]]:
     told = {copy: broker_made.answers(result) for copy, result in results.items()}
     return told | {
         broker_made.READ: {
@@ -46,60 +46,60 @@ def numbers(broker_copies: Path) -> dict[int, int]:
     return {broker_made.FORK: log.epochs[-1].start_offset, broker_made.GROWN: log.next_offset}
 
 
-def spelled(row: broker_made.Told, numbers: dict[int, int]) -> broker_made.Told:
+def with_real_offsets(row: broker_made.FindingRow, numbers: dict[int, int]) -> broker_made.FindingRow:
     partition, kind, severity, broker, start, end, holders = row
-    known = [None if one is None else numbers.get(one, one) for one in (start, end)]
-    return partition, kind, severity, broker, known[0], known[1], holders
+    offsets = [None if offset is None else numbers.get(offset, offset) for offset in (start, end)]
+    return partition, kind, severity, broker, offsets[0], offsets[1], holders
 
 
-@pytest.mark.parametrize("made", broker_made.MADE, ids=[f"{made.fault} {made.done}" for made in broker_made.MADE])
-def test_what_brokers_did_is_told(
-    told: dict[str, dict[str, Counter[broker_made.Told]]], numbers: dict[int, int], made: broker_made.Made
+@pytest.mark.parametrize("case", broker_made.BROKER_CASES, ids=[f"{case.fault} {case.done}" for case in broker_made.BROKER_CASES])
+def test_faults_of_brokers_are_found(
+    told: dict[str, dict[str, Counter[broker_made.FindingRow]]], numbers: dict[int, int], case: broker_made.BrokerCase
 ) -> None:
-    assert told[made.copy].get(made.topic, Counter()) == Counter(spelled(row, numbers) for row in made.told)
+    assert told[case.copy].get(case.topic, Counter()) == Counter(with_real_offsets(row, numbers) for row in case.findings)
 
 
-@pytest.mark.parametrize(("copy", "topic"), ASSIGNMENT_UNKNOWN)
+@pytest.mark.parametrize(("copy", "topic"), UNDECLARED)
 def test_nothing_else_is_wrong(results: dict[str, ScanResult], copy: str, topic: str) -> None:
-    """Of topics that nothing new happened to in a copy: what an earlier one told lasts, or is not told of such copies."""
+    """A topic without a new fault in a copy keeps the findings of an earlier copy, or has none."""
     told = Counter(row for row in broker_made.answers(results[copy]).get(topic, Counter()).elements() if row[2] != "info")
-    earlier = [broker_made.above_info(each, topic) for each in TAKEN[: TAKEN.index(copy)]]
+    earlier = [broker_made.above_info(earlier_copy, topic) for earlier_copy in COPIES[: COPIES.index(copy)]]
     assert told == earlier[0] if topic in broker_made.LASTING else told in (Counter(), *earlier, *map(suspected, earlier))
 
 
-def suspected(rows: Counter[broker_made.Told]) -> Counter[broker_made.Told]:
-    """The same of brokers that crashed, which the end of a log of theirs proves less of."""
+def suspected(rows: Counter[broker_made.FindingRow]) -> Counter[broker_made.FindingRow]:
+    """The findings with `warning`, as for brokers that crashed, whose log end proves less."""
     return Counter((row[0], row[1], "warning", *row[3:]) for row in rows.elements())
 
 
-def test_internal_topics_and_the_cluster_are_well(results: dict[str, ScanResult]) -> None:
-    """What they show is of no severity: lag, and elections that cost nothing."""
+def test_internal_topics_and_the_cluster_have_only_info(results: dict[str, ScanResult]) -> None:
+    """They have only findings of `info`: lag, and elections without loss."""
     for result in results.values():
         others = {topic: told for topic, told in broker_made.answers(result).items() if topic not in TOPICS}
         assert {row[2] for told in others.values() for row in told} <= {"info"}
 
 
-def test_the_fork_is_cut_where_the_brokers_cut_it(broker_copies: Path, numbers: dict[int, int]) -> None:
-    """The dead leader went on behind the fork; once back it ends as the others do."""
+def test_the_fork_is_where_the_brokers_truncated(broker_copies: Path, numbers: dict[int, int]) -> None:
+    """The dead leader's log continues after the fork; when it is back, its log ends like the others."""
     before, after = (read_log(broker_copies / copy / "b1" / "fork-0") for copy in (broker_made.FORKED, broker_made.AFTER))
     assert before.next_offset > numbers[broker_made.FORK]
     assert [entry.start_offset for entry in after.epochs[:2]] == [0, numbers[broker_made.FORK]]
     assert after.next_offset == numbers[broker_made.GROWN]
 
 
-def test_what_was_lost_was_there(broker_copies: Path) -> None:
+def test_lost_records_were_in_the_log(broker_copies: Path) -> None:
     ends = {copy: read_log(broker_copies / copy / "b2" / "loss-0").next_offset for copy in (broker_made.UNCLEAN, broker_made.AFTER)}
     assert ends == {broker_made.UNCLEAN: 90, broker_made.AFTER: 75}
 
 
 def test_a_scan_of_one_dead_broker_alone_claims_no_loss(broker_copies: Path) -> None:
-    """Its own files know nothing of the election."""
+    """Its files do not show the election."""
     result = local.scan([str(broker_copies / broker_made.UNCLEAN / "b2")], ScanOptions(jobs=1))
     above = {(finding.place.topic, finding.kind) for finding in result.findings if finding.severity.value != "info"}
     assert above == {("hanging", "TXN_HANGING"), ("fenced", "TXN_LATE_WRITE"), ("skipping", "PRODUCER_SEQ_GAP")}
 
 
-def test_a_log_that_shrinks_under_a_scan_is_said_to(broker_story: Story) -> None:
+def test_a_log_that_shrinks_during_a_scan_is_reported(broker_story: Story) -> None:
     [log] = [
         finding.evidence
         for finding in broker_story.disturbed["shrinks"].findings
@@ -108,9 +108,9 @@ def test_a_log_that_shrinks_under_a_scan_is_said_to(broker_story: Story) -> None
     assert log["after"]["size"] < log["before"]["size"]
 
 
-def test_logs_that_vanish_under_a_scan_leave_it_incomplete(broker_story: Story) -> None:
+def test_logs_that_vanish_during_a_scan_make_it_incomplete(broker_story: Story) -> None:
     disturbed = broker_story.disturbed
-    incomplete = {topic: [Path(one.path) for one in result.incomplete] for topic, result in disturbed.items()}
+    incomplete = {topic: [Path(gap.path) for gap in result.incomplete] for topic, result in disturbed.items()}
     assert (incomplete.pop("grows"), incomplete.pop("shrinks")) == ([], [])
     [gone] = incomplete.values()
     assert {path.parent.name for path in gone} == {"vanishes-0"}
@@ -119,6 +119,6 @@ def test_logs_that_vanish_under_a_scan_leave_it_incomplete(broker_story: Story) 
 
 def test_facts_are_those_of_kafka_s_tool(real_base: Brokers, broker_copies: Path, tmp_path: Path) -> None:
     laid = lay_out([real_base.root, broker_copies], tmp_path / "layout")
-    assert {Path(one.path).suffix for one in laid} >= set(SUFFIXES) - {".checkpoint"}
-    assert {one.topic for one in laid} >= {None, "__consumer_offsets", "__transaction_state"}
+    assert {Path(file.path).suffix for file in laid} >= set(SUFFIXES) - {".checkpoint"}
+    assert {file.topic for file in laid} >= {None, "__consumer_offsets", "__transaction_state"}
     assert differences_from_kafka_s_tool(laid, tmp_path / "layout", tmp_path) == {}

@@ -1,6 +1,7 @@
-"""docs/recovery-walkthrough.md on real clusters: records are lost, the page's commands are run, and at last nothing is missing.
+"""Runs docs/recovery-walkthrough.md on real clusters: records are lost, the page's commands run, and at the end no record is
+missing.
 
-The page says when brokers stop and start; here that is done between its blocks.
+Brokers stop and start between the page's blocks, as the page says.
 """
 
 import json
@@ -35,7 +36,7 @@ ACKNOWLEDGED = Counter(
 
 @dataclass(frozen=True)
 class Record:
-    """What a reader sees of a record of `audit`."""
+    """A record of `audit` as a reader sees it."""
 
     event: tuple[str, int]
     timestamp_ms: int
@@ -43,7 +44,7 @@ class Record:
 
 
 class Walk:
-    """The blocks of the page, each run once and in their order, in a folder that holds `kafka`."""
+    """Runs the blocks of the page once each, in order, in a folder that contains `kafka`."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.folder, self.bootstrap = folder, cluster.bootstrap
@@ -52,7 +53,7 @@ class Walk:
         (folder / "kafka").symlink_to(cluster.log_dir(STALE).parent)
 
     def next(self, heading: str) -> str:
-        """Run the next block, which stands below this heading; what it prints."""
+        """Run the next block, which must be below this heading; return its output."""
         block = self.left.pop(0)
         assert re.findall(r"^## (.*)$", PAGE.read_text()[: self._position(block)], re.MULTILINE)[-1] == heading
         programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -75,7 +76,7 @@ class Walk:
 
 
 def read_audit(bootstrap: str) -> list[Record]:
-    """Every record that a reader of `audit` sees, in order."""
+    """Every record of `audit` that a reader sees, in order."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "auditors", "isolation.level": "read_committed", "log_level": 0}
     )
@@ -98,7 +99,7 @@ def read_audit(bootstrap: str) -> list[Record]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", [pytest.param("4.3.0", marks=pytest.mark.slice), "3.9.1"])
-def test_every_acknowledged_record_is_there_once_again(version: str, tmp_path: Path) -> None:
+def test_every_acknowledged_record_is_in_the_topic_once(version: str, tmp_path: Path) -> None:
     with version_cluster(tmp_path / "nodes", VERSIONS[version]) as cluster:
         lose_audit(cluster)
         walk = Walk(tmp_path, cluster)
@@ -108,12 +109,12 @@ def test_every_acknowledged_record_is_there_once_again(version: str, tmp_path: P
 
 
 def follow(walk: Walk, cluster: Cluster) -> None:
-    """The page, from stopped brokers on."""
+    """Follow the page, from stopped brokers on."""
     walk.next("1. Stop and copy")
-    said = " ".join(walk.next("2. What happened").split())
-    assert f"committed records at offsets {COMMON_END} to {COMMON_END + ALONE - 1} survive only on broker 2" in said
-    said = " ".join(walk.next("3. Weigh the two ways").split())
-    assert "`kafka-forensics recover` takes them from these copies" in said
+    output = " ".join(walk.next("2. What happened").split())
+    assert f"committed records at offsets {COMMON_END} to {COMMON_END + ALONE - 1} survive only on broker 2" in output
+    output = " ".join(walk.next("3. Weigh the two ways").split())
+    assert "`kafka-forensics recover` takes them from these copies" in output
     walk.next("4. Take the lost records out of the copies")
     rows = [json.loads(row) for row in (walk.folder / "lost" / "records.jsonl").read_text().splitlines()]
     assert [row["offset"] for row in rows] == [*range(COMMON_END, COMMON_END + ALONE)]
@@ -122,13 +123,13 @@ def follow(walk: Walk, cluster: Cluster) -> None:
     cluster.start(STOPPED, OLD_LEADER)
     cluster.await_isr("audit", [STALE, STOPPED, OLD_LEADER])
     assert len(read_audit(cluster.bootstrap)) == COMMON_END + AFTERWARDS
-    said = walk.next("6. Put the records back")
-    assert f"{ALONE} records acknowledged" in said
+    output = walk.next("6. Put the records back")
+    assert f"{ALONE} records acknowledged" in output
     cluster.await_high_watermark(STALE, "audit", COMMON_END + AFTERWARDS + ALONE)
     records = read_audit(cluster.bootstrap)
     assert Counter(record.event for record in records) == ACKNOWLEDGED
     back = records[COMMON_END + AFTERWARDS :]
     assert [record.timestamp_ms for record in back] == [row["timestamp_ms"] for row in rows]
     assert [record.headers for record in back] == [[("kafka-forensics-original-offset", b"%d" % row["offset"])] for row in rows]
-    said = walk.next("7. See that it has come true")
-    assert "7 promises kept" in said
+    output = walk.next("7. See that it has come true")
+    assert "7 promises kept" in output

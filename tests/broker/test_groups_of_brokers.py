@@ -1,5 +1,5 @@
-"""What groups can read, by real brokers: after partitions were added to `__consumer_offsets`, below `min.insync.replicas`, and
-while a transaction with their offsets is open. The brokers' own answers to clients are the truth."""
+"""What groups can read on real brokers: after partitions were added to `__consumer_offsets`, below `min.insync.replicas`, and
+during a transaction with their offsets. The truth is what brokers answer to clients."""
 
 import time
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ CONFIGS_TOOL = "kafka.admin.ConfigCommand"
 RESET_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SECONDS = 60
 ALONE = dict.fromkeys(("offsets.topic.replication.factor", "transaction.state.log.replication.factor"), "1")
-"""Settings of a broker without others."""
+"""Settings of a single broker."""
 NO_OFFSET = -1001
 
 
@@ -55,8 +55,9 @@ def found(cluster: Cluster, kind: str, nodes: Iterable[int] = (), **options: obj
     return [finding for finding in scan(paths, ScanOptions(jobs=1, **options)).findings if finding.kind == kind]  # type: ignore[arg-type]
 
 
-def test_a_group_whose_coordinator_moved_with_the_number_of_partitions(tmp_path: Path) -> None:
-    """The group's offsets are not found after a restart; set again as the finding's advice says, they are, and a scan is silent."""
+def test_a_group_whose_coordinator_moved_after_partitions_were_added(tmp_path: Path) -> None:
+    """The group's offsets are missing after a restart; after a reset as the finding advises, they are back, and a scan finds
+    nothing."""
     names = [f"group-{number}" for number in range(40)]
     moved = next(name for name in names if java_hash(name) % 4 != java_hash(name) % 6)
     stays = next(name for name in names if java_hash(name) % 4 == java_hash(name) % 6)
@@ -83,8 +84,8 @@ def test_a_group_whose_coordinator_moved_with_the_number_of_partitions(tmp_path:
         assert found(cluster, "COORDINATOR_STATE_MISPLACED", live=True) == []
 
 
-def test_offsets_that_old_segments_take_along(tmp_path: Path) -> None:
-    """`cleanup.policy` delete on `__consumer_offsets` is a warning until it is set back as the finding's advice says."""
+def test_cleanup_policy_delete_on_consumer_offsets_is_a_warning(tmp_path: Path) -> None:
+    """The warning ends when the policy is set back as the finding advises."""
     with Cluster(tmp_path / "nodes", brokers=1, broker_settings=ALONE) as cluster:
         cluster.create_topic(TOPIC)
         commit(cluster, "billing", 0)
@@ -97,7 +98,7 @@ def test_offsets_that_old_segments_take_along(tmp_path: Path) -> None:
 
 
 def test_the_high_watermark_waits_while_the_isr_is_below_its_minimum(tmp_path: Path) -> None:
-    """With one of two replicas down and `min.insync.replicas` 2 the leader takes records with acks=1, and shows none of them."""
+    """With one of two replicas down and `min.insync.replicas` 2, the leader accepts records with acks=1 but shows none of them."""
     with Cluster(tmp_path / "nodes", brokers=2, broker_settings={"offsets.topic.replication.factor": "2"}) as cluster:
         cluster.create_topic(TOPIC, assignment=[[1, 2]], settings={"min.insync.replicas": "2"})
         Writer(cluster).batch(TOPIC, messages("event", 0, 200))
@@ -109,7 +110,7 @@ def test_the_high_watermark_waits_while_the_isr_is_below_its_minimum(tmp_path: P
         consumer = client(cluster, "readers")
         assert consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=ADMIN_TIMEOUT_SECONDS) == (0, 200)
         consumer.close()
-        cluster.kill(*cluster.controllers, 1)  # an orderly stop would leave the partition without a leader
+        cluster.kill(*cluster.controllers, 1)  # a clean shutdown would leave the partition without a leader
         paths = [str(cluster.log_dir(node)) for node in (1, *cluster.controllers)]
         [row] = [row for row in groups(paths, ScanOptions(jobs=1)).rows if row.group == "readers"]
         assert row.ends is not None
@@ -127,7 +128,7 @@ def test_the_high_watermark_waits_while_the_isr_is_below_its_minimum(tmp_path: P
 
 
 def test_a_group_waits_for_the_transaction_that_holds_its_offsets(tmp_path: Path) -> None:
-    """A reader of committed offsets gets none until the transaction ends; past its timeout the scan warns."""
+    """A reader of committed offsets gets none until the transaction ends; after its timeout the scan warns."""
     with Cluster(tmp_path / "nodes", brokers=1, broker_settings=ALONE) as cluster:
         cluster.create_topic(TOPIC)
         Writer(cluster).batch(TOPIC, messages("event", 0, 20))

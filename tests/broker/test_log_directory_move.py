@@ -1,4 +1,4 @@
-"""A broker moves a replica to another log directory, slowly: the copy named `-future` is no second replica, and lacks nothing."""
+"""A broker slowly moves a replica to another log directory: the `-future` copy is not reported as a second replica or as a loss."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def moving(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return copy_while_moving(tmp_path_factory.mktemp("move"))
 
 
-def test_a_future_copy_is_no_replica(moving: list[Path]) -> None:
+def test_a_future_copy_is_not_a_replica(moving: list[Path]) -> None:
     [future] = [path for directory in moving for path in directory.glob(f"{TOPIC}-0.*-future")]
     assert not (future.parent / f"{TOPIC}-0").exists()
     result = scan(moving)
@@ -26,10 +26,10 @@ def test_a_future_copy_is_no_replica(moving: list[Path]) -> None:
     assert [replica.log_end_offset for replica in moved.replicas] == [RECORDS]
 
 
-def test_without_the_directory_it_comes_from_it_holds_what_it_has(moving: list[Path]) -> None:
+def test_a_future_copy_alone_is_a_leftover_with_data(moving: list[Path]) -> None:
     [target] = [directory for directory in moving if any(directory.glob(f"{TOPIC}-0.*-future"))]
-    [held] = [
+    [leftover] = [
         finding for finding in scan([target]).findings if finding.severity.value == "info" and finding.kind == "LEFTOVER_HOLDS_DATA"
     ]
-    assert (held.place.offset_start, held.evidence["suffix"]) == (0, "future")
-    assert 0 < (held.place.offset_end or 0) < RECORDS
+    assert (leftover.place.offset_start, leftover.evidence["suffix"]) == (0, "future")
+    assert 0 < (leftover.place.offset_end or 0) < RECORDS

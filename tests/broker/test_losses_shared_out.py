@@ -1,4 +1,4 @@
-"""Two unclean elections by real brokers: who still holds what was acknowledged and lost, and what each election cost."""
+"""Two unclean elections on real brokers: which brokers still have the lost records, and what each election lost."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SETTINGS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"
 
 
 def write(cluster: Cluster, first: int, count: int) -> int:
-    """The end offset that was acknowledged by all in-sync replicas."""
+    """Write records; return the end offset acknowledged by all in-sync replicas."""
     writer = Writer(cluster)
     writer.batch(TOPIC, messages("order", first, count))
     return writer.end_offset
@@ -29,9 +29,9 @@ def lead(cluster: Cluster, broker: int) -> None:
     wait_until(f"broker {broker} leads", lambda: cluster.leader_and_isr(TOPIC)[0] == broker, timeout_seconds=60)
 
 
-def test_holders_are_named_by_range_and_each_election_is_charged_with_its_own(tmp_path: Path) -> None:
-    """Broker 3 misses 70 acknowledged records, 40 of which broker 2 has as well, and is elected; then broker 2 is, without the five
-    that broker 3 took. What broker 2 brings back is not lost any more."""
+def test_holders_are_reported_by_range_and_losses_by_election(tmp_path: Path) -> None:
+    """Broker 3 lacks 70 acknowledged records and is elected; broker 2 has 40 of them and is elected next, without the five records
+    of broker 3. Records that broker 2 brings back are no longer lost."""
     with Cluster(tmp_path / "nodes", brokers=3, broker_settings={"unclean.leader.election.interval.ms": "1000"}) as cluster:
         cluster.create_topic(TOPIC, assignment=[[1, 2, 3]], settings=SETTINGS)
         ends = [write(cluster, 0, 300)]
@@ -58,8 +58,8 @@ def test_holders_are_named_by_range_and_each_election_is_charged_with_its_own(tm
     paths = [str(path) for path in sorted((tmp_path / "first").iterdir())]
     found = scan(paths, ScanOptions(jobs=1, topic_glob=TOPIC))
     [loss] = [finding for finding in found.findings if finding.kind == "UNCLEAN_LOSS"]
-    held = [(row["offset_start"], row["offset_end"], row["brokers"]) for row in loss.evidence["held_ranges"]]
-    assert ((loss.place.offset_start, loss.place.offset_end), held) == ((300, 370), [(300, 340, [1, 2]), (340, 370, [1])])
+    holders = [(row["offset_start"], row["offset_end"], row["brokers"]) for row in loss.evidence["held_ranges"]]
+    assert ((loss.place.offset_start, loss.place.offset_end), holders) == ((300, 370), [(300, 340, [1, 2]), (340, 370, [1])])
     plans = make_plans(paths, ScanOptions(jobs=1, topic_glob=TOPIC), PlanOptions())
     [planned] = [planned for planned in plans.planned if planned.plan.topic == TOPIC]
     [under_3] = [candidate for candidate in planned.plan.candidates if candidate.broker == 3]

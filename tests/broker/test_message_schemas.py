@@ -1,5 +1,5 @@
-"""Our layouts of Kafka's records against the schemas in the jars of every version of the laboratory: each message is written by its
-schema, every field with a value of its own, and read by ours."""
+"""Our layouts of Kafka's records, compared with the schemas in the jars of every version of the laboratory: each message is
+written by its schema, with different values in all fields, and read by our layout."""
 
 import json
 import re
@@ -29,14 +29,15 @@ Json = dict[str, Any]
 NUMBERS: Final = {"int8": ">b", "int16": ">h", "uint16": ">H", "int32": ">i", "int64": ">q", "float64": ">d"}
 CONTROL: Final = {"LeaderChangeMessage": 2, "SnapshotHeaderRecord": 3, "SnapshotFooterRecord": 4, "KRaftVersionRecord": 5,
                   "VotersRecord": 6}  # fmt: skip
-TAKEN_APART: Final = range(3, 24)
-"""Types of group records; the older ones, commits and groups, are read by other readers, which other tests hold to Kafka's tool."""
+DECODED_TYPES: Final = range(3, 24)
+"""Types of group records; older types (commits and groups) have other readers, which other tests compare with Kafka's tool."""
 NOT_YET_WRITTEN: Final = {
     "3.3.2": re.compile("DelegationTokenRecord|UserScramCredentialRecord|RemoteLog.*"),
 }
-"""Schemas that a version has and no node of it writes: tokens and remote segments since 3.6, SCRAM credentials since 3.5."""
+"""Schemas of a version that none of its nodes writes: tokens and remote segments are written since 3.6, SCRAM credentials since
+3.5."""
 NEVER_RELEASED: Final = frozenset({6, 13})
-"""Kinds of metadata records that were in no log of a release."""
+"""Kinds of metadata records that no release wrote."""
 
 
 def snake(name: str) -> str:
@@ -50,13 +51,13 @@ def covers(versions: str, version: int) -> bool:
     return int(first.rstrip("+")) <= version and (versions.endswith("+") or version <= int(last or first))
 
 
-class Written:
-    """A message written by its schema, and what is to be read from it."""
+class WrittenMessage:
+    """A message written by its schema, and the fields that must be read from it."""
 
     def __init__(self, schema: Json, version: int, *, nulls: bool) -> None:
         self.schema, self.version, self.nulls = schema, version, nulls
         self.flexible = covers(schema["flexibleVersions"], version)
-        self.structs = {one["name"]: one["fields"] for one in schema.get("commonStructs", [])}
+        self.structs = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", [])}
         self._count = 0
         self.data, self.fields = self._structure(schema["fields"])
 
@@ -81,8 +82,8 @@ class Written:
 
     def _value(self, field: Json, kind: str) -> tuple[bytes, Any]:
         self._count += 1
-        of_name = {"Version": self.version, "RemoteLogSegmentState": 1, "RemotePartitionDeleteState": 1}
-        number = of_name.get(field.get("name", ""), self._count)
+        by_name = {"Version": self.version, "RemoteLogSegmentState": 1, "RemotePartitionDeleteState": 1}
+        number = by_name.get(field.get("name", ""), self._count)
         is_nullable = self.nulls and covers(field.get("nullableVersions", "none"), self.version)
         if kind in NUMBERS:
             return struct.pack(NUMBERS[kind], number), float(number) if kind == "float64" else number
@@ -118,7 +119,7 @@ def varint(number: int) -> bytes:
 
 
 def schemas(jars: Path) -> Iterator[Json]:
-    """Every message schema in the jars, each once."""
+    """Every message schema in the jars, once."""
     seen = set()
     for jar in sorted(jars.glob("kafka*.jar")):
         with zipfile.ZipFile(jar) as opened:
@@ -134,40 +135,40 @@ def versions_of(schema: Json) -> range:
     return range(0) if first == "none" else range(int(first), int(last or first) + 1)
 
 
-def framed(written: Written) -> bytes:
+def framed(written: WrittenMessage) -> bytes:
     return varint(1) + varint(written.schema["apiKey"]) + varint(written.version) + written.data
 
 
-def of_metadata(written: Written) -> Any:
+def of_metadata(written: WrittenMessage) -> Any:
     return decode_metadata_record(framed(written)).fields
 
 
-def of_remote_log(written: Written) -> Any:
+def of_remote_log(written: WrittenMessage) -> Any:
     return decode_remote_log_record(framed(written)).fields
 
 
-def of_group(written: Written) -> Any:
+def of_group(written: WrittenMessage) -> Any:
     return read_group_value(written.schema["apiKey"], struct.pack(">h", written.version) + written.data)
 
 
-def of_share_state(written: Written) -> Any:
+def of_share_state(written: WrittenMessage) -> Any:
     return read_share_value(written.schema["apiKey"], struct.pack(">h", written.version) + written.data)
 
 
-def of_control(written: Written) -> Any:
-    return spelled(read_control_value(CONTROL[written.schema["name"]], written.data))
+def of_control(written: WrittenMessage) -> Any:
+    return ids_as_text(read_control_value(CONTROL[written.schema["name"]], written.data))
 
 
-def spelled(value: Any) -> Any:
-    """A control record's fields, ids as text."""
+def ids_as_text(value: Any) -> Any:
+    """A control record's fields with ids as text."""
     if isinstance(value, dict):
-        return {name: spelled(item) for name, item in value.items()}
+        return {name: ids_as_text(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [spelled(item) for item in value]
+        return [ids_as_text(item) for item in value]
     return urlsafe_b64encode(value)[:22].decode() if isinstance(value, bytes) else value
 
 
-def reader_of(schema: Json) -> Callable[[Written], Any] | None:
+def reader_of(schema: Json) -> Callable[[WrittenMessage], Any] | None:
     name, kind, key = schema["name"], schema["type"], schema.get("apiKey")
     if kind == "metadata" and name.startswith("Remote"):
         return of_remote_log
@@ -175,7 +176,7 @@ def reader_of(schema: Json) -> Callable[[Written], Any] | None:
         return None if key in NEVER_RELEASED else of_metadata
     if name in ("ShareSnapshotValue", "ShareUpdateValue"):
         return of_share_state
-    if kind == "coordinator-value" and key in TAKEN_APART:
+    if kind == "coordinator-value" and key in DECODED_TYPES:
         return of_group
     return of_control if name in CONTROL else None
 
@@ -188,7 +189,7 @@ def test_every_message_of_a_version_is_read_by_its_schema(version: str) -> None:
         reader = None if not_written is not None and not_written.fullmatch(schema["name"]) else reader_of(schema)
         for number in versions_of(schema) if reader is not None else ():
             for nulls in (False, True):
-                written = Written(schema, number, nulls=nulls)
+                written = WrittenMessage(schema, number, nulls=nulls)
                 assert reader is not None
                 found = reader(written)
                 read += 1

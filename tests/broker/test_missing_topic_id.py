@@ -1,4 +1,4 @@
-"""Logs without `partition.metadata`: brokers do with them what the finding says, and with the file serve them."""
+"""Logs without `partition.metadata`: brokers handle them as the finding says, and serve them when the file is restored."""
 
 from pathlib import Path
 
@@ -20,11 +20,11 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 
 
 def moved(outcome: Outcome) -> list[int]:
-    """Bytes of log in directories set aside as strays."""
+    """Sizes of logs in directories renamed to `-stray`, in bytes."""
     return [size for name, size in outcome.directories.items() if name.endswith("-stray")]
 
 
-def test_a_broker_sets_such_a_log_aside_and_begins_anew(outcomes: dict[str, Outcome]) -> None:
+def test_a_broker_renames_such_a_log_and_starts_an_empty_one(outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes["4.3.0"]
     [size] = moved(outcome)
     assert size > 0
@@ -38,20 +38,20 @@ def test_scan_forecasts_the_start(outcomes: dict[str, Outcome]) -> None:
     assert "renames the directory to -stray and begins anew with an empty log." in message(finding)
 
 
-def test_a_broker_before_3_7_gives_the_log_the_topics_id(outcomes: dict[str, Outcome]) -> None:
+def test_a_broker_before_3_7_assigns_the_topic_id(outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes["3.6.2"]
     assert (moved(outcome), outcome.starts, outcome.served) == ([], True, RECORDS)
     finding = only(scan([outcome.before]), KIND)
     assert (finding.severity.value, finding.confidence.value) == ("warning", "suspected")
 
 
-def test_with_the_file_written_as_the_finding_says_the_log_is_served(tmp_path: Path) -> None:
+def test_the_log_is_served_after_the_file_is_written_as_the_finding_says(tmp_path: Path) -> None:
     outcome = start_without_topic_id(tmp_path, VERSIONS["4.3.0"], mended=True)
     assert only(scan([outcome.before]), KIND).evidence["topic_id"] == outcome.topic_id
     assert (moved(outcome), outcome.served) == ([], RECORDS)
 
 
-def test_a_log_that_retention_has_emptied_begins_at_0_again(tmp_path: Path) -> None:
+def test_a_log_emptied_by_retention_restarts_at_0(tmp_path: Path) -> None:
     outcome = start_without_topic_id(tmp_path, VERSIONS["4.3.0"], emptied=True)
     finding = only(scan([outcome.before]), KIND)
     assert (finding.severity.value, finding.evidence["is_empty"], finding.place.offset_end) == ("warning", True, RECORDS)

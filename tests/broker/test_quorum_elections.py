@@ -1,4 +1,4 @@
-"""Controllers that lost their logs: a real quorum elects one of them, and cuts the others' logs, exactly where a scan says so."""
+"""Controllers that lost their logs: a real quorum elects one of them and truncates the others' logs exactly when a scan says so."""
 
 import contextlib
 import json
@@ -29,16 +29,16 @@ def leader_epoch(cluster: CombinedCluster, node: int) -> int:
     return int(json.loads((cluster.log_dir(node) / METADATA / "quorum-state").read_text())["leaderEpoch"])
 
 
-def all_have_it(cluster: CombinedCluster) -> None:
+def await_topic_on_all(cluster: CombinedCluster) -> None:
     wait_until("all have the topic", lambda: all(created_on(cluster, node) for node in cluster.brokers), timeout_seconds=SECONDS)
 
 
 def start_again(cluster: CombinedCluster) -> None:
-    """Start all nodes, and see that all have the topic; one that others take for the leader may end first."""
+    """Start all nodes and wait until all have the topic; a node that others take for the leader may end first."""
     for _ in range(5):
         with contextlib.suppress(LabError):
             cluster.start(*(node for node in cluster.brokers if not cluster.server(node).running))
-    all_have_it(cluster)
+    await_topic_on_all(cluster)
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def start_again(cluster: CombinedCluster) -> None:
     [(False, 2, True), (False, 1, False), (True, 2, False)],
     ids=["two of three", "one of three", "two of three, voters in the log"],
 )
-def test_who_lost_the_log_is_elected_by_those_who_lost_it(tmp_path: Path, voters_in_log: bool, count: int, cuts: bool) -> None:
-    """The last leader keeps its log: a node that others take for the leader ends when it starts without its own. Those who lost
-    theirs must reach a higher epoch before the others follow them."""
+def test_nodes_that_lost_the_log_elect_one_of_them(tmp_path: Path, voters_in_log: bool, count: int, cuts: bool) -> None:
+    """The last leader keeps its log, because a node that others take for the leader ends when it starts without its log. The nodes
+    that lost theirs need a higher epoch before the others follow them."""
     with CombinedCluster(tmp_path / "nodes", voters_in_log=voters_in_log) as cluster:
         cluster.create_topic(TOPIC)
-        all_have_it(cluster)
+        await_topic_on_all(cluster)
         leader = cluster.quorum_leader()
         assert leader is not None
         lost = [node for node in cluster.brokers if node != leader][:count]
@@ -68,7 +68,7 @@ def test_who_lost_the_log_is_elected_by_those_who_lost_it(tmp_path: Path, voters
             while leader_epoch(cluster, lost[0]) <= epoch:
                 cluster.restart(*lost)
                 wait_until("one of them leads", lambda: cluster.quorum_leader() in lost, timeout_seconds=SECONDS)
-            with contextlib.suppress(LabError):  # its broker may wait for what the log had
+            with contextlib.suppress(LabError):  # its broker may wait for lost metadata
                 cluster.start(leader)
             wait_until("the log is cut", lambda: not created_on(cluster, leader), timeout_seconds=SECONDS)
         else:
@@ -76,11 +76,11 @@ def test_who_lost_the_log_is_elected_by_those_who_lost_it(tmp_path: Path, voters
 
 
 @pytest.mark.parametrize("voters_in_log", [False, True], ids=["configured voters", "voters in the log"])
-def test_a_copy_of_the_whole_log_brings_a_quorum_back(tmp_path: Path, voters_in_log: bool) -> None:
-    """As the finding's advice says: with all nodes stopped, the log goes to those who lost it, without `quorum-state`."""
+def test_a_copy_of_the_whole_log_restores_a_quorum(tmp_path: Path, voters_in_log: bool) -> None:
+    """As the finding advises: stop all nodes, and copy the log without `quorum-state` to those that lost it."""
     with CombinedCluster(tmp_path / "nodes", voters_in_log=voters_in_log) as cluster:
         cluster.create_topic(TOPIC)
-        all_have_it(cluster)
+        await_topic_on_all(cluster)
         leader = cluster.quorum_leader()
         assert leader is not None
         cluster.kill(*cluster.brokers)

@@ -1,7 +1,7 @@
-"""A real broker is started on damaged log directories, and comes up with the offsets that a scan foretold.
+"""Starts a real broker on damaged log directories, and compares its offsets with the forecast of a scan.
 
-One broker writes one partition per case. It is stopped, and its log directory is restored from a copy before every round: damaged,
-scanned, and started on. A round without the clean-shutdown mark is a crash to the broker.
+One broker writes one partition per case. Before every round its log directory is restored from a copy, damaged, scanned, and
+started. Without the clean-shutdown mark the broker recovers as after a crash.
 """
 
 import shutil
@@ -32,15 +32,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.slice]
 BATCHES = 40
 VALUE = 1100
 WRITTEN = 2 * BATCHES
-"""Log end of every partition: two records a batch."""
+"""Log end of every partition, with two records per batch."""
 LATER = WRITTEN - 6
-"""First offset of what is written on, see `write_on`."""
+"""First offset of the batches of `write_on`."""
 PRODUCER = 7000
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition directory on disk, batches of equal size."""
+    """A partition directory with batches of equal size."""
 
     directory: Path
 
@@ -52,7 +52,7 @@ class Partition:
         return self.logs[number].with_suffix(f".{suffix}")
 
     def batches(self, number: int) -> list[tuple[int, int]]:
-        """(start, end) bytes of every batch of a segment."""
+        """(start, end) position of every batch of a segment."""
         data, start, found = self.file(number).read_bytes(), 0, []
         while start + 12 <= len(data):
             end = start + 12 + struct.unpack_from(">i", data, start + 8)[0]
@@ -72,7 +72,8 @@ class Partition:
 
 
 def write_on(partition: Partition, *batches: bytes) -> None:
-    """Put batches in the place of the active segment's last three, whose index entries go: a full index would end the start."""
+    """Replace the last three batches of the active segment, and drop their index entries, because a full index would end the
+    start."""
     cut = partition.batches(-1)[-3][0]
     log, index = partition.file(-1), partition.file(-1, "index")
     log.write_bytes(log.read_bytes()[:cut] + b"".join(batches))
@@ -93,22 +94,22 @@ def abort(offset: int, producer: int = PRODUCER) -> bytes:
 
 
 def odd_marker(offset: int, key: bytes, value: bytes) -> bytes:
-    """A control batch whose record has these bytes, behind data of its producer."""
+    """A control batch with these bytes in its record, of the producer."""
     record = RecordToWrite(key, value)
     numbers: dict[str, Any] = {"producer_id": PRODUCER, "producer_epoch": 0, "is_transactional": True, "is_control_batch": True}
     return write_batch([record], base_offset=offset, base_timestamp=time_ms(), **numbers)
 
 
-def write_over(partition: Partition, number: int, suffix: str, change: Callable[[bytes], bytes]) -> None:
+def change_file(partition: Partition, number: int, suffix: str, change: Callable[[bytes], bytes]) -> None:
     path = partition.file(number, suffix)
     path.write_bytes(change(path.read_bytes()))
 
 
-def copy_behind(partition: Partition, number: int) -> None:
-    """The second batch of a segment once more behind the active one's last."""
+def append_copy(partition: Partition, number: int) -> None:
+    """Append a copy of the second batch of a segment to the active one."""
     start, end = partition.batches(number)[1]
     batch = partition.file(number).read_bytes()[start:end]
-    write_over(partition, -1, "log", lambda data: data + batch)
+    change_file(partition, -1, "log", lambda data: data + batch)
 
 
 def no_index(partition: Partition, number: int, batch: int) -> None:
@@ -117,7 +118,7 @@ def no_index(partition: Partition, number: int, batch: int) -> None:
 
 
 def swap_in(partition: Partition) -> None:
-    """The second segment without its last two batches waits to replace the second and nothing else."""
+    """Write the second segment without its last two batches as a `.swap` file."""
     log = partition.file(1)
     cut = partition.batches(1)[-2][0]
     log.with_name(f"{log.name}.swap").write_bytes(log.read_bytes()[:cut])
@@ -134,7 +135,7 @@ def index_into_batch(partition: Partition) -> None:
         relative, position = struct.unpack(">ii", index[-8:])
         return index[:-8] + struct.pack(">ii", relative, position + 3)
 
-    write_over(partition, -1, "index", moved)
+    change_file(partition, -1, "index", moved)
 
 
 def remove(paths: Iterable[Path]) -> None:
@@ -149,35 +150,35 @@ HARM: dict[str, Harm] = {
     "flip first": lambda log: log.flip(0, 4),
     "flip walked": lambda log: log.flip(2, 5),
     "flip active": lambda log: log.flip(-1, 0),
-    "tear": lambda log: write_over(log, -1, "log", lambda data: data[:-200]),
-    "zeros in walked": lambda log: write_over(log, 2, "log", lambda data: data + bytes(4096)),
+    "tear": lambda log: change_file(log, -1, "log", lambda data: data[:-200]),
+    "zeros in walked": lambda log: change_file(log, 2, "log", lambda data: data + bytes(4096)),
     "endless length": lambda log: log.put(2, log.batches(2)[3][0] + 8, struct.pack(">i", 2**31 - 1)),
     "small length": lambda log: log.put(-1, log.batches(-1)[-1][0] + 8, struct.pack(">i", 5)),
-    "older copy": lambda log: copy_behind(log, 0),
-    "older copy of its own": lambda log: copy_behind(log, -1),  # index entries of it go back
+    "older copy": lambda log: append_copy(log, 0),
+    "older copy of its own": lambda log: append_copy(log, -1),  # index entries of it go back
     "no index below": lambda log: no_index(log, 1, 5),
     "no index active": lambda log: no_index(log, -1, 1),
     "magic three": lambda log: log.put(2, log.batches(2)[3][0] + 16, b"\3"),
     "swap in": swap_in,
     "half split": lambda log: put_empty(log, 1, "swap", "cleaned"),
     "empty swap of active": lambda log: put_empty(log, -1, "swap"),
-    "index beyond": lambda log: write_over(log, -1, "index", lambda index: index + struct.pack(">ii", 500, 1 << 20)),
+    "index beyond": lambda log: change_file(log, -1, "index", lambda index: index + struct.pack(">ii", 500, 1 << 20)),
     "index into batch": index_into_batch,
     "no logs": lambda log: remove(log.logs),
     "lost tail": lambda log: remove(log.directory.glob(f"{log.logs[-1].stem}.*")),
-    # An ABORT whose key is cut short: it ends the walk, is kept, and ends the replay behind the walk.
+    # An ABORT with a truncated key: it ends recovery's walk, is kept, and ends the replay of producer state.
     "unreadable marker": lambda log: write_on(
         log, of_producer(LATER), odd_marker(LATER + 1, b"\0\0", bytes(6)), of_producer(LATER + 2)
     ),
-    # One whose value is cut off behind its version.
+    # An ABORT whose value ends after its version.
     "short marker": lambda log: write_on(log, of_producer(LATER), odd_marker(LATER + 1, bytes(4), bytes(2))),
-    # A control record of a leader's under a producer's id.
+    # A control record of a leader with a producer's id.
     "foreign marker": lambda log: write_on(log, of_producer(LATER), odd_marker(LATER + 1, b"\0\0\0\2", bytes(6))),
     "data outside its transaction": lambda log: write_on(log, of_producer(LATER), of_producer(LATER + 1, is_transactional=False)),
     "aborts out of order": lambda log: write_on(
         log, of_producer(LATER), of_producer(LATER + 1, OTHER), abort(LATER + 2), abort(LATER + 2, OTHER)
     ),
-    # Ordinary ones, one within the other, both aborted: nothing is cut.
+    # Two overlapping aborted transactions: nothing is truncated.
     "two transactions": lambda log: write_on(
         log, of_producer(LATER), of_producer(LATER + 1, OTHER), abort(LATER + 2), abort(LATER + 3, OTHER)
     ),
@@ -201,12 +202,12 @@ AFTER_A_CRASH = {
 }
 CLEAN = {"copy": "older copy", "flip-walked": "no index active", "swap": "empty swap of active", "magic": "index beyond"}
 AFTER_A_CLEAN_STOP = {topic: harm for topic, harm in (AFTER_A_CRASH | CLEAN).items() if topic not in ("split", "no-logs")}
-"""Topic → what is done to it; names are the topics' of the other round."""
+"""Topic → damage; the topics have the names of the other round."""
 
 
 @dataclass
 class Lab:
-    """A cluster whose broker is stopped, and the log directory it left."""
+    """A cluster whose broker is stopped, and a copy of its log directory."""
 
     cluster: Cluster
     pristine: Path
@@ -216,7 +217,7 @@ class Lab:
         return self.cluster.log_dir(1)
 
     def restore(self, *, clean: bool) -> None:
-        """The log directory as the broker left it, or as if it had crashed when two segments of each partition were flushed."""
+        """Restore the log directory as the broker left it, or as after a crash with two segments of each partition flushed."""
         shutil.rmtree(self.log_dir)
         copy_tree(self.pristine, self.log_dir)
         if clean:
@@ -230,14 +231,14 @@ class Lab:
         assert parse_offset_checkpoint(text)
         (self.log_dir / "recovery-point-offset-checkpoint").write_text(text)
 
-    def foretold(self) -> dict[str, RecoveryOutlook]:
+    def forecasts(self) -> dict[str, RecoveryOutlook]:
         result = local.scan([str(self.log_dir)], ScanOptions(jobs=1))
         assert not result.incomplete
         outlooks = {partition.topic: partition.replicas[0].recovery for partition in result.partitions}
         return {topic: outlook for topic, outlook in outlooks.items() if topic in AFTER_A_CRASH and outlook is not None}
 
     def offsets(self) -> dict[str, tuple[int, int]]:
-        """(log start, log end) of every topic, as the started broker says: alone in sync, its log end is its high watermark."""
+        """(log start, log end) of every topic, as the broker reports them: alone in sync, its log end is its high watermark."""
         wait_until("all partitions have a leader", self._led, timeout_seconds=30)
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": "none", "log_level": 0})
         try:
@@ -248,7 +249,7 @@ class Lab:
             consumer.close()
 
     def _answered(self, consumer: Consumer, found: dict[str, tuple[int, int]]) -> bool:
-        """Whether all offsets are in `found` now; a broker may be named as leader before it knows of it."""
+        """Whether all offsets are in `found`; a broker may be named as leader before it knows that."""
         try:
             found |= {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) for topic in AFTER_A_CRASH}
         except KafkaException as error:
@@ -282,18 +283,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_log_ends_are_those_foretold(lab: Lab, clean: bool) -> None:
+def test_log_ends_equal_the_forecast(lab: Lab, clean: bool) -> None:
     lab.restore(clean=clean)
     damage = AFTER_A_CLEAN_STOP if clean else AFTER_A_CRASH
     for topic, harm in damage.items():
         HARM[harm](Partition(lab.log_dir / f"{topic}-0"))
-    foretold = lab.foretold()
+    forecasts = lab.forecasts()
     lab.cluster.start(1)
     try:
         real = lab.offsets()
     finally:
         lab.cluster.stop(1)
-    expected = {topic: (outlook.log_start_offset, outlook.log_end_offset) for topic, outlook in foretold.items()}
+    expected = {topic: (outlook.log_start_offset, outlook.log_end_offset) for topic, outlook in forecasts.items()}
     assert expected == real
     assert real["untouched"] == (0, WRITTEN)
 
@@ -311,18 +312,18 @@ REFUSED = [
     ("short marker", True, "BufferUnderflowException"),
     ("foreign marker", False, "IllegalArgumentException: Invalid control record type"),
 ]
-"""What is done, whether after a clean stop, and the broker's last words where other reasons would be thinkable."""
+"""Damage, whether after a clean shutdown, and the broker's error message if other reasons are possible."""
 
 
 @pytest.mark.parametrize(("harm", "clean", "words"), REFUSED)
-def test_a_broker_that_is_foretold_to_refuse_refuses(lab: Lab, harm: str, clean: bool, words: str) -> None:
+def test_a_broker_refuses_to_start_as_forecast(lab: Lab, harm: str, clean: bool, words: str) -> None:
     lab.restore(clean=clean)
     HARM[harm](Partition(lab.log_dir / "length-0"))
-    outlook = lab.foretold()["length"]
+    outlook = lab.forecasts()["length"]
     assert (outlook.starts, outlook.log_end_offset) == (False, None)
     with pytest.raises(LabError, match="ended while starting"):
         lab.cluster.start(1)
-    last_words = lab.cluster.server(1).last_words(100_000)  # other logs are recovered side by side
+    last_words = lab.cluster.server(1).last_words(100_000)  # other logs are recovered concurrently
     assert "length-0" in last_words
     assert words in last_words
 

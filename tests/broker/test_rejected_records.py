@@ -1,4 +1,4 @@
-"""Records over which controllers stop: a scan says so exactly of those over which a real controller stops, with its exception."""
+"""Records that stop controllers: a scan reports exactly those that stop a real controller, with its exception."""
 
 import contextlib
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ SINCE_4_4 = frozenset({"no controller to unregister"})
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """One that ran and was stopped, with its log directory as it was then."""
+    """A controller that ran and was stopped, and a copy of its log directory."""
 
     version: str
     cluster: Cluster
     pristine: Path
 
     def append(self, values: tuple[bytes, ...]) -> int:
-        """Put its log directory back, with these records behind its own; the last one's offset."""
+        """Restore the log directory and append these records; return the offset of the last."""
         self.cluster.restore(self.pristine, [FIRST_CONTROLLER])
         directory = self.cluster.log_dir(FIRST_CONTROLLER) / METADATA
         with LocalSource(str(directory)).open("quorum-state") as file:
@@ -49,7 +49,7 @@ class Controller:
         return end + len(values) - 1
 
     def outcome(self) -> str:
-        """What it prints until it stops, or leads."""
+        """The controller's output until it stops or leads."""
         with contextlib.suppress(LabError):
             self.cluster.start(FIRST_CONTROLLER)
         server = self.cluster.server(FIRST_CONTROLLER)
@@ -70,9 +70,9 @@ def controller(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_controller_stops_over_what_a_scan_calls_rejected(controller: Controller, name: str) -> None:
+def test_a_controller_stops_at_records_that_a_scan_reports(controller: Controller, name: str) -> None:
     if name in SINCE_4_4 and controller.version == "4.3.0":
-        return  # it stops over a kind of record that it does not know
+        return  # this version does not know that kind of record
     values, reason = CASES[name]
     offset = controller.append(values)
     found, _ = scanned(controller.cluster.log_dir(FIRST_CONTROLLER))
@@ -81,18 +81,18 @@ def test_a_controller_stops_over_what_a_scan_calls_rejected(controller: Controll
         assert found == []
         assert ACTIVE in output
         return
-    ((told, at, exception),) = found
-    assert (told, at) == (reason, offset)
+    ((found_reason, found_offset, exception),) = found
+    assert (found_reason, found_offset) == (reason, offset)
     assert ACTIVE not in output
     assert "fatal fault" in output
-    assert any(one in output for one in exception.split(" or "))
+    assert any(name in output for name in exception.split(" or "))
 
 
 def scanned(log_dir: Path) -> tuple[list[tuple[str, int, str]], int]:
-    """(reason, offset, exception) of records that a scan calls rejected, and the log end."""
+    """(reason, offset, exception) of rejected records in a scan, and the log end."""
     result = scan([str(log_dir)], ScanOptions(jobs=1))
     found = [finding for finding in result.findings if finding.kind == "METADATA_RECORD_REJECTED"]
-    (summary,) = [one for one in result.partitions if one.topic == "__cluster_metadata"]
+    (summary,) = [partition for partition in result.partitions if partition.topic == "__cluster_metadata"]
     end = summary.replicas[0].log_end_offset
     assert end is not None
-    return [(one.evidence["reason"], one.place.offset_start or 0, one.evidence["exception"]) for one in found], end
+    return [(finding.evidence["reason"], finding.place.offset_start or 0, finding.evidence["exception"]) for finding in found], end

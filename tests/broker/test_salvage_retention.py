@@ -1,4 +1,4 @@
-"""Records of a salvage that are older than retention: brokers delete them, unless the printed steps are followed."""
+"""Salvaged records older than the retention time: brokers delete them, unless the printed steps are followed."""
 
 import subprocess
 from pathlib import Path
@@ -25,7 +25,7 @@ IN_2023_MS = 1_700_000_000_000
 
 
 def configs(cluster: Cluster, version: str, command: str | None) -> str:
-    """What a command of kafka-configs.sh prints, on the controller."""
+    """The output of a kafka-configs.sh command, run on the controller."""
     assert command is not None
     java = f'java {" ".join(QUICK_START)} -cp "{VERSIONS[version].jars}/*" kafka.admin.ConfigCommand'
     address = f"127.0.0.1:{cluster.ports[cluster.controllers[0]]}"

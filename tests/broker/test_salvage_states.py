@@ -1,7 +1,7 @@
-"""Salvages of real brokers' copies in many states: three brokers start on each, recovery cuts nothing, and every record that some
-copy has is served once, in order, as readers of either isolation see it.
+"""Salvages copies of real brokers in many states: three brokers start on each, recovery truncates nothing, and every record on
+some copy is served once, in order, at either isolation level.
 
-What is expected is what clients were told when they wrote, less the batches that no copy has byte for byte.
+The expected records are those acknowledged to clients, without batches that no copy has byte for byte.
 """
 
 import shutil
@@ -27,9 +27,9 @@ from tests.support.segments import segment_file
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(1500)]
 
 OF_SAMPLES = {"audit": "unclean-election", "ledger": "silent-divergence"}
-"""Topic → the sample whose copies of it are salvaged as those of broker 2, and put into another cluster."""
+"""Topic → the sample whose copies of it are salvaged from broker 2, and put into another cluster."""
 COMPACTED = {"audit-compacted": {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}}
-"""A compacted topic that goes the way of `audit`."""
+"""A compacted topic with the same history as `audit`."""
 DAILY = ("4.3.0", "3.9.1")
 WITH_FORKS = DAILY
 EVERY_RUN = 6
@@ -50,61 +50,61 @@ FORKED = [pytest.param(version, marks=pytest.mark.nightly, id=version) for versi
 
 
 @dataclass(frozen=True)
-class Played:
-    """What became of all states of a version."""
+class Results:
+    """The results of all states of a version."""
 
     written: dict[str, salvage_states.Acknowledged]
-    left: dict[str, salvage_states.Left]
+    left: dict[str, salvage_states.LeftBatches]
     strict: Salvaged
     """Without --allow-gaps."""
     salvaged: Salvaged
     forks: dict[str, Salvaged]
-    """Topics whose sides conflict, by the names that they have in this cluster; each with broker 2 preferred."""
+    """Topics whose sides conflict, by their name in this cluster, salvaged with broker 2 preferred."""
     recovered: list[RecoveredRecord]
-    """Of `audit` and the like, beside broker 2."""
+    """Records of `audit` and the like that broker 2 lacks."""
     outputs: dict[str, Path]
-    """Topic → the directory it was salvaged to."""
+    """Topic → directory of its salvage."""
     said: dict[int, bytes]
     served: dict[str, dict[str, list[tuple[int, bytes | None]]]]
-    """Isolation → topic → (offset, value) of each record, in the order in which it came."""
+    """Isolation level → topic → (offset, value) of each record, in the order of delivery."""
     watermarks: dict[str, tuple[int, int]]
     log_dirs: dict[int, Path]
 
 
-class Plays:
-    """Each version's states, played once when they are first asked for."""
+class ResultsByVersion:
+    """Plays each version's states once, on the first request."""
 
     def __init__(self, factory: pytest.TempPathFactory, *, is_nightly: bool) -> None:
         self._factory, self._is_nightly = factory, is_nightly
-        self._begun: set[str] = set()
-        self._played: dict[str, Played] = {}
+        self._started: set[str] = set()
+        self._results: dict[str, Results] = {}
 
-    def of(self, version: str) -> Played:
-        if version not in self._begun:
-            self._begun.add(version)
+    def of(self, version: str) -> Results:
+        if version not in self._started:
+            self._started.add(version)
             states = states_of(version) if self._is_nightly else states_of(version)[:EVERY_RUN]
             with_forks = self._is_nightly and version in WITH_FORKS
-            self._played[version] = played_on(version, states, self._factory.mktemp(f"states-{version}"), with_forks=with_forks)
-        assert version in self._played, "its states could not be played, as an earlier test says"
-        return self._played[version]
+            self._results[version] = play_states(version, states, self._factory.mktemp(f"states-{version}"), with_forks=with_forks)
+        assert version in self._results, "its states could not be played, as an earlier test says"
+        return self._results[version]
 
 
 @pytest.fixture(scope="module")
-def plays(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plays:
-    return Plays(tmp_path_factory, is_nightly=bool(request.config.getoption("--nightly")))
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ResultsByVersion:
+    return ResultsByVersion(tmp_path_factory, is_nightly=bool(request.config.getoption("--nightly")))
 
 
 def first_of(output: Path, topic: str) -> Path:
-    """The directory of a partition in a salvage, as the first broker gets it that does."""
+    """The directory of a partition in a salvage, of the first broker that has it."""
     return min(output.glob(f"broker-*/*/{topic}-0"))
 
 
-def played_on(version: str, states: Sequence[salvage_states.State], root: Path, *, with_forks: bool) -> Played:
+def play_states(version: str, states: Sequence[salvage_states.State], root: Path, *, with_forks: bool) -> Results:
     with version_cluster(root / "nodes", VERSIONS[version], settings=salvage_states.BROKER_SETTINGS) as cluster:
         written = salvage_states.play(cluster, states)
         if with_forks:
             for topic in OF_SAMPLES:
-                cluster.create_topic(f"sample-{topic}", settings={"retention.ms": "-1"})  # the samples grow older every day
+                cluster.create_topic(f"sample-{topic}", settings={"retention.ms": "-1"})  # the samples' records would expire
             lose_audit(cluster, COMPACTED)
         copies = root / "copies"
         salvage_states.copy_killed(cluster, copies)
@@ -127,7 +127,7 @@ def played_on(version: str, states: Sequence[salvage_states.State], root: Path, 
                 salvages[output] = {} if name == topic else {topic: name}
                 outputs[name] = first_of(output, topic)
                 for made in (root / "out").glob(f"broker-*/*/{name}-0"):
-                    shutil.rmtree(made)  # nothing was ever written to a sample's topic here
+                    shutil.rmtree(made)  # this cluster's topics of samples are empty
             recover([str(copies)], ScanOptions("audit*"), "2", recovered.append)
         put_on(cluster, salvages)
         start(cluster)
@@ -144,18 +144,20 @@ def played_on(version: str, states: Sequence[salvage_states.State], root: Path, 
         said = {broker: cluster.server(broker).output.read_bytes() for broker in cluster.brokers}
         cluster.stop()
         log_dirs = {broker: cluster.log_dir(broker) for broker in cluster.brokers}
-        return Played(written, left, strict, salvaged, forks, recovered, outputs, said, found, marks, log_dirs)
+        return Results(written, left, strict, salvaged, forks, recovered, outputs, said, found, marks, log_dirs)
 
 
-def one_of(salvaged: Salvaged, topic: str) -> SalvagedPartition | Refused:
+def partition_result(salvaged: Salvaged, topic: str) -> SalvagedPartition | Refused:
     rows: list[SalvagedPartition | Refused] = [*salvaged.partitions, *salvaged.refused]
     (found,) = [row for row in rows if row.topic == topic]
     return found
 
 
 @pytest.mark.parametrize(("version", "state"), PAIRS)
-def test_what_some_copy_has_is_served_once_in_order(plays: Plays, version: str, state: salvage_states.State) -> None:
-    played = plays.of(version)
+def test_records_on_some_copy_are_served_once_in_order(
+    results: ResultsByVersion, version: str, state: salvage_states.State
+) -> None:
+    played = results.of(version)
     written, left = played.written[state.name], played.left[state.name]
     on_some_copy = {
         offset: record for offset, record in sorted(written.records.items()) if offset >= written.start and left.has(offset)
@@ -174,15 +176,15 @@ def test_what_some_copy_has_is_served_once_in_order(plays: Plays, version: str, 
 
 
 @pytest.mark.parametrize(("version", "state"), PAIRS)
-def test_what_no_copy_has_is_refused_and_named(plays: Plays, version: str, state: salvage_states.State) -> None:
-    played = plays.of(version)
+def test_records_on_no_copy_are_refused_and_reported(results: ResultsByVersion, version: str, state: salvage_states.State) -> None:
+    played = results.of(version)
     written, left = played.written[state.name], played.left[state.name]
-    strict, salvaged = one_of(played.strict, state.name), one_of(played.salvaged, state.name)
+    strict, salvaged = partition_result(played.strict, state.name), partition_result(played.salvaged, state.name)
     assert isinstance(salvaged, SalvagedPartition)
     lost = sorted(offset for offset in written.records if offset >= written.start and not left.has(offset))
     assert [offset for gap in salvaged.gaps for offset in range(gap.start, cast("int", gap.end))] == lost
     assert (salvaged.log_start_offset, salvaged.log_end_offset) == (written.start, left.end)
-    # elsewhere nothing tells of the policy before the cleaner has come by
+    # other versions show the policy only after the cleaner ran
     is_compacted = state.write is salvage_states.write_compacted and version in DAILY
     if state.outcome == salvage_states.GAPS:
         assert isinstance(strict, Refused)
@@ -201,8 +203,8 @@ VERSIONS_PLAYED = [
 
 
 @pytest.mark.parametrize("version", VERSIONS_PLAYED)
-def test_recovery_ran_and_cut_nothing(plays: Plays, version: str) -> None:
-    played = plays.of(version)
+def test_recovery_ran_and_truncated_nothing(results: ResultsByVersion, version: str) -> None:
+    played = results.of(version)
     for broker, said in played.said.items():
         lines = said.splitlines()
         assert any(b"Recovering" in line for line in lines), broker
@@ -219,13 +221,13 @@ def test_recovery_ran_and_cut_nothing(plays: Plays, version: str) -> None:
 
 @pytest.mark.parametrize(("topic", "kind"), [("audit", "rivals"), *((topic, "compacted") for topic in COMPACTED)])
 @pytest.mark.parametrize("version", FORKED)
-def test_of_a_fork_the_rest_is_recovered(plays: Plays, version: str, topic: str, kind: str) -> None:
-    """Served and recovered together are what clients had been told, each once."""
-    played = plays.of(version)
-    refused = one_of(played.strict, topic)
+def test_the_losing_side_of_a_fork_is_recovered(results: ResultsByVersion, version: str, topic: str, kind: str) -> None:
+    """Served and recovered records together are the acknowledged ones, each once."""
+    played = results.of(version)
+    refused = partition_result(played.strict, topic)
     assert isinstance(refused, Refused)
     assert (refused.kind, "--prefer-broker" in str(refused.hint)) == (kind, True)
-    salvaged = one_of(played.forks[topic], topic)
+    salvaged = partition_result(played.forks[topic], topic)
     assert isinstance(salvaged, SalvagedPartition)
     assert (salvaged.base, salvaged.chosen_by) == (2, "prefer-broker")
     on_kept = [offset for offset, _ in played.served["read_uncommitted"][topic]]
@@ -236,8 +238,8 @@ def test_of_a_fork_the_rest_is_recovered(plays: Plays, version: str, topic: str,
 
 
 @pytest.mark.parametrize("version", FORKED)
-def test_the_samples_are_served_by_another_cluster(plays: Plays, version: str) -> None:
-    played = plays.of(version)
+def test_the_samples_are_served_by_another_cluster(results: ResultsByVersion, version: str) -> None:
+    played = results.of(version)
     for topic, sample in OF_SAMPLES.items():
         log = SAMPLES / sample / "broker-2" / f"{topic}-0" / segment_file(0)
         expected = [(record.offset, record.value) for batch in batches(log.read_bytes()) for record in batch.records]

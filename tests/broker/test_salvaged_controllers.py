@@ -1,5 +1,5 @@
-"""Real controllers start on a salvaged log of theirs, all on the same one and none on its own: topics, records and settings
-are there, and the quorum goes on in an epoch that nobody had."""
+"""Real controllers start on a salvaged log of theirs, all on the same one: topics, records and settings are preserved, and the
+quorum continues in a new epoch."""
 
 import json
 import re
@@ -33,7 +33,7 @@ SNAPSHOTS = {
     "metadata.max.retention.bytes": "1000",
     "metadata.max.retention.ms": "1000",
 }
-"""Snapshots every few seconds; what they hold is deleted from the log by the cleaner, which comes every 60 s."""
+"""Snapshots every few seconds; the cleaner, which runs every 60 s, deletes what they contain from the log."""
 CLEANED_WITHIN_SECONDS = 100
 CONFIGURED = {"retention.ms": "123456789", "min.insync.replicas": "2"}
 FORGETFUL = 2
@@ -42,17 +42,17 @@ Facts = dict[str, object]
 
 @dataclass(frozen=True)
 class State:
-    """In what state a quorum is when its nodes are killed."""
+    """The state of a quorum when its nodes are killed."""
 
     name: str
     version: str = "4.3.0"
     voters_in_log: bool = False
     is_cut: bool = False
-    """Whether the controllers' logs begin above 0, behind snapshots."""
+    """Whether the controllers' logs start above 0, after snapshots."""
     change: Callable[[CombinedCluster], None] | None = None
-    """What becomes of the voters."""
+    """A change of the voters."""
     damaged: int = 1
-    """Whose log is damaged. Those who voted before a change need their majority, too, unless a snapshot proves the change."""
+    """The node whose log is damaged. The voters before a change need a majority too, unless a snapshot proves the change."""
     voters: tuple[int, ...] = (1, 2, 3)
     nightly: bool = True
 
@@ -76,7 +76,7 @@ STATES = (
 
 @dataclass(frozen=True)
 class Restarted:
-    """A salvage with the controllers' log, and what the cluster was before and after it started on that."""
+    """A salvage with the controllers' log, and the cluster before and after it started on it."""
 
     state: State
     output: Path
@@ -91,24 +91,25 @@ class Restarted:
 
 
 def metadata_of(output: Path) -> Path:
-    """The controllers' log of a salvage, as the first node gets it."""
+    """The controllers' log of a salvage, of the first node."""
     return output / "broker-1" / "broker-1" / METADATA
 
 
 def facts(cluster: Cluster) -> Facts:
-    """Topics with their ids, partitions and leaders' replicas, and the settings of one of them."""
+    """Topics with partitions and replicas, and the settings of one topic."""
     admin = cluster.admin()
     listed = admin.list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
     resource = ConfigResource(ResourceType.TOPIC, "kept")
     settings = admin.describe_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
-    told: Facts = {
+    replicas: Facts = {
         name: {number: sorted(part.replicas) for number, part in topic.partitions.items()} for name, topic in listed.items()
     }
-    return told | {"settings": {name: settings[name].value for name in CONFIGURED}}
+    return replicas | {"settings": {name: settings[name].value for name in CONFIGURED}}
 
 
 def lose(cluster: CombinedCluster, copies: Path, state: State) -> tuple[Facts, dict[tuple[str, int], tuple[int, int]], Served]:
-    """Topics and records under several leaders of the quorum; all are killed, one log is damaged, one node forgets its votes."""
+    """Write topics and records under several leaders of the quorum; kill all nodes, damage one log, delete the votes of one
+    node."""
     write_orders(cluster)
     cluster.create_topic("kept", settings={**SMALL_SEGMENTS, **CONFIGURED})
     Writer(cluster).batch("kept", messages("kept", 0, 40))
@@ -144,8 +145,8 @@ PARAMS = [pytest.param(state, marks=[pytest.mark.nightly] if state.nightly else 
 
 @pytest.fixture(scope="module", params=PARAMS)
 def restarted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
-    """Voters of the settings, with all of the log; voters in the log (KIP-853), also with the beginning in snapshots alone; nightly
-    those of older versions, and such that have changed."""
+    """Voters in settings, with the whole log; voters in the log (KIP-853), also with the start of the log only in snapshots;
+    nightly those of older versions, and voters that changed."""
     root = tmp_path_factory.mktemp("quorum")
     state: State = request.param
     with CombinedCluster(
@@ -173,7 +174,7 @@ def restarted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         )
 
 
-def test_everything_was_salvaged_from_the_majority_that_was_whole(restarted: Restarted) -> None:
+def test_everything_is_salvaged_from_a_sound_majority(restarted: Restarted) -> None:
     assert restarted.salvaged.is_whole, restarted.salvaged.refused
     quorum = restarted.metadata.quorum
     assert quorum is not None
@@ -187,14 +188,14 @@ def test_everything_was_salvaged_from_the_majority_that_was_whole(restarted: Res
     assert quorum.leader_epoch == 1 + max(json.loads(path.read_text())["leaderEpoch"] for path in states)
 
 
-def test_topics_records_and_settings_are_there(restarted: Restarted) -> None:
+def test_topics_records_and_settings_are_preserved(restarted: Restarted) -> None:
     assert restarted.after == restarted.before
     assert restarted.after["settings"] == CONFIGURED
     assert restarted.served[1] == restarted.served[0]
     assert len(restarted.served[1]["kept", 0]) == 40
 
 
-def test_every_controller_went_on_behind_it_in_a_new_epoch(restarted: Restarted) -> None:
+def test_every_controller_continues_after_it_in_a_new_epoch(restarted: Restarted) -> None:
     quorum = restarted.metadata.quorum
     assert quorum is not None
     for node, log_dir in restarted.log_dirs.items():
@@ -205,16 +206,16 @@ def test_every_controller_went_on_behind_it_in_a_new_epoch(restarted: Restarted)
         epochs = [EpochEntry(*map(int, line.split())) for line in lines]
         new = [entry for entry in epochs if entry.leader_epoch > quorum.leader_epoch]
         oldest_snapshot = min((int(path.name[:20]) for path in (log_dir / METADATA).glob("*.checkpoint")), default=0)
-        deleted_up_to = oldest_snapshot if restarted.state.is_cut else 0  # the cleaner may have come again
+        deleted_up_to = oldest_snapshot if restarted.state.is_cut else 0  # the cleaner may have run again
         assert new[0].start_offset == max(restarted.metadata.log_end_offset, deleted_up_to)
         for path in metadata_of(restarted.output).glob("*.log"):
             theirs = log_dir / METADATA / path.name
             assert not theirs.exists() or theirs.read_bytes().startswith(path.read_bytes()), (node, path.name)
 
 
-def test_no_controller_found_a_fault_or_cut_anything(restarted: Restarted) -> None:
-    """Errors while they elect a leader are none: of requests to one that is not ready yet, of a slow machine. One that led for a
-    moment there cuts what it alone has written behind the salvaged log."""
+def test_no_controller_reports_a_fault_or_truncates_the_salvaged_log(restarted: Restarted) -> None:
+    """Errors during an election are harmless: requests to a controller that is not ready, a slow machine. A controller that led
+    briefly truncates what only it wrote after the salvaged log."""
     for node, said in restarted.said.items():
         for words in (b" fault: ", b"Truncating to", b"Truncated to", b"Corrupt", b"IllegalState"):
             found = [line for line in said.splitlines() if words in line and b"has no effect" not in line]
@@ -222,18 +223,18 @@ def test_no_controller_found_a_fault_or_cut_anything(restarted: Restarted) -> No
 
 
 def cut_at(line: bytes) -> int:
-    """The offset that a controller says it cuts its log at; -1 of another line."""
+    """The offset of a truncation in a line of a controller's output; -1 for another line."""
     found = re.search(rb"Truncat(?:ing|ed) to \D*(\d+)", line)
     return -1 if found is None else int(found[1])
 
 
-def test_a_cut_is_known_by_its_offset() -> None:
+def test_truncations_are_recognized_in_the_output() -> None:
     assert cut_at(b"[UnifiedLog partition=__cluster_metadata-0, dir=/a/broker-2] Truncating to offset 220") == 220
     assert cut_at(b"Truncated to offset OffsetAndEpoch(offset=7, epoch=4) from Fetch response") == 7
     assert cut_at(b"a fault: at offset 9") == -1
 
 
-def test_the_beginning_is_in_snapshots_where_the_log_has_lost_it(restarted: Restarted) -> None:
+def test_snapshots_have_the_start_that_the_log_lacks(restarted: Restarted) -> None:
     assert (restarted.metadata.log_start_offset > 0) == restarted.state.is_cut
     names = [Path(copied.file).name for copied in restarted.metadata.files]
     assert restarted.metadata.log_start_offset <= max([0, *(int(name[:20]) for name in names)])

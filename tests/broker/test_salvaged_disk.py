@@ -69,13 +69,13 @@ def brokers_on_a_salvage(request: pytest.FixtureRequest, tmp_path_factory: pytes
         yield Restarted(salvaged, before, started, sound, log_dirs, promises)
 
 
-def test_all_that_was_served_is_served_again(restarted: Restarted) -> None:
+def test_all_records_are_served_again(restarted: Restarted) -> None:
     assert {refused.topic for refused in restarted.salvaged.refused} <= {"__cluster_metadata"}
     assert restarted.started.served == restarted.before
     assert len(restarted.before["orders", 0]) == 500
 
 
-def test_every_broker_has_every_byte_also_the_one_with_the_new_disk(restarted: Restarted) -> None:
+def test_every_broker_has_every_byte_including_the_one_with_the_new_disk(restarted: Restarted) -> None:
     for topic, partition in PLACES:
         for path in (restarted.sound / f"broker-{WIPED}" / f"{topic}-{partition}").glob("*.log"):
             for broker, log_dir in restarted.log_dirs.items():
@@ -84,8 +84,8 @@ def test_every_broker_has_every_byte_also_the_one_with_the_new_disk(restarted: R
     assert {promise.outcome for promise in restarted.promises} == {Outcome.KEPT}
 
 
-def test_recovery_cut_nothing_and_no_directory_was_offline(restarted: Restarted) -> None:
-    for broker, said in restarted.started.said.items():
+def test_recovery_truncated_nothing_and_no_directory_was_offline(restarted: Restarted) -> None:
+    for broker, output in restarted.started.output.items():
         for words in (b"Truncating to", b"Corrupt", b"] ERROR ", b"-stray"):
-            found = [line for line in said.splitlines() if words in line and b"has no effect" not in line]
+            found = [line for line in output.splitlines() if words in line and b"has no effect" not in line]
             assert found == [], (broker, found)

@@ -1,4 +1,5 @@
-"""Real brokers start on a salvaged log directory: recovery runs and cuts nothing, and every record is served once, in order."""
+"""Real brokers start on a salvaged log directory: recovery runs and truncates nothing, and every record is served once, in
+order."""
 
 import shutil
 from dataclasses import dataclass
@@ -27,16 +28,16 @@ DERIVED = ("index", "snapshot", "timeindex", "txnindex")
 
 @dataclass(frozen=True)
 class Restarted:
-    """A salvage, the brokers that started on it, and what clients had been told before."""
+    """A salvage, the brokers started on it, and the end offsets acknowledged before."""
 
     output: Path
     salvaged: Salvaged
     started: Started
-    told: dict[str, int]
+    ends: dict[str, int]
     latest: dict[bytes, bytes]
-    """Of the compacted topic what each key had last."""
+    """Key → its last value in the compacted topic."""
     committed: int
-    """What the group had committed, as the brokers say that started."""
+    """The group's committed offset, as the restarted brokers report it."""
     log_dirs: dict[int, Path]
 
 
@@ -48,7 +49,7 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Restarted:
     with Cluster(root / "nodes", broker_settings=BROKER_SETTINGS) as cluster:
         latest = write_compacted(cluster, COMPACTED)
         commit(cluster, GROUP, (COMPACTED, 0), COMMITS)
-        told = write_and_lose(cluster, root / "copies")
+        acknowledged_ends = write_and_lose(cluster, root / "copies")
         damage(root / "copies")
         output = root / "out"
         salvaged = salvage([str(root / "copies")], output, ScanOptions(), SalvageOptions("2"))
@@ -61,12 +62,12 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Restarted:
         kept = committed(cluster, GROUP, (COMPACTED, 0))
         cluster.stop()
         log_dirs = {broker: cluster.log_dir(broker) for broker in cluster.brokers}
-        return Restarted(output, salvaged, started, told, latest, kept, log_dirs)
+        return Restarted(output, salvaged, started, acknowledged_ends, latest, kept, log_dirs)
 
 
 def damage(copies: Path) -> None:
-    """Bits are turned over in two copies of `orders-0`, the third lacks a segment in the middle, and a fourth log a torn tail; and
-    in two copies of each compacted topic, that of the preferred broker among them."""
+    """Flip bits in two copies of `orders-0`, delete a middle segment of the third, tear the end of another log; flip bits in two
+    copies of each compacted topic, that of the preferred broker included."""
     segments = [sorted((copies / f"broker-{broker}" / "orders-0").glob("*.log")) for broker in (1, 2, 3)]
     assert min(map(len, segments)) >= 3
     for paths, position in ((segments[0], 700), (segments[1], 4000)):
@@ -92,17 +93,17 @@ def in_logs(output: Path, name: str) -> list[tuple[int, bytes | None, bytes | No
     return records
 
 
-def test_everything_asked_for_was_salvaged(restarted: Restarted) -> None:
+def test_all_topics_are_salvaged(restarted: Restarted) -> None:
     refused = {refused.topic for refused in restarted.salvaged.refused}
     assert refused <= {"__cluster_metadata"}
     assert {partition.topic for partition in restarted.salvaged.partitions} >= set(TOPICS)
     (audit,) = [partition for partition in restarted.salvaged.partitions if partition.topic == "audit"]
-    assert audit.log_end_offset == restarted.told["old_end"]
+    assert audit.log_end_offset == restarted.ends["old_end"]
     (orders, _) = [partition for partition in restarted.salvaged.partitions if partition.topic == "orders"]
     assert len(orders.brokers) > 1
 
 
-def test_of_compacted_topics_the_whole_copy_was_taken_and_serves_what_was_written_last(restarted: Restarted) -> None:
+def test_the_whole_copy_of_compacted_topics_serves_the_last_values(restarted: Restarted) -> None:
     for topic in (COMPACTED, OFFSETS):
         (partition,) = [partition for partition in restarted.salvaged.partitions if partition.topic == topic]
         assert (partition.base, partition.brokers, partition.gaps) == (3, [3], [])
@@ -117,13 +118,13 @@ def test_every_record_is_served_once_in_order(restarted: Restarted) -> None:
         offsets = [offset for offset, _, _ in records]
         assert offsets == sorted(set(offsets))
         assert records == in_logs(restarted.output, f"{topic}-{partition}")
-    assert [offset for offset, _, _ in served["audit", 0]] == list(range(restarted.told["old_end"]))
+    assert [offset for offset, _, _ in served["audit", 0]] == list(range(restarted.ends["old_end"]))
     assert len(served["orders", 0]) == 500
 
 
-def test_recovery_ran_and_cut_nothing(restarted: Restarted) -> None:
-    for broker, said in restarted.started.said.items():
-        lines = said.splitlines()
+def test_recovery_ran_and_truncated_nothing(restarted: Restarted) -> None:
+    for broker, output in restarted.started.output.items():
+        lines = output.splitlines()
         assert any(b"Recovering" in line for line in lines), broker
         for words in (b"Truncating to", b"] ERROR ", b"Corrupt", b"invalid messages"):
             assert [line for line in lines if words in line and b"has no effect" not in line] == [], broker
@@ -133,7 +134,7 @@ def test_recovery_ran_and_cut_nothing(restarted: Restarted) -> None:
             assert theirs.startswith(ours), (broker, path.name)
 
 
-def test_what_recovery_built_is_what_the_salvage_built(restarted: Restarted) -> None:
+def test_recovery_rebuilds_the_files_of_the_salvage(restarted: Restarted) -> None:
     compared = 0
     for broker, log_dir in restarted.log_dirs.items():
         for name in ("orders-0", "payments-0", "payments-1", "audit-0"):
@@ -144,7 +145,7 @@ def test_what_recovery_built_is_what_the_salvage_built(restarted: Restarted) -> 
     assert compared > 40
 
 
-def test_a_salvage_of_what_they_wrote_then_is_whole(restarted: Restarted, tmp_path: Path) -> None:
+def test_a_salvage_of_the_restarted_brokers_is_whole(restarted: Restarted, tmp_path: Path) -> None:
     paths = [str(log_dir) for log_dir in restarted.log_dirs.values()]
     again = salvage(paths, tmp_path / "again", ScanOptions(topic_glob="[aop]*"), SalvageOptions())
     assert again.is_whole

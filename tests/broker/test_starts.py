@@ -1,4 +1,4 @@
-"""A real broker is started on each small file with each kind of damage, and does what the table and the finding say of it."""
+"""Starts a real broker with each small file damaged in each way; the result is that of the table and of the finding."""
 
 import contextlib
 import re
@@ -24,7 +24,7 @@ ALONE = {
     for row in table()
     if (row.before, row.log_dirs) == (STATE, 1) and KAFKA_VERSION in row.versions.split()
 }
-"""By the table, of a broker with one log directory."""
+"""(file, damage) → outcome in the table, for a broker with one log directory."""
 
 
 @pytest.fixture(scope="module", name="base")
@@ -40,18 +40,18 @@ def stopped_node(base: Path) -> Iterator[CombinedCluster]:
 
 
 def outcome_found(cluster: CombinedCluster, path: Path) -> StartOutcome | None:
-    """What a scan says that a start does with a file; None where it says nothing of the file."""
+    """The outcome that a scan forecasts for a file; None if it reports nothing."""
     log_dir = cluster.log_dir(BROKER)
     findings = local.scan([str(log_dir)], ScanOptions(jobs=1)).findings
     name = str(path.relative_to(log_dir))
-    said = {StartOutcome(row.evidence["on_start"]) for row in findings if row.place.file == name and "on_start" in row.evidence}
-    assert len(said) <= 1
-    return next(iter(said), None)
+    reported = {StartOutcome(row.evidence["on_start"]) for row in findings if row.place.file == name and "on_start" in row.evidence}
+    assert len(reported) <= 1
+    return next(iter(reported), None)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("file", FILES)
-def test_a_start_does_what_is_said_of_a_damaged_file(cluster: CombinedCluster, base: Path, file: str) -> None:
+def test_a_start_has_the_outcome_of_the_table_and_the_finding(cluster: CombinedCluster, base: Path, file: str) -> None:
     right = observe(cluster, base, KAFKA_VERSION, STATE, file, RIGHT)
     assert right.served is not None
     wrong = {}
@@ -59,9 +59,9 @@ def test_a_start_does_what_is_said_of_a_damaged_file(cluster: CombinedCluster, b
         path, _, after = put_damage(cluster, base, STATE, file, damage)
         found = outcome_found(cluster, path)
         real = outcome(observe(cluster, base, KAFKA_VERSION, STATE, file, damage), right)
-        said = None if after is None or real not in NOT_ALL_SERVED else start_outcome(file, damage)
-        if real is not ALONE[file, damage] or said not in (None, found):
-            wrong[damage] = (real, ALONE[file, damage], found, said)
+        rule = None if after is None or real not in NOT_ALL_SERVED else start_outcome(file, damage)
+        if real is not ALONE[file, damage] or rule not in (None, found):
+            wrong[damage] = (real, ALONE[file, damage], found, rule)
     assert wrong == {}
 
 
@@ -73,7 +73,7 @@ def test_a_node_with_an_empty_cluster_id_is_refused_by_the_others(tmp_path: Path
         result = local.scan([str(cluster.log_dir(BROKER))], ScanOptions(jobs=1))
         (found,) = [finding for finding in result.findings if finding.kind == "CHECKPOINT_MALFORMED"]
         assert (found.evidence["reason"], found.evidence["on_start"]) == ("cluster_id_empty", StartOutcome.REFUSED.value)
-        with contextlib.suppress(LabTimeoutError):  # it waits for a controller that hears it
+        with contextlib.suppress(LabTimeoutError):  # the broker waits for a controller that accepts it
             cluster.start(BROKER)
         server = cluster.server(BROKER)
         assert server.running

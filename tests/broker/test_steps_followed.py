@@ -1,4 +1,4 @@
-"""The steps of a plan for more than a hundred partitions, followed one by one on real brokers that allow unclean elections."""
+"""Follows the steps of a plan for more than a hundred partitions on real brokers that allow unclean elections."""
 
 import json
 import os
@@ -29,7 +29,7 @@ TOOLS = {
 
 
 class Follower:
-    """Does what each step says, and nothing else; `server.properties` is the controller's."""
+    """Does exactly what each step says; `server.properties` is the controller's."""
 
     def __init__(self, cluster: Cluster, folder: Path, jars: Path) -> None:
         self.cluster, self.folder = cluster, folder
@@ -41,7 +41,7 @@ class Follower:
         (folder / "server.properties").write_text(settings.read_text())
 
     def run(self, command: str) -> tuple[int, str]:
-        """Exit status of a command, and what it printed."""
+        """Run a command; return its exit status and stdout."""
         controller = f"127.0.0.1:{self.cluster.ports[self.cluster.controllers[0]]}"
         shown = command.replace("--bootstrap-controller HOST:PORT", f"--bootstrap-controller {controller}")
         shown = shown.replace("--bootstrap-server HOST:PORT", f"--bootstrap-server {self.cluster.awake}")
@@ -52,7 +52,7 @@ class Follower:
         return done.returncode, done.stdout
 
     def follow(self, step: dict[str, Any]) -> None:
-        """Do one step, within its limit."""
+        """Do one step within its time limit."""
         match step["kind"]:
             case "stop":
                 self.cluster.stop(*(broker for broker in step["brokers"] if broker in self.cluster.running()))
@@ -67,13 +67,13 @@ class Follower:
         until = time.monotonic() + step["limit_seconds"]
         while time.monotonic() < until:
             status, last = self.run(step["command"])
-            if status == 0 and self.has_come_true(step, last):
+            if status == 0 and self.is_confirmed(step, last):
                 return
             time.sleep(2)
         pytest.fail(f"{step['text']}\n{step['command']}\n{last}")
 
-    def has_come_true(self, step: dict[str, Any], printed: str) -> bool:
-        """Whether what a command printed is what the step says."""
+    def is_confirmed(self, step: dict[str, Any], printed: str) -> bool:
+        """Whether the output of a command is what the step expects."""
         if step["kind"] == "check_unclean":
             return "unclean.leader.election.enable=true" in printed
         if step["kind"] != "leads":
@@ -85,7 +85,7 @@ class Follower:
 
 
 def read_back(cluster: Cluster) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """(partition, offset) and value of every record."""
+    """((partition, offset), value) of every record."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.partition.eof": True})
     consumer.assign([TopicPartition(MANY, partition, 0) for partition in range(PARTITIONS)])
     ended: set[int] = set()
@@ -105,11 +105,11 @@ def read_back(cluster: Cluster) -> Iterator[tuple[tuple[int, int], bytes]]:
 
 
 def promised(plan: dict[str, Any], acknowledged: Acknowledged) -> dict[tuple[int, int], bytes]:
-    """What is left of the acknowledged records by the plan."""
+    """The acknowledged records that remain according to the plan."""
     left: dict[tuple[int, int], bytes] = {}
     for (broker, number, offset), value in acknowledged.items():
-        partition = next(one for one in plan["partitions"] if one["partition"] == number)
-        candidate = next(one for one in partition["candidates"] if one["is_recommended"])
+        partition = next(row for row in plan["partitions"] if row["partition"] == number)
+        candidate = next(row for row in partition["candidates"] if row["is_recommended"])
         is_lost = any(
             broker in loss["held_by"] and loss["offset_start"] <= offset < loss["offset_end"] for loss in candidate["losses"]
         )
@@ -120,7 +120,7 @@ def promised(plan: dict[str, Any], acknowledged: Acknowledged) -> dict[tuple[int
 
 @pytest.mark.parametrize("version", ["4.2.1", "4.3.0"])
 @pytest.mark.parametrize("unharmed", [0, 4], ids=["one leader for all", "two leaders"])
-def test_the_kept_leader_leads_all_and_what_was_promised_is_there(unharmed: int, version: str, tmp_path: Path) -> None:
+def test_the_recommended_leaders_lead_and_promised_records_are_served(unharmed: int, version: str, tmp_path: Path) -> None:
     jars = VERSIONS[version].jars
     with Cluster(tmp_path / "cluster", version_jars=jars, broker_settings=ALLOWED, controller_settings=ALLOWED) as cluster:
         acknowledged = lose_partitions(cluster, PARTITIONS, unharmed)
@@ -136,7 +136,7 @@ def test_the_kept_leader_leads_all_and_what_was_promised_is_there(unharmed: int,
         wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=120, step_seconds=1.0)
         partitions = cluster.admin().list_topics(MANY, timeout=30).topics[MANY].partitions
         assert {number: partition.leader for number, partition in partitions.items()} == {
-            one["partition"]: one["recommended"] for one in plan["partitions"]
+            row["partition"]: row["recommended"] for row in plan["partitions"]
         }
         kept = [number for number, partition in partitions.items() if partition.leader == 3]
         assert kept == list(range(PARTITIONS - unharmed))

@@ -1,4 +1,4 @@
-"""Tiered topics of real brokers: copies are not alarming, salvages keep the remote log, and elections cost what `plan` says."""
+"""Tiered topics of real brokers: sound copies give no alarms, salvages keep the remote log, and elections lose what `plan` says."""
 
 import shutil
 import time
@@ -43,12 +43,12 @@ LOST = {
 
 @dataclass(frozen=True)
 class Lab:
-    """A cluster, all of whose nodes are stopped, and the states that its disks went through."""
+    """A cluster whose nodes are all stopped, and the states of its disks."""
 
     history: TieredHistory
     states: dict[str, State]
     gone: dict[int, Contents]
-    """Leader elected uncleanly → acknowledged records that readers did not get any more."""
+    """Leader elected uncleanly → acknowledged records that readers no longer get."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield Lab(history, {state.name: state for state in states}, {BEHIND: unclean.lost, FAR_BEHIND: far_behind})
 
 
-def test_the_states_are_what_they_are_meant_to_be(lab: Lab) -> None:
+def test_the_states_are_as_intended(lab: Lab) -> None:
     stopped = lab.states["stopped"].truth.offsets
     earliest, local_starts, latest = (stopped[wanted] for wanted in ("earliest", "earliest-local", "latest"))
     assert (earliest["drained", 0], local_starts["drained", 0]) == (0, latest["drained", 0])
@@ -89,7 +89,7 @@ def test_the_states_are_what_they_are_meant_to_be(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_nothing_is_said_of_a_sound_copy(lab: Lab, name: str) -> None:
+def test_a_sound_copy_has_only_info(lab: Lab, name: str) -> None:
     state = lab.states[name]
     result = local.scan(list(map(str, state.log_dirs)), ScanOptions(jobs=1, live=state.live))
     said = [
@@ -103,7 +103,7 @@ def test_nothing_is_said_of_a_sound_copy(lab: Lab, name: str) -> None:
 
 @pytest.mark.parametrize("with_controllers_log", [True, False], ids=["controllers' log", "no controllers' log"])
 @pytest.mark.parametrize("name", ["stopped", "killed"])
-def test_the_remote_log_outlives_a_start_on_a_salvage(lab: Lab, name: str, tmp_path: Path, with_controllers_log: bool) -> None:
+def test_the_remote_log_survives_a_start_on_a_salvage(lab: Lab, name: str, tmp_path: Path, with_controllers_log: bool) -> None:
     history, state = lab.history, lab.states[name]
     paths = state.log_dirs if with_controllers_log else without_controllers_log(state, tmp_path / "copies")
     salvaged = salvage(list(map(str, paths)), tmp_path / "out", ScanOptions(), SalvageOptions())
@@ -128,19 +128,19 @@ def test_the_remote_log_outlives_a_start_on_a_salvage(lab: Lab, name: str, tmp_p
 
 
 def copied(state: State, *, all_copies: bool) -> list[str]:
-    """Log directories of all nodes, or without that of the leader that alone had some records."""
+    """Log directories of all nodes, or of all but the old leader."""
     return [str(path) for path in state.log_dirs if all_copies or path.name != f"broker-{LEADER}"]
 
 
 def provably_lost(lab: Lab, topic: str, leader: int, *, all_copies: bool) -> list[tuple[int, int]]:
-    """What an election of this leader lost, as far as the copies prove that it was committed: without the old leader's copy by
-    `__remote_log_metadata` alone."""
+    """Ranges that an election of this leader lost, as far as the copies prove that they were committed: without the old leader's
+    copy only by `__remote_log_metadata`."""
     tiered_end = lab.states["isolated"].truth.offsets["latest-tiered"][topic, 0] + 1
     return spans(offset for offset in lab.gone[leader][topic, 0] if all_copies or offset < tiered_end)
 
 
 def promised(paths: list[str], topic: str, leader: int, options: PlanOptions) -> set[int]:
-    """The offsets that are lost by the plan where this broker leads."""
+    """The offsets that the plan says are lost if this broker leads."""
     (planned,) = make_plans(paths, ScanOptions(topic), options).planned
     candidate = planned.candidate(leader)
     assert candidate is not None
@@ -153,7 +153,7 @@ ALL_COPIES = pytest.mark.parametrize("all_copies", [True, False], ids=["all copi
 @pytest.mark.parametrize("leader", [BEHIND, FAR_BEHIND])
 @pytest.mark.parametrize("topic", UNCLEAN_TOPICS)
 @ALL_COPIES
-def test_an_election_costs_what_the_plan_promises(lab: Lab, all_copies: bool, topic: str, leader: int) -> None:
+def test_an_election_loses_what_the_plan_forecasts(lab: Lab, all_copies: bool, topic: str, leader: int) -> None:
     paths = copied(lab.states["isolated"], all_copies=all_copies)
     lost = promised(paths, topic, leader, PlanOptions(dead=frozenset({str(LEADER)})))
     assert spans(lost) == provably_lost(lab, topic, leader, all_copies=all_copies)
@@ -161,7 +161,7 @@ def test_an_election_costs_what_the_plan_promises(lab: Lab, all_copies: bool, to
 
 @pytest.mark.parametrize("topic", UNCLEAN_TOPICS)
 @ALL_COPIES
-def test_a_scan_after_the_unclean_election_tells_what_was_lost(lab: Lab, all_copies: bool, topic: str) -> None:
+def test_a_scan_after_the_unclean_election_reports_the_loss(lab: Lab, all_copies: bool, topic: str) -> None:
     result = local.scan(copied(lab.states["unclean"], all_copies=all_copies), ScanOptions(topic, jobs=1))
     losses = [finding.place for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
     ranges = [(place.offset_start, place.offset_end) for place in losses]

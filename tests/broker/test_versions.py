@@ -1,5 +1,5 @@
-"""Disks of three Kafka versions in twelve states: what a scan says of them is what clients and brokers say, from bundles as well
-(`make lab-versions` plays all versions and states)."""
+"""Disks of three versions of Kafka in twelve states: scans, also of bundles, agree with what clients and brokers report (`make
+lab-versions` plays all versions and states)."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ PLAYED = {
     "3.6.2": ("follower cut",),
     "4.1.1": ("killed under traffic", "middle segment deleted", "follower cut"),
 }
-"""States of each version besides those that all have: stopped one by one, and copied live."""
+"""Version → its states, in addition to those of all versions: stopped one by one, and copied live."""
 LOSSY = {"bit flipped", "middle segment deleted"}
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("version", PLAYED)
-def test_scans_say_what_brokers_and_clients_say(tmp_path: Path, version: str) -> None:
+def test_scans_agree_with_brokers_and_clients(tmp_path: Path, version: str) -> None:
     judged: dict[str, list[Cell]] = {}
     for cell in cells(VERSIONS[version], tmp_path, PLAYED[version].__contains__, LIVE_COPIES, kills=1):
         judged.setdefault(cell.state.name, []).append(cell)

@@ -1,4 +1,5 @@
-"""Every code block of README.md and docs/ runs and prints what its page says; what is not run says why, and is listed here."""
+"""Every code block of README.md and docs/ runs and prints what its page shows; blocks that are not run are listed here with a
+reason."""
 
 import re
 import shutil
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.doc_blocks import RUN, SHOWN, Desk, DocumentError, blocks, blocks_of, holds_a_command, made_anew, pages
+from lab.doc_blocks import RUN, SHOWN, DocumentError, PageRunner, blocks, blocks_of, holds_a_command, pages, updated_page
 from tests.support.nightly import daily_subset
 from tests.support.places import ROOT, SAMPLES
 
@@ -34,7 +35,7 @@ NOT_RUN = {
     ("docs/tiered.md", "no sample has tiered topics"): 1,
     ("docs/storage.md", STORAGE): 2,
 }
-"""(page, reason) → how many of its blocks are not run for it. A block that is not run anywhere else stands here, or fails."""
+"""(page, reason) → number of its blocks that are not run for this reason. Other blocks that are not run fail the test."""
 RUN_BY = {
     ("docs/clusters.md", "tests/examples/test_clusters_page.py"): 6,
     ("docs/datasets.md", "tests/export/test_datasets_page.py"): 5,
@@ -43,7 +44,7 @@ RUN_BY = {
     ("docs/recovery-walkthrough.md", "tests/broker/test_from_loss_to_verified.py"): 6,
     ("docs/spark.md", "tests/spark/test_spark_page.py"): 4,
 }
-"""(page, test) → how many of its blocks that test runs."""
+"""(page, test) → number of its blocks that the test runs."""
 
 ALL = [block for page in PAGES for block in blocks_of(page)]
 
@@ -57,18 +58,18 @@ def counted(name: str) -> dict[tuple[str, str], int]:
     return found
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_blocks_that_are_not_run_have_a_listed_reason() -> None:
     assert counted("not run") == NOT_RUN
 
 
-def test_what_another_test_runs_is_run_there() -> None:
+def test_blocks_of_another_test_are_run_there() -> None:
     assert counted("run by") == RUN_BY
     for page, test in RUN_BY:
         assert f'{Path(page).name}"' in (ROOT / test).read_text()
 
 
-def test_no_block_is_passed_over() -> None:
-    """An indented fence, one of a language that nobody knows, a command in a block that is only shown."""
+def test_no_block_is_ignored() -> None:
+    """No indented fence, no block of an unknown language, no command in a block that is only shown."""
     for page in PAGES:
         text = (ROOT / page).read_text()
         assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(blocks_of(page)), page
@@ -77,7 +78,7 @@ def test_no_block_is_passed_over() -> None:
     assert sum(block.is_run for block in ALL) > 60
 
 
-def test_the_readme_shows_a_verdict_and_runs_what_it_shows() -> None:
+def test_the_readme_shows_a_verdict_and_runs_its_blocks() -> None:
     run = [block for block in blocks_of("README.md") if block.is_run]
     assert [block.language for block in run] == ["console", "sh", "python"]
     assert "critical:" in run[0].body
@@ -87,26 +88,26 @@ def test_the_readme_shows_a_verdict_and_runs_what_it_shows() -> None:
     "page",
     daily_subset({"README.md", "docs/quick-start.md"}, [page for page in PAGES if any(block.is_run for block in blocks_of(page))]),
 )
-def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
+def test_a_page_shows_the_output_of_its_commands(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text()
     shutil.copytree(SAMPLES, tmp_path / "sample_logs")
-    assert made_anew(page, text, Desk(tmp_path)) == text, f"python -m lab.doc_blocks {page}"
+    assert updated_page(page, text, PageRunner(tmp_path)) == text, f"python -m lab.doc_blocks {page}"
 
 
 def test_notes_are_read() -> None:
     text = "<!-- given: mkdir a -->\n<!-- given: mkdir b -->\n<!-- exit: 1 -->\n```console\n$ true\n```\n"
-    [(_, made)] = blocks("page.md", text)
-    assert (made.notes, made.line) == ({"given": ["mkdir a", "mkdir b"], "exit": ["1"]}, 4)
+    [(_, block)] = blocks("page.md", text)
+    assert (block.notes, block.line) == ({"given": ["mkdir a", "mkdir b"], "exit": ["1"]}, 4)
 
 
-def test_what_is_printed_is_written_below_the_command(tmp_path: Path) -> None:
+def test_output_is_written_below_the_command(tmp_path: Path) -> None:
     text = "```console\n$ echo a; echo b\nold\n$ echo c\n```\n"
-    assert made_anew("page.md", text, Desk(tmp_path)) == "```console\n$ echo a; echo b\na\nb\n$ echo c\nc\n```\n"
+    assert updated_page("page.md", text, PageRunner(tmp_path)) == "```console\n$ echo a; echo b\na\nb\n$ echo c\nc\n```\n"
 
 
-def test_lines_are_left_out_whole(tmp_path: Path) -> None:
+def test_whole_lines_are_left_out(tmp_path: Path) -> None:
     text = "<!-- from: 2 -->\n<!-- until: 4 -->\n```console\n$ seq 1 5\n```\n"
-    assert made_anew("page.md", text, Desk(tmp_path)).endswith("$ seq 1 5\n…\n2\n3\n…\n```\n")
+    assert updated_page("page.md", text, PageRunner(tmp_path)).endswith("$ seq 1 5\n…\n2\n3\n…\n```\n")
 
 
 @pytest.mark.parametrize(
@@ -120,11 +121,11 @@ def test_lines_are_left_out_whole(tmp_path: Path) -> None:
         ("```sh\nkafka-forensics scan a --engine spark\n```\n", "Spark runs in tests/spark alone"),
     ],
 )
-def test_a_block_that_does_not_hold_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_a_block_with_another_result_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=said):
-        made_anew("page.md", text, Desk(tmp_path))
+        updated_page("page.md", text, PageRunner(tmp_path))
 
 
-def test_a_python_block_that_fails_is_seen(tmp_path: Path) -> None:
+def test_a_failing_python_block_raises(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
-        made_anew("page.md", "```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n", Desk(tmp_path))
+        updated_page("page.md", "```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n", PageRunner(tmp_path))

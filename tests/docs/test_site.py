@@ -1,4 +1,4 @@
-"""Pages link to what is there, drawings are made by the package; the site is built whole and loads from no other host."""
+"""Links of pages lead to existing files, drawings are up to date; the site is complete and loads nothing from other hosts."""
 
 import json
 import os
@@ -28,7 +28,7 @@ LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src")
 
 
 class Loaded(HTMLParser):
-    """What a browser loads by itself for a page."""
+    """Collects what a browser loads for a page without a click."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Loaded(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it, but elsewhere."""
+    """The site, built as by `make docs` into another folder."""
     place = tmp_path_factory.mktemp("site") / "site"
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
@@ -73,8 +73,8 @@ def test_every_page_is_on_the_site_and_can_be_searched_without_a_server(site: Pa
 
 @pytest.mark.nightly
 def test_nothing_is_loaded_from_another_host_and_links_lead_to_the_site(site: Path) -> None:
-    """Those of files that stand outside docs/ in a checkout, too. The theme's own script would load drawings by mermaid and the
-    numbers of a repository, of which no page has any, and what browsers of before 2020 lack (ResizeObserver)."""
+    """Links to files outside docs/ included. The theme's script would load mermaid for diagrams, and data of a repository, neither
+    of which a page has, and a polyfill for browsers before 2020 (ResizeObserver)."""
     for path in html(site):
         text = path.read_text()
         parser = Loaded()
@@ -84,14 +84,14 @@ def test_nothing_is_loaded_from_another_host_and_links_lead_to_the_site(site: Pa
         assert 'class="mermaid"' not in text
         assert 'data-md-component="source"' not in text
         links = re.findall(r'<a [^>]*href="([^"#?]+)', text)
-        gone = [link for link in links if "://" not in link and path.name != "404.html" and not (path.parent / link).exists()]
-        assert gone == [], path
+        missing = [link for link in links if "://" not in link and path.name != "404.html" and not (path.parent / link).exists()]
+        assert missing == [], path
     for path in [*site.rglob("*.css"), *site.rglob("*.svg")]:
         assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", path.read_text()) == [], path
     places = re.compile(r"[\"'`](?:https?:)?//([a-z0-9-]+(?:\.[a-z0-9-]+)+(?:/\w+)?)", re.IGNORECASE)
     named = {place for path in site.rglob("*.js") if path.parent.name != "search" for place in places.findall(path.read_text())}
-    of_the_forge = {place for place in named if place.partition("/")[0] in ("api.github.com", "github.com", "gitlab.com")}
-    assert named - of_the_forge <= {"www.w3.org/1999", "www.w3.org/2000", "unpkg.com/mermaid", "unpkg.com/resize"}
+    forge_hosts = {place for place in named if place.partition("/")[0] in ("api.github.com", "github.com", "gitlab.com")}
+    assert named - forge_hosts <= {"www.w3.org/1999", "www.w3.org/2000", "unpkg.com/mermaid", "unpkg.com/resize"}
 
 
 def test_links_lead_to_files_of_a_checkout() -> None:
@@ -100,7 +100,7 @@ def test_links_lead_to_files_of_a_checkout() -> None:
         assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == [], page
 
 
-def test_a_page_of_an_incident_answers_every_question() -> None:
+def test_a_page_of_an_incident_has_every_section() -> None:
     assert {path.stem for path in (DOCS / "when").iterdir()} == set(INCIDENTS)
     for name in INCIDENTS:
         text = (DOCS / "when" / f"{name}.md").read_text()
@@ -120,11 +120,11 @@ def test_the_readme_names_every_command_on_three_screens_and_the_page_of_command
     assert [name for name in names if not name.endswith(" list") and f"| `{name}" not in readme] == []
 
 
-def test_drawings_are_made_by_the_package() -> None:
+def test_drawings_are_up_to_date() -> None:
     assert {path.name: path.read_text() for path in FOLDER.iterdir()} == pictures()
 
 
-def test_drawings_can_be_read_and_are_named() -> None:
+def test_drawings_are_valid_svg_with_a_title() -> None:
     for path in FOLDER.iterdir():
         title = ET.fromstring(path.read_text()).find("{http://www.w3.org/2000/svg}title")  # noqa: S314 - our own file
         assert title is not None

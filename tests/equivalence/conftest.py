@@ -1,4 +1,4 @@
-"""The eight trees, each made and scanned once a session as a plain directory by one process."""
+"""The eight trees, each made and scanned once per session as a plain directory by one process."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,21 +15,21 @@ from tests.equivalence.trees import SECTIONS_OF, cases_of, put_together
 
 @dataclass(frozen=True)
 class Tree:
-    """A composite tree, and the answer that every other way to read it must equal."""
+    """A composite tree, and the result that every other way to read it must equal."""
 
     name: str
     root: Path
     answer: ScanResult
 
 
-class Made(Protocol):
-    """The tree of this name with every case or one of each fault; no test changes it."""
+class MakeTree(Protocol):
+    """Makes the tree of this name with every case or one of each fault; no test changes it."""
 
     def __call__(self, name: str, *, every: bool) -> Tree: ...
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def make_tree(tmp_path_factory: pytest.TempPathFactory) -> MakeTree:
     @cache
     def make(name: str, *, every: bool) -> Tree:
         root = put_together(tmp_path_factory.mktemp(name) / "tree", cases_of(name, every=every))
@@ -40,11 +40,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.nightly)], ids=["one-of-each", "every"])
 def every(request: pytest.FixtureRequest) -> bool:
-    """Whether a tree holds every case, or one of each fault."""
+    """Whether a tree has every case, or one of each fault."""
     return bool(request.param)
 
 
 @pytest.fixture(params=SECTIONS_OF)
-def tree(request: pytest.FixtureRequest, made: Made, every: bool) -> Tree:
+def tree(request: pytest.FixtureRequest, make_tree: MakeTree, every: bool) -> Tree:
     """Each of the trees."""
-    return made(request.param, every=every)
+    return make_tree(request.param, every=every)

@@ -1,4 +1,4 @@
-"""Answers as JSON, to be compared byte by byte but for what depends on where the evidence lies."""
+"""Results as JSON, for comparison byte by byte, without what depends on where the evidence is."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from kafka_forensics.model.results import ScanResult
 
 
 def text(result: ScanResult, place: str | Path) -> str:
-    """The JSON document, with `PLACE` for the path of the input and without `advice`, whose commands name the input."""
+    """The JSON document, with `PLACE` for the path of the input and without `advice`, whose commands contain the path."""
     answer = json.loads("".join(document(result)).replace(str(place), "PLACE"))
     answer["tool"]["engine"] = "any"
     for finding in answer["findings"]:
@@ -19,7 +19,7 @@ def text(result: ScanResult, place: str | Path) -> str:
 
 
 def without_payloads(result: ScanResult, place: str | Path) -> str:
-    """The same without what needs the keys and values that a bundle does not hold."""
+    """`text` without what needs keys and values, which a bundle does not have."""
     answer = json.loads(text(result, place).replace(".kfb", ""))
     for partition in answer["partitions"]:
         del partition["key_placement"]
@@ -32,8 +32,11 @@ def without_payloads(result: ScanResult, place: str | Path) -> str:
 
 
 def without_order(text: str) -> str:
-    """Such a text without what pseudonyms change: whose state is where its hash does not put it, the order of rows, messages that
-    are cut, bytes of small files, sizes and positions in logs whose records hold names, CRCs, and lengths that no batch has."""
+    """A `without_payloads` document without what pseudonyms change.
+
+    These are misplaced coordinator state, the order of rows, truncated messages, bytes of small files, sizes and positions in logs
+    whose records contain names, CRCs, and lengths that no batch has.
+    """
     answer = json.loads(text)
     answer["summary"] = {name: count for name, count in answer["summary"].items() if not name.startswith("bytes_")}
     for partition in answer["partitions"]:
@@ -55,7 +58,7 @@ def without_order(text: str) -> str:
 
 
 def forget(value: Any, name: str) -> None:
-    """Take a name out of objects, all the way down."""
+    """Remove a key from nested objects."""
     if isinstance(value, dict):
         value.pop(name, None)
         value = list(value.values())

@@ -1,4 +1,4 @@
-"""Partitions that copies of the process judge: to the byte what this process says of them."""
+"""Partitions judged by forked processes give the same result, byte for byte, as this process."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.changes import snapshots
 from kafka_forensics.scanning.engine import local, processes
-from tests.equivalence.conftest import Made, Tree
+from tests.equivalence.conftest import MakeTree, Tree
 from tests.equivalence.documents import text
 from tests.scanning.engine.task_changes import said
 from tests.support.brokers import healthy
@@ -28,9 +28,9 @@ Counts = list[int]
 
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> Counts:
-    """Every partition judged by a copy, each a task of its own; how many tasks there were, scan by scan.
+    """Every partition is judged by a forked process, each in a separate task; the list has the number of tasks of each scan.
 
-    No thread works when a copy is made: it might hold a lock.
+    No other thread runs at a fork, because it might hold a lock.
     """
     counts: Counts = []
     threads, fork = threading.active_count(), os.fork
@@ -41,15 +41,15 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Counts:
 
     def forked(task: Callable[[int], bytes], count: int, jobs: int) -> Generator[bytes, None, None]:
         counts.append(count)
-        here = os.getpid()
+        parent = os.getpid()
 
-        def there(number: int) -> bytes:
+        def in_child(number: int) -> bytes:
             if number == 0:
                 return b""
-            assert os.getpid() != here
+            assert os.getpid() != parent
             return task(number - 1)
 
-        yield from islice(processes.forked(there, count + 1, jobs), 1, None)
+        yield from islice(processes.forked(in_child, count + 1, jobs), 1, None)
 
     monkeypatch.setattr(os, "fork", forked_alone)
     monkeypatch.setattr(local, "forked", forked)
@@ -63,14 +63,14 @@ def test_every_partition(tree: Tree, copies: Counts) -> None:
     assert copies == [len(tree.answer.partitions)]
 
 
-def test_small_partitions_alone(made: Made, copies: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = made("files", every=False)
+def test_only_small_partitions(make_tree: MakeTree, copies: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = make_tree("files", every=False)
     sizes: Counter[tuple[str, int]] = Counter()
     for plan in gather([str(tree.root)], ScanOptions()).replicas:
         sizes[plan.context.topic, plan.context.partition] += plan.bytes
     most = sorted(sizes.values())[len(sizes) // 2]
     seen: list[tuple[int, int]] = []
-    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # so that threads fold what is not small
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # so that threads fold partitions that are not small
     monkeypatch.setattr(local, "is_small", lambda plans: sum(plan.bytes for plan in plans) <= most)
     scanned = local.scan([str(tree.root)], ScanOptions(jobs=3), lambda done, total: seen.append((done, total)))
     assert text(scanned, tree.root) == text(tree.answer, tree.root)
@@ -85,7 +85,7 @@ def test_archives_are_read_by_this_process(archives: Path, copies: Counts) -> No
     assert copies == []
 
 
-def test_what_cannot_be_read_and_what_changes(tmp_path: Path, copies: Counts) -> None:
+def test_unreadable_and_changing_files(tmp_path: Path, copies: Counts) -> None:
     brokers = healthy(tmp_path)
     brokers.file(1, 0).unlink()
     brokers.file(1, 0).symlink_to("nowhere")
@@ -104,7 +104,7 @@ def test_snapshots(tmp_path: Path, copies: Counts) -> None:
     trees = Snapshots(tmp_path)
     trees.put(OLD, HEALTHY)
     trees.put(NEW, {1: HEALTHY, 2: HEALTHY.cut(55), 3: HEALTHY})
-    here, there = (snapshots.changes(str(tmp_path), ScanOptions(jobs=jobs)).result for jobs in (1, 2))
-    assert said(here) == said(there)
-    assert here.changes
+    one_process, two_processes = (snapshots.changes(str(tmp_path), ScanOptions(jobs=jobs)).result for jobs in (1, 2))
+    assert said(one_process) == said(two_processes)
+    assert one_process.changes
     assert len(copies) == 1

@@ -1,4 +1,4 @@
-"""Archives and bundles of eight trees, and their work divided among threads and tasks, give the JSON of the plain tree."""
+"""Archives and bundles of eight trees, and scans divided among threads and tasks, give the JSON of the plain tree."""
 
 import tarfile
 import zipfile
@@ -11,7 +11,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
 from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.folding import splits
-from tests.equivalence.conftest import Made, Tree
+from tests.equivalence.conftest import MakeTree, Tree
 from tests.equivalence.documents import text, without_order, without_payloads
 from tests.equivalence.trees import NEEDS_RECORDS, SECTIONS_OF, put_together
 from tests.export.facts.test_facts_spans import assert_tiled
@@ -21,7 +21,7 @@ from tests.storage.trees import zstd
 from tests.support.bundles import read_back
 
 COMPACTED = {"compacted": "t"}
-"""Topics whose records are hashed even where no cleaner's checkpoint says that they are compacted."""
+"""Tree → topics whose records are hashed although no cleaner checkpoint shows that they are compacted."""
 KINDS = {
     "batches": 28,
     "files": 19,
@@ -32,7 +32,7 @@ KINDS = {
     "tiered": 8,
     "controllers": 6,
 }
-"""How many kinds of findings a tree has at least; with fewer it would compare little."""
+"""Tree → minimum number of kinds of findings; with fewer it would compare little."""
 
 
 def test_the_trees_show_many_kinds(tree: Tree) -> None:
@@ -59,7 +59,7 @@ def test_an_archive(tree: Tree, tmp_path: Path, name: str, pack: Callable[[Path,
 
 
 def collected(root: Path, to: Path, options: CollectOptions) -> Path:
-    """A folder of bundles, one of each log directory."""
+    """Write a folder of bundles, one per log directory."""
     to.mkdir()
     for log_dir in sorted(root.iterdir()):
         with (to / f"{log_dir.name}.kfb").open("w+b") as bundle:
@@ -68,17 +68,17 @@ def collected(root: Path, to: Path, options: CollectOptions) -> Path:
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)
-def test_bundles(name: str, made: Made, tmp_path: Path) -> None:
-    """With every case: what a bundle holds of a log is of its own, and so is the reader of it."""
-    tree = made(name, every=True)
+def test_bundles(name: str, make_tree: MakeTree, tmp_path: Path) -> None:
+    """With every case, because bundles have their own form of a log and their own reader."""
+    tree = make_tree(name, every=True)
     bundles = collected(tree.root, tmp_path / "bundles", CollectOptions(ScanOptions(jobs=1), compacted=COMPACTED.get(name)))
     scanned = local.scan([str(bundles)], ScanOptions(jobs=1))
     assert without_payloads(scanned, bundles) == without_payloads(tree.answer, tree.root)
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)
-def test_bundles_with_pseudonyms(name: str, made: Made, tmp_path: Path) -> None:
-    tree = made(name, every=True)
+def test_bundles_with_pseudonyms(name: str, make_tree: MakeTree, tmp_path: Path) -> None:
+    tree = make_tree(name, every=True)
     names: dict[str, tuple[str, str]] = {}
     options = CollectOptions(ScanOptions(jobs=1), compacted=COMPACTED.get(name), pseudonyms=PseudonymMap("00" * 32, names))
     bundles = collected(tree.root, tmp_path / "bundles", options)
@@ -87,22 +87,22 @@ def test_bundles_with_pseudonyms(name: str, made: Made, tmp_path: Path) -> None:
 
 
 def test_a_bundle_names_the_records_that_it_would_need(tmp_path: Path) -> None:
-    made = [case.make for cases in SECTIONS.values() for case in cases if case.injected in NEEDS_RECORDS]
-    root = put_together(tmp_path / "tree", made)
+    make_tree = [case.make for cases in SECTIONS.values() for case in cases if case.injected in NEEDS_RECORDS]
+    root = put_together(tmp_path / "tree", make_tree)
     bundles = collected(root, tmp_path / "bundles", CollectOptions())
     expected, scanned = local.scan([str(root)], ScanOptions()), local.scan([str(bundles)], ScanOptions())
     assert {gap.reason.split(":")[0] for gap in scanned.incomplete} == {"needs the records"}
-    of_both = [
+    rows_of_both = [
         [(finding.kind, finding.severity, finding.place.partition, finding.evidence.get("held_by")) for finding in result.findings]
         for result in (expected, scanned)
     ]
-    assert of_both[1] == [row for row in of_both[0] if row[0] != "KEY_PLACEMENT"]
-    assert len({partition for _, _, partition, _ in of_both[1]}) == len(NEEDS_RECORDS)
+    assert rows_of_both[1] == [row for row in rows_of_both[0] if row[0] != "KEY_PLACEMENT"]
+    assert len({partition for _, _, partition, _ in rows_of_both[1]}) == len(NEEDS_RECORDS)
 
 
 def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each segment is folded in several splits."""
-    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # only these are worth threads
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # interpreted kernels do not use threads
     monkeypatch.setattr(splits, "SPLIT_BYTES", 3000)
     assert text(local.scan([str(tree.root)], ScanOptions(jobs=3)), tree.root) == text(tree.answer, tree.root)
 
@@ -116,11 +116,11 @@ def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["split", "whole"],
 )
 def test_tasks_in_any_order(tree: Tree, sizes: dict[str, int]) -> None:
-    """Folds, judgements and keys of compacted partitions as tasks whose arguments and answers are packed, as on a cluster."""
+    """Folds, judgements and keys of compacted partitions run as tasks with serialized arguments and results, as on a cluster."""
     assert text(task_engine.scan([str(tree.root)], ScanOptions(), **sizes), tree.root) == text(tree.answer, tree.root)
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)
-def test_spans_tile_the_files(name: str, made: Made) -> None:
-    """Whatever their bytes are; and spans sum up to what the scan counts."""
-    assert_tiled([made(name, every=True).root])
+def test_spans_tile_the_files(name: str, make_tree: MakeTree) -> None:
+    """Spans tile every file, and their sums equal the totals of the scan."""
+    assert_tiled([make_tree(name, every=True).root])

@@ -1,10 +1,10 @@
-"""Eight trees scanned by Spark's workers give the JSON of one process here."""
+"""Eight trees scanned by Spark's workers give the JSON of one local process."""
 
 import pytest
 from pyspark.sql import SparkSession
 
 from kafka_forensics.spark import scan
-from tests.equivalence.conftest import Made
+from tests.equivalence.conftest import MakeTree
 from tests.equivalence.documents import text
 from tests.equivalence.trees import SECTIONS_OF
 
@@ -12,6 +12,6 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)
-def test_spark(spark: SparkSession, made: Made, name: str) -> None:
-    tree = made(name, every=False)
+def test_spark(spark: SparkSession, make_tree: MakeTree, name: str) -> None:
+    tree = make_tree(name, every=False)
     assert text(scan(spark, [str(tree.root)]), tree.root) == text(tree.answer, tree.root)

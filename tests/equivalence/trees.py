@@ -1,4 +1,4 @@
-"""Eight trees that hold the cases of the fault gallery and known incidents side by side, each case as a partition of its own."""
+"""Eight trees that contain the cases of the fault gallery and known incidents, each case as a separate partition."""
 
 import re
 import shutil
@@ -21,22 +21,22 @@ LEFT_OUT: Final = {
     "a hundred, all as decided, clocks seven seconds apart",
     "one of a hundred under one epoch, clocks seven seconds apart",
     "d18 KAFKA-6292",
-    # What is in `meta.properties`, of which a tree has but one a broker:
+    # `meta.properties`, of which a tree has only one per broker:
     "another cluster id on b2",
     "two copies under one node id",
-    # Links and pipes, which a zip does not hold, and names that are told with the path of the tree:
+    # Links and pipes, which a zip cannot contain, and names that are printed with the path of the tree:
     "links to itself and out of the log directory; one has the name of a segment",
     "pipes; one has the name of a segment",
     "directories named `..-0`, `<script>-0`, `=cmd-0`",
     "directories named with ESC, newline and a bidi mark",
 }
-"""Cases that are too large, or that not every kind of input can hold."""
+"""Cases that are too large, or that some kinds of input cannot contain."""
 NEEDS_RECORDS: Final = {
     "another record at the same offset and epoch, CRC right",
     "the same, another one on each replica",
     "another topic id on b2, b1 and b3 in conflict",
 }
-"""Cases in which only the payloads of two batches tell which record is the first to differ: a bundle cannot."""
+"""Cases where only payloads of two batches show the first differing record, which a bundle cannot."""
 SECTIONS_OF: Final = {
     "batches": ("Bytes of a batch", "Segments", "Compression"),
     "files": ("Starts foretold, and leftovers", "Indexes, snapshots, checkpoints"),
@@ -47,11 +47,11 @@ SECTIONS_OF: Final = {
     "tiered": ("Tiered topics",),
     "controllers": (),
 }
-"""Name of a tree → headings of the gallery whose cases it holds."""
+"""Tree → headings of the gallery whose cases it has."""
 
 
 def cases_of(tree: str, *, every: bool) -> Iterator[Make]:
-    """Makers of the cases of a tree: one of each fault, or every one."""
+    """Makers of the cases of a tree: one of each fault, or all."""
     if tree == "incidents":
         chosen = [incident for incident in INCIDENTS if incident.key not in LEFT_OUT]
         yield from (incident.make for incident in chosen)
@@ -61,7 +61,7 @@ def cases_of(tree: str, *, every: bool) -> Iterator[Make]:
     seen = set()
     cases = [case for heading in SECTIONS_OF[tree] for case in SECTIONS[heading]]
     if tree == "tiered":
-        cases.reverse()  # the last have `__remote_log_metadata`, whose events are of `t-0`
+        cases.reverse()  # the last cases have `__remote_log_metadata`, whose events are of `t-0`
     for case in cases:
         if case.during is None and case.injected not in LEFT_OUT | NEEDS_RECORDS:
             if every or case.fault not in seen or tree == "compacted":
@@ -70,9 +70,9 @@ def cases_of(tree: str, *, every: bool) -> Iterator[Make]:
 
 
 def put_together(root: Path, makers: Iterable[Make]) -> Path:
-    """A cluster whose partition `t-N` is the `t-0` of the N-th case; all else of a log directory is that of the first that has it.
+    """Write a cluster whose partition `t-N` is `t-0` of the N-th case; other entries come from the first case that has them.
 
-    Internal topics are of one case on all brokers. Further log directories of a broker are left out: it would have no number.
+    Internal topics are of one case on all brokers. Second log directories of a broker are left out, because they have no number.
     """
     internal: dict[str, int] = {}
     for number, make in enumerate(makers):
@@ -94,7 +94,7 @@ def put_together(root: Path, makers: Iterable[Make]) -> Path:
 
 
 def add_line(checkpoint: Path, other: Path, number: int) -> None:
-    """Add what another checkpoint says of `t-0` as a line for `t-N`."""
+    """Copy the entry for `t-0` of another checkpoint as an entry for `t-N`."""
     offset = re.search(rb"^t 0 (\d+)$", other.read_bytes(), re.MULTILINE)
     version, _, *lines = checkpoint.read_bytes().splitlines()
     if offset:

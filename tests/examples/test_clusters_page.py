@@ -50,7 +50,7 @@ def test_every_form_is_there() -> None:
 
 @pytest.mark.parametrize("words", AUDITS, ids=lambda words: words[0])
 def test_the_audit_understands_it(words: list[str]) -> None:
-    understood = runpy.run_path(str(ROOT / "examples" / SCRIPT))["arguments"](words)
+    understood = runpy.run_path(str(ROOT / "examples" / SCRIPT))["parse_arguments"](words)
     assert understood.snapshot == "2026-11-25"
     [path] = understood.paths
     assert path.removesuffix("/*").endswith("/snapshots/2026-11-25")

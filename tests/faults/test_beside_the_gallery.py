@@ -1,4 +1,4 @@
-"""What no case of the gallery says: names and times given to a scan, files that cannot be opened, what reaches a terminal."""
+"""Faults that no case of the gallery has: broker names and times passed to a scan, unreadable files, memory and opened files."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.witnesses.controller import cleanup_policy
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.writers.batches import write_transaction_log_key
-from tests.gallery.injections import rewritten
+from tests.gallery.injections import rewrite_record
 from tests.gallery.of_bytes import HUGE, huge_value
 from tests.gallery.of_controller import lost_member
 from tests.gallery.of_leftovers import LINK, PIPE, all_at_once
@@ -64,22 +64,22 @@ def test_two_scans_give_the_same_bytes(tmp_path: Path) -> None:
     assert first == second
 
 
-# Names and times that are given to a scan.
+# Broker names and times passed to a scan.
 
 
 @pytest.mark.parametrize(("copies", "found"), [
     (1, [("ISR_MEMBER_MISSING_COMMITTED", "critical", "b3"), ("REPLICA_NOT_GIVEN", "info", 2)]),
     (2, [("REPLICA_LAGS", "info", "b3"), ("REPLICA_NOT_GIVEN", "info", 2)]),
 ])  # fmt: skip
-def test_brokers_that_were_given_names_are_known_by_their_ids(tmp_path: Path, copies: int, found: list[object]) -> None:
-    """Of two copies of one broker neither is judged."""
+def test_named_brokers_are_identified_by_node_id(tmp_path: Path, copies: int, found: list[object]) -> None:
+    """Two copies of one broker are not judged."""
     f33 = controlled_by(lost_member(tmp_path), *in_sync([1, 3]))
     if copies == 2:
         put_log_dir(f33.root / "b3-later", 3, {DIRECTORY: f33.log}, committed={DIRECTORY: 1})
     assert said(local.scan([f"{path.name}={path}" for path in f33.log_dirs], ScanOptions())) == found
 
 
-def test_named_brokers_of_a_torn_transaction_are_those_that_the_controller_knows(tmp_path: Path) -> None:
+def test_named_brokers_of_a_torn_transaction_are_matched_with_the_controllers_log(tmp_path: Path) -> None:
     logs = cluster(ended(30, COMMIT), ended(30, NOTHING), decided(30))
     state = partition([1, 2, 3], 1, partition_id=1, replicas=[1, 2, 3])
     control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
@@ -88,13 +88,13 @@ def test_named_brokers_of_a_torn_transaction_are_those_that_the_controller_knows
 
 
 @pytest.mark.parametrize(("later_ms", "name"), [(0, "tombstones_expired"), (-1, "tombstones_early")])
-def test_the_age_of_a_tombstone_counts_to_the_time_asked_for(tmp_path: Path, later_ms: int, name: str) -> None:
+def test_the_age_of_a_tombstone_is_counted_to_as_of(tmp_path: Path, later_ms: int, name: str) -> None:
     brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {0, 3, 4}})
     as_of_ms = 1_700_000_004_000 + 24 * 60 * 60 * 1000 + later_ms
     assert only(local.scan(paths_of(brokers), ScanOptions(as_of_ms=as_of_ms)), "COMPACTION_SKEW").evidence[name] == 1
 
 
-def test_without_any_brokers_clock_the_time_asked_for_counts(tmp_path: Path) -> None:
+def test_as_of_counts_if_no_record_has_a_brokers_time(tmp_path: Path) -> None:
     data = DataLog()
     data.data(10)
     paths = put_brokers(tmp_path, {"t-0": data, "other-0": wrong_clock()}).log_dirs
@@ -103,7 +103,7 @@ def test_without_any_brokers_clock_the_time_asked_for_counts(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("retention_ms", "severity"), [("1000", "info"), ("86400000", "warning")])
-def test_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, retention_ms: str, severity: str) -> None:
+def test_a_tombstone_removed_before_delete_retention_ms(tmp_path: Path, retention_ms: str, severity: str) -> None:
     brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {0, 3, 4}})
     settings = {"delete.retention.ms": retention_ms}
     control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], settings, TOPIC_ID, was_compacted=True)
@@ -113,8 +113,8 @@ def test_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, retentio
 
 
 @pytest.mark.parametrize("cleaned_by", [1, 2, 3])
-def test_what_one_cleaner_knows_holds_for_all_and_the_disagreement_is_a_premise(tmp_path: Path, cleaned_by: int) -> None:
-    """The controller's copy is older than the change of policy; the cleaner of one broker knows better."""
+def test_one_cleaner_checkpoint_makes_a_topic_compacted_and_is_a_premise(tmp_path: Path, cleaned_by: int) -> None:
+    """The controller's copy is older than the change of policy; the cleaner checkpoint of one broker shows it."""
     brokers = put_cleaned_apart(tmp_path, keyed_history(), {cleaned_by: {0, 3}})
     control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], {}, TOPIC_ID, cleanup_policy="delete", was_compacted=False)
     witnesses = Witnesses(ControllerHistory({(TOPIC, 0): control}))
@@ -124,17 +124,17 @@ def test_what_one_cleaner_knows_holds_for_all_and_the_disagreement_is_a_premise(
     assert premise in only(result, "COMPACTION_SKEW").evidence["premises"]
 
 
-def test_replicas_told_different_cleanup_policies_leave_it_unknown() -> None:
-    words = ("delete", "compact", None)
-    controls = [PartitionControl(1, 0, [1], [], [1], {}, TOPIC_ID, cleanup_policy=word) for word in words]
+def test_different_cleanup_policies_of_replicas_make_it_unknown() -> None:
+    policies = ("delete", "compact", None)
+    controls = [PartitionControl(1, 0, [1], [], [1], {}, TOPIC_ID, cleanup_policy=policy) for policy in policies]
     contexts = [ReplicaContext("t", 0, 1, "b1", "t-0", control=control) for control in controls]
-    assert [cleanup_policy(each) for each in (contexts, contexts[1:], contexts[2:])] == ["unknown", "compact", "unknown"]
+    assert [cleanup_policy(replicas) for replicas in (contexts, contexts[1:], contexts[2:])] == ["unknown", "compact", "unknown"]
 
 
-# What cannot be read, or is too much to read.
+# Unreadable files, and too much to read.
 
 
-def test_a_segment_that_cannot_be_read_makes_no_identical_replicas(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_with_an_unreadable_segment_are_not_compared(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     for refused, segment in enumerate((29, 55), 1):
         refuse(monkeypatch, brokers.file(2, segment).__eq__)
         result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
@@ -143,15 +143,15 @@ def test_a_segment_that_cannot_be_read_makes_no_identical_replicas(brokers: Brok
         assert (agreement.kind, agreement.common_end_offset) == ("not_compared", None)
 
 
-def test_a_conflict_is_told_though_a_segment_cannot_be_read(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewritten(brokers, 3, 40)
+def test_a_conflict_is_reported_despite_an_unreadable_segment(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewrite_record(brokers, 3, 40)
     refuse(monkeypatch, brokers.file(2, 29).__eq__)
     result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
     assert said(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
     assert result.partitions[0].agreement.kind == "conflict"
 
 
-def test_what_was_left_unread_between_two_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_that_were_not_compared_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(differences, "RUNS_READ", 1)
     left, right = Log(tag="a"), Log(tag="a")
     for number in range(9):
@@ -165,8 +165,8 @@ def test_what_was_left_unread_between_two_ends_is_said(tmp_path: Path, monkeypat
     assert "ranges_not_compared" not in only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence
 
 
-def test_no_value_of_the_coordinators_log_breaks_the_scan(tmp_path: Path) -> None:
-    """Every byte of a sound value set to four others, and every beginning of it."""
+def test_no_malformed_value_of_the_coordinators_log_breaks_the_scan(tmp_path: Path) -> None:
+    """Every byte of a sound value set to four other values, and every prefix of it."""
     sound = HEAD + b"\x02\x02t\x02\0\0\0\0\0" + TIMES + b"\x01\0\x08" + bytes(8)
     values = [sound[:at] + bytes([new]) + sound[at + 1 :] for at in range(len(sound)) for new in (0, 1, 0x7F, 0xFF)]
     values += [sound[:size] for size in range(len(sound))]
@@ -179,7 +179,7 @@ def test_no_value_of_the_coordinators_log_breaks_the_scan(tmp_path: Path) -> Non
 
 
 OPENED: list[str] | None = None
-"""Names of files opened by this process, while a test wants them."""
+"""Names of files opened by this process, while a test records them."""
 
 
 def _opened(event: str, arguments: tuple[object, ...]) -> None:
@@ -187,7 +187,7 @@ def _opened(event: str, arguments: tuple[object, ...]) -> None:
         OPENED.append(Path(str(arguments[0])).name)
 
 
-def test_f47_whole_and_nothing_outside_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_leftovers_of_f47_and_no_file_outside_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = all_at_once(tmp_path)
     sys.addaudithook(_opened)
     names: list[str] = []
@@ -210,8 +210,8 @@ def test_f47_whole_and_nothing_outside_is_opened(tmp_path: Path, monkeypatch: py
     assert (replica.log_end_offset, replica.read.value, replica.recovery) == (None, "part", None)
 
 
-def test_p7_a_value_of_256_mib_is_measured_and_not_held(tmp_path: Path) -> None:
-    """The process is the subject: how much memory it takes at most."""
+def test_p7_a_value_of_256_mib_is_measured_but_not_in_memory(tmp_path: Path) -> None:
+    """A separate process, because its peak memory is tested."""
     brokers = huge_value(tmp_path)
     log = brokers.file(1, 0)
     assert log.stat().st_size < 300_000
@@ -221,5 +221,11 @@ def test_p7_a_value_of_256_mib_is_measured_and_not_held(tmp_path: Path) -> None:
     assert peak < 400 << 10
     batch = brokers.log.batches[1]
     decoded = decode_batch(log.read_bytes()[batch.position : batch.end], position=batch.position)
-    (held,) = decoded.iter_records()
-    assert (held.offset, held.key_length, held.value_length, held.value, decoded.problems) == (1, 3, HUGE, None, [])
+    (decoded_record,) = decoded.iter_records()
+    assert (
+        decoded_record.offset,
+        decoded_record.key_length,
+        decoded_record.value_length,
+        decoded_record.value,
+        decoded.problems,
+    ) == (1, 3, HUGE, None, [])

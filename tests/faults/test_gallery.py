@@ -1,4 +1,4 @@
-"""Each case of the gallery and each of its variants, scanned once: the whole answer, the row of docs/faults.md, files untouched."""
+"""Scans each case and variant of the gallery once: the whole result, the row of docs/faults.md, and unchanged files."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from lab.fault_gallery_real import HEADING, section, with_real_section
 from lab.fault_gallery_totals import is_control, totals
 from tests.broker import test_faults_by_brokers, test_faults_on_real_logs
 from tests.gallery.answers import ANSWERS, CASES, answer, is_silent
-from tests.gallery.broker_made import COPIES, MADE
+from tests.gallery.broker_made import BROKER_CASES, COPIES
 from tests.gallery.cases import SECTIONS, VARIANTS
 from tests.gallery.real_brokers import NOT_ON_REAL_LOGS, injections
 
@@ -31,14 +31,14 @@ CELLS = {f"{heading}: {row[0]} {row[1].strip('*')}": row for heading, rows in RO
 
 
 def listing(root: Path) -> list[tuple[str, int, int, int]]:
-    """Every entry below a folder: mode, size and time."""
+    """(path, mode, size, mtime) of every entry below a folder."""
     found = [(str(path), path.lstat()) for path in sorted(root.rglob("*"))]
     return [(path, status.st_mode, status.st_size, status.st_mtime_ns) for path, status in found]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_whole_answer_to_a_case(tmp_path: Path, name: str) -> None:
-    """After a change of a rule: `python -m tests.gallery.answers` and `python -m lab.fault_gallery --scan`."""
+def test_the_whole_result_of_a_case(tmp_path: Path, name: str) -> None:
+    """After a change of a rule run `python -m tests.gallery.answers` and `python -m lab.fault_gallery --scan`."""
     case = CASES[name]
     brokers = case.make(tmp_path / "brokers")
     before = listing(tmp_path)
@@ -56,8 +56,8 @@ def test_the_whole_answer_to_a_case(tmp_path: Path, name: str) -> None:
         assert CELLS[name][3] not in ("", "-")
 
 
-def test_every_case_has_an_answer_and_a_row_in_its_place() -> None:
-    """No row is written by hand, and no two cases share one."""
+def test_every_case_has_a_result_and_a_row_in_order() -> None:
+    """No row is written by hand, and no two cases share a row."""
     assert list(EXPECTED) == list(CASES)
     assert len(CASES) == len(VARIANTS) + sum(map(len, SECTIONS.values()))
     cases = {heading: [[case.fault, injected(case)] for case in cases] for heading, cases in SECTIONS.items()}
@@ -69,28 +69,28 @@ def test_every_fault_and_every_probe_has_a_row() -> None:
     assert named == {f"F{number:02d}" for number in range(1, 49)} | {f"P{number}" for number in range(1, 11)}
 
 
-def test_what_is_silent_is_a_negative_control_or_a_probe() -> None:
+def test_only_negative_controls_and_probes_have_no_finding() -> None:
     silent = [row[0] for rows in ROWS.values() for row in rows if row[2].startswith("nothing") and not is_control(row)]
     assert silent == ["P7", "P10", "P8"]
     assert TEXT.endswith(f"## In all\n\n{totals(ROWS)}\n")
 
 
-def test_the_section_on_real_brokers_is_what_their_tests_run() -> None:
-    """After a change of either: `python -m lab.fault_gallery --scan`."""
+def test_the_section_on_real_brokers_is_up_to_date() -> None:
+    """After a change run `python -m lab.fault_gallery --scan`."""
     assert with_real_section(TEXT) == TEXT
     assert f"## {HEADING}\n\n{section()}\n## " in TEXT
     done = Counter(heading for heading, _ in injections())
     assert set(NOT_ON_REAL_LOGS) == {heading for heading, cases in SECTIONS.items() if done[heading] < len(cases)}
-    assert {(made.copy in COPIES, made.topic in TOPICS) for made in MADE} == {(True, True)}
-    assert len({(made.fault, made.copy, made.topic) for made in MADE}) == len(MADE)
-    assert {made.topic for made in MADE} == set(TOPICS), "every topic is there for something"
+    assert {(case.copy in COPIES, case.topic in TOPICS) for case in BROKER_CASES} == {(True, True)}
+    assert len({(case.fault, case.copy, case.topic) for case in BROKER_CASES}) == len(BROKER_CASES)
+    assert {case.topic for case in BROKER_CASES} == set(TOPICS), "every topic has a case"
 
 
 @pytest.mark.parametrize(("test", "cases"), [
-    (test_faults_on_real_logs.test_a_fault_is_told_as_in_written_logs, injections()),
-    (test_faults_by_brokers.test_what_brokers_did_is_told, MADE),
+    (test_faults_on_real_logs.test_an_injection_gives_the_findings_of_written_logs, injections()),
+    (test_faults_by_brokers.test_faults_of_brokers_are_found, BROKER_CASES),
 ])  # fmt: skip
-def test_the_tests_with_brokers_run_exactly_what_is_declared(test: Any, cases: Sequence[object]) -> None:
+def test_the_tests_with_brokers_run_all_declared_cases(test: Any, cases: Sequence[object]) -> None:
     [marked] = [mark for mark in test.pytestmark if mark.name == "parametrize"]
     assert list(marked.args[1]) == list(cases)
     marks = sys.modules[test.__module__].pytestmark

@@ -1,4 +1,4 @@
-"""Every fault of the gallery, salvaged: three replicas that were equal become that log again, or are refused with a reason."""
+"""Salvages every fault of the gallery: three replicas that were equal become that log again, or are refused with a reason."""
 
 import itertools
 import json
@@ -15,14 +15,14 @@ from tests.questions.salvage.salvaged import log_of
 from tests.support.brokers import healthy
 
 CASES = [case for case in FAULTS if case.fault != "P7"]
-"""P7 is left out: 256 MiB are as sound as any record, and take seconds."""
+"""Without P7, whose 256 MiB take seconds and are as sound as any record."""
 REFUSED: dict[str, list[str]] = json.loads(Path(__file__).with_name("refused.json").read_text())
-"""Cases by the partition that is refused and the kind of reason; all other partitions are mended."""
+"""Refused partition and kind of reason → cases; all other partitions are salvaged."""
 
 
 @pytest.fixture(scope="module")
 def truth(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The log of `t-0` before anything was done to it."""
+    """The log of `t-0` before the damage."""
     brokers = healthy(tmp_path_factory.mktemp("healthy"))
     return b"".join(path.read_bytes() for path in sorted((brokers.log_dir(1) / "t-0").glob("*.log")))
 
@@ -32,7 +32,7 @@ def test_refused_cases_are_of_the_gallery() -> None:
 
 
 @pytest.mark.parametrize("case", one_of_each_fault(CASES))
-def test_a_fault_is_mended_or_refused(case: Case, truth: bytes, tmp_path: Path) -> None:
+def test_a_fault_is_salvaged_or_refused(case: Case, truth: bytes, tmp_path: Path) -> None:
     copies, output = tmp_path / "in", tmp_path / "out"
     copies.mkdir()
     case.make(copies)

@@ -1,6 +1,6 @@
-"""What a scan answers to every case of the gallery and to its variants, as rows that are kept in `tests/faults/answers.json`.
+"""The results of scans of every case of the gallery and its variants, as rows stored in `tests/faults/answers.json`.
 
-After a change of a rule: `python -m tests.gallery.answers`, and read the difference before it is committed.
+After a change of a rule run `python -m tests.gallery.answers`, and read the difference before you commit it.
 """
 
 import json
@@ -52,36 +52,36 @@ HARMLESS: Final = {
     "F47 b2's directory is renamed to `-delete`",
     "F47 b2's directory is renamed to `-stray`",
 }
-"""Faults of which no finding may be above `info`, as of a negative control: nothing is lost by them, or `--live` doubts it."""
+"""Faults without findings above `info`, as for negative controls: they lose nothing, or `--live` makes them doubtful."""
 CHANGING: Final = ("before", "after")
-"""Evidence with times and file numbers of the machine."""
+"""Evidence with times and inode numbers of this machine."""
 REPEATED: Final = (
     *("stored_crc", "computed_crc", "key_hash", "places"),
     *("election_time", "first_timestamp", "last_timestamp", "transaction_start_timestamp"),
     *("transactional_id", "transaction_timeout_ms"),
 )
-"""Evidence that repeats bytes, times and names of the tree as they are written; no rule decides anything of them."""
+"""Evidence that repeats bytes, times and names of the tree; no rule depends on it."""
 USUAL: Final[dict[str, object]] = {
     "agreement": ["identical", LOG_END, {}],
     "high_watermark": [HIGH_WATERMARK, "replication-offset-checkpoint of broker 1"],
     "control": [TOPIC_ID, "unknown", None, None, None],
 }
-"""What most partitions have; it is not kept."""
+"""Values that most partitions have; they are not stored."""
 _ENDS: Final = [0, LOG_END, HIGH_WATERMARK, HIGH_WATERMARK]
 _EPOCHS: Final = [[entry.leader_epoch, entry.start_offset] for entry in HEALTHY.epochs]
 UNTOUCHED: Final = [_ENDS, _EPOCHS, len(HEALTHY.batches), LOG_END, 0, [3, 3, 0, 0]]
-"""The row of a replica to which nothing was done."""
+"""The row of an unchanged replica."""
 
 
 def is_silent(case: Case) -> bool:
-    """Whether nothing above `info` may be found."""
+    """Whether no finding above `info` is expected."""
     return case.control or f"{case.fault} {case.injected}" in HARMLESS
 
 
 def answer(result: ScanResult, root: Path) -> dict[str, Any]:
-    """Findings, incidents and partitions of a scan, without what depends on the machine."""
+    """Findings, incidents and partitions of a scan, without values that depend on the machine."""
     rows = {
-        "findings": _of_brokers([finding_row(finding) for finding in result.findings], 4),
+        "findings": _merge_brokers([finding_row(finding) for finding in result.findings], 4),
         "incidents": [
             [incident.cause.value, incident.severity.value, incident.lost_at_least, incident.lost_at_most, incident.held_by]
             for incident in result.incidents
@@ -90,12 +90,13 @@ def answer(result: ScanResult, root: Path) -> dict[str, Any]:
         "partitions": {f"{summary.topic}-{summary.partition}": partition_row(summary) for summary in result.partitions},
     }
     text = json.dumps({name: value for name, value in rows.items() if value}, ensure_ascii=True)
-    answered: dict[str, Any] = json.loads(text.replace(json.dumps(str(root))[1:-1], ""))
-    return answered
+    document: dict[str, Any] = json.loads(text.replace(json.dumps(str(root))[1:-1], ""))
+    return document
 
 
 def finding_row(finding: Finding) -> list[object]:
-    """Kind, severity, confidence, partition, broker, file, bytes, offsets, evidence; of a likeness to an incident only whose."""
+    """Kind, severity, confidence, partition, broker, file, bytes, offsets, evidence; of INCIDENT_SIGNATURE only incident and
+    issue."""
     place = finding.place
     where = None if place.topic is None else f"{place.topic}-{place.partition}"
     evidence = without(dict(finding.evidence), *CHANGING, *REPEATED)
@@ -106,29 +107,29 @@ def finding_row(finding: Finding) -> list[object]:
 
 
 def without(value: Any, *names: str) -> Any:
-    """Evidence without these names, at any depth."""
+    """Evidence without these keys, at any depth."""
     if isinstance(value, dict):
         return {name: without(item, *names) for name, item in value.items() if name not in names}
     return [without(item, *names) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _of_brokers(rows: list[list[Any]], broker: int) -> list[list[Any]]:
-    """Rows that differ only in the broker are one row, with a list of brokers, in the place of the first."""
+def _merge_brokers(rows: list[list[Any]], broker: int) -> list[list[Any]]:
+    """Merge rows that differ only in the broker into one row with a list of brokers, at the position of the first."""
     grouped: list[list[Any]] = []
     for row in rows:
         others = row[:broker] + row[broker + 1 :]
-        alike = next((one for one in grouped if one[:broker] + one[broker + 1 :] == others), None)
-        if alike is None:
+        same = next((merged for merged in grouped if merged[:broker] + merged[broker + 1 :] == others), None)
+        if same is None:
             grouped.append([*row[:broker], [row[broker]], *row[broker + 1 :]])
         else:
-            alike[broker].append(row[broker])
+            same[broker].append(row[broker])
     return grouped
 
 
 def partition_row(summary: PartitionSummary) -> dict[str, object]:
-    """Agreement, high watermark, what the controllers say, and the replicas, where they are not as usual."""
+    """Agreement, high watermark, the controllers' state, and the replicas, where they differ from `USUAL`."""
     agreement = summary.agreement
-    replicas = _of_brokers(json.loads(json.dumps([replica_row(replica) for replica in summary.replicas])), 0)
+    replicas = _merge_brokers(json.loads(json.dumps([replica_row(replica) for replica in summary.replicas])), 0)
     row: dict[str, object] = {
         "agreement": [agreement.kind, agreement.common_end_offset, agreement.fork_epochs],
         "high_watermark": [summary.high_watermark_at_least, summary.high_watermark_witness],
@@ -139,7 +140,8 @@ def partition_row(summary: PartitionSummary) -> dict[str, object]:
 
 
 def replica_row(replica: ReplicaSummary) -> list[object]:
-    """Broker, offsets, epochs, batches, records, missing offsets, transactions; how a start goes, if it changes anything."""
+    """Broker, offsets, epochs, batches, records, missing offsets, transactions; and the outlook of a start if it changes
+    anything."""
     counts, outlook = replica.transactions, replica.recovery
     ends = [replica.log_start_offset, replica.log_end_offset, replica.high_watermark, replica.last_stable_offset]
     row: list[object] = [replica.broker, ends, replica.leader_epochs, replica.batches, replica.records, replica.missing_offsets]

@@ -1,4 +1,4 @@
-"""Faults that real brokers bring about (`lab/broker_faults.py`): what happened, in which copy it is seen, and the whole answer."""
+"""Faults that real brokers produce (`lab/broker_faults.py`): what happened, which copy shows it, and the whole result."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Final
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import ScanResult
 
-Told = tuple[int | None, str, str, int | str | None, int | None, int | None, tuple[int, ...] | None]
-"""Partition, kind, severity, broker, offsets and holders of a finding."""
+FindingRow = tuple[int | None, str, str, int | str | None, int | None, int | None, tuple[int, ...] | None]
+"""Partition, kind, severity, broker, first offset, end offset and holders of a finding."""
 
 FORKED, UNCLEAN, AFTER = "forked", "unclean", "after"
 DARK, LAST, KNOWN, STANDING = "dark", "last", "known", "standing"
@@ -26,43 +26,46 @@ COPIES: Final = {
     STILL: "that copy without `--live`",
     READ: "no copy, but a scan of the brokers' own directories, which they change once the first log is read",
 }
-"""Copy → the state of the brokers at its moment."""
+"""Copy → the state of the brokers when it was made."""
 FORK, GROWN = -1, -2
-"""In a row: where the histories of `fork` part, which a fetch on its way decides, and the log end of the one that stayed."""
-OF_CHANCE: Final = frozenset({"INCIDENT_SIGNATURE", "RISKY_CONFIG", "KEY_PLACEMENT"})
-"""Kinds that say the same of every topic of the laboratory, or name what others found."""
+"""Placeholders in a row: the fork offset of `fork`, which depends on a fetch in flight, and the log end of the surviving
+history."""
+IGNORED_KINDS: Final = frozenset({"INCIDENT_SIGNATURE", "RISKY_CONFIG", "KEY_PLACEMENT"})
+"""Kinds that every topic of the laboratory has, or that only group other findings."""
 UNNAMED: Final = frozenset({"TXN_HANGING", "TXN_TORN", "TXN_PARTLY_LOST"})
-"""Kinds that are told of one copy where all are equal; which, is not asked."""
+"""Kinds reported for one of several equal copies; any broker is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BrokerCase:
     """A topic in one copy: the fault, what the brokers did, and every finding."""
 
     fault: str
     done: str
     copy: str
     topic: str
-    told: tuple[Told, ...] = ()
+    findings: tuple[FindingRow, ...] = ()
 
     @property
     def control(self) -> bool:
-        """Whether nothing is wrong: no finding is above `info`."""
-        return all(severity == "info" for _, _, severity, *_ in self.told)
+        """Whether no finding is above `info`."""
+        return all(severity == "info" for _, _, severity, *_ in self.findings)
 
 
-def each(*brokers: int, kind: str, start: int | None = None, end: int | None = None, partition: int = 0) -> tuple[Told, ...]:
-    """One `info` without holders on each of these brokers."""
+def info_on(
+    *brokers: int, kind: str, start: int | None = None, end: int | None = None, partition: int = 0
+) -> tuple[FindingRow, ...]:
+    """A finding of `info` without holders on each of these brokers."""
     return tuple((partition, kind, "info", broker, start, end, None) for broker in brokers)
 
 
-def lags(start: int, end: int, *brokers: int, held_by: tuple[int, ...] = (2,), partition: int = 0) -> tuple[Told, ...]:
+def lags(start: int, end: int, *brokers: int, held_by: tuple[int, ...] = (2,), partition: int = 0) -> tuple[FindingRow, ...]:
     """Replicas that end before the longest."""
     return tuple((partition, "REPLICA_LAGS", "info", broker, start, end, held_by) for broker in brokers)
 
 
-def lost(start: int, end: int, longest: int, partition: int) -> tuple[Told, ...]:
-    """An unclean election whose victim is there still, and b3 is where it was before."""
+def lost(start: int, end: int, longest: int, partition: int) -> tuple[FindingRow, ...]:
+    """An unclean election; the old leader is still in that state, and b3 ends where it did before."""
     return (
         (partition, "UNCLEAN_LOSS", "critical", None, start, end, (2,)),
         (partition, "UNCLEAN_ELECTION", "info", None, start, end, (2,)),
@@ -70,32 +73,34 @@ def lost(start: int, end: int, longest: int, partition: int) -> tuple[Told, ...]
     )
 
 
-CHANGED: Final[tuple[Told, ...]] = tuple((0, "EVIDENCE_CHANGED", "error", broker, None, None, None) for broker in (1, 2, 3))
-HANGING: Final[Told] = (0, "TXN_HANGING", "error", None, 5, 8, None)
-LATE: Final = each(1, 2, 3, kind="TXN_OPEN", start=6, end=9)
+CHANGED: Final[tuple[FindingRow, ...]] = tuple((0, "EVIDENCE_CHANGED", "error", broker, None, None, None) for broker in (1, 2, 3))
+HANGING: Final[FindingRow] = (0, "TXN_HANGING", "error", None, 5, 8, None)
+LATE: Final = info_on(1, 2, 3, kind="TXN_OPEN", start=6, end=9)
 LATE_ERROR: Final = tuple((0, "TXN_LATE_WRITE", "error", broker, 6, 9, None) for broker in (1, 2, 3))
 SKIPPED: Final = tuple((0, "PRODUCER_SEQ_GAP", "warning", broker, 6, 9, None) for broker in (1, 2, 3))
-OPEN: Final = each(1, 2, 3, kind="TXN_OPEN", start=0, end=5)
-OPEN_TOO: Final = each(1, 2, 3, kind="TXN_OPEN", start=0, end=5, partition=1)
-ELECTED: Final[Told] = (0, "UNCLEAN_ELECTION", "info", None, None, None, None)
-ELECTED_TOO: Final[Told] = (1, *ELECTED[1:])
+OPEN: Final = info_on(1, 2, 3, kind="TXN_OPEN", start=0, end=5)
+OPEN_TOO: Final = info_on(1, 2, 3, kind="TXN_OPEN", start=0, end=5, partition=1)
+ELECTED: Final[FindingRow] = (0, "UNCLEAN_ELECTION", "info", None, None, None, None)
+ELECTED_TOO: Final[FindingRow] = (1, *ELECTED[1:])
 TWICE_ELECTED: Final = (ELECTED, ELECTED)
 LASTING: Final = ("hanging", "skipping", "fenced")
-"""Topics of which every copy tells what the first one told, whatever happens to them later."""
-MADE: Final = (
-    Made("F15", "segment preallocated, brokers running or killed", FORKED, "reserved", each(1, 2, 3, kind="SEG_ZERO_TAIL")),
-    Made("F15", "the same after every start", AFTER, "reserved", (ELECTED,)),
-    Made("F23", "batches of gzip, snappy, lz4 and zstd", FORKED, "codecs", ()),
-    Made("F25", "truncated after a crash, its time index still open", UNCLEAN, "fork", each(1, kind="INDEX_MISMATCH")),
-    Made(
+"""Topics whose findings stay the same in every later copy."""
+BROKER_CASES: Final = (
+    BrokerCase(
+        "F15", "segment preallocated, brokers running or killed", FORKED, "reserved", info_on(1, 2, 3, kind="SEG_ZERO_TAIL")
+    ),
+    BrokerCase("F15", "the same after every start", AFTER, "reserved", (ELECTED,)),
+    BrokerCase("F23", "batches of gzip, snappy, lz4 and zstd", FORKED, "codecs", ()),
+    BrokerCase("F25", "truncated after a crash, its time index still open", UNCLEAN, "fork", info_on(1, kind="INDEX_MISMATCH")),
+    BrokerCase(
         "F35",
         "a leader died with records that nobody had fetched, the next one went on",
         FORKED,
         "fork",
         ((0, "FORK_ABOVE_HW", "info", None, FORK, GROWN, ()),),
     ),
-    Made("F35", "the same once it came back and was truncated", AFTER, "fork", (ELECTED,)),
-    Made(
+    BrokerCase("F35", "the same once it came back and was truncated", AFTER, "fork", (ELECTED,)),
+    BrokerCase(
         "F33",
         "power failure, all in the ISR: a follower lost what it had not flushed",
         DARK,
@@ -106,14 +111,14 @@ MADE: Final = (
             ELECTED,
         ),
     ),
-    Made(
+    BrokerCase(
         "F37",
         "power failure of the last in the ISR, which lost what it had not flushed",
         LAST,
         "known",
         ((0, "HW_BEYOND_LEO", "critical", 1, 20, 40, (2, 3)), (0, "LRS_RISK", "critical", 1, 20, 40, (2, 3)), *TWICE_ELECTED),
     ),
-    Made(
+    BrokerCase(
         "F37",
         "the same, and it led again: with ELR uncleanly, as the last known leader",
         KNOWN,
@@ -124,85 +129,87 @@ MADE: Final = (
             *TWICE_ELECTED,
         ),
     ),
-    Made(
+    BrokerCase(
         "F37",
         "the same without ELR: it was elected from the ISR",
         STANDING,
         "standing",
         ((0, "LRS_LOSS", "critical", None, 20, 40, (2, 3)), ELECTED, *TWICE_ELECTED),
     ),
-    Made("F36", "unclean election, the old leader dead", UNCLEAN, "loss", lost(60, 90, 90, 0)),
-    Made(
+    BrokerCase("F36", "unclean election, the old leader dead", UNCLEAN, "loss", lost(60, 90, 90, 0)),
+    BrokerCase(
         "F36", "the same, a transaction lost in one of two partitions", UNCLEAN, "pay", (*lags(11, 17, 1, 3), *lost(11, 17, 26, 1))
     ),
-    Made(
+    BrokerCase(
         "F36",
         "the same, the marker alone lost in one of two partitions",
         UNCLEAN,
         "torn",
         (
             *lags(10, 11, 1, 3),
-            *each(1, 3, kind="TXN_OPEN", start=0, end=5),
-            *each(1, 3, kind="TXN_OPEN", start=0, end=5, partition=1),
+            *info_on(1, 3, kind="TXN_OPEN", start=0, end=5),
+            *info_on(1, 3, kind="TXN_OPEN", start=0, end=5, partition=1),
             *lost(10, 11, 25, 1),
         ),
     ),
-    Made(
+    BrokerCase(
         "F39",
         "topic compacted on two brokers while the third was down",
         UNCLEAN,
         "compacted",
         ((0, "COMPACTION_SKEW", "info", None, 0, 500, None),),
     ),
-    Made("F39", "the same once all compacted it", AFTER, "compacted", (ELECTED,)),
-    Made(
+    BrokerCase("F39", "the same once all compacted it", AFTER, "compacted", (ELECTED,)),
+    BrokerCase(
         "F40",
         "topic deleted and created anew while b3 was down",
         UNCLEAN,
         "again",
-        ((0, "TOPIC_ID_MISMATCH", "error", None, None, None, None), *each(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)),
+        ((0, "TOPIC_ID_MISMATCH", "error", None, None, None, None), *info_on(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)),
     ),
-    Made("F41", "batch of a producer that no coordinator knows, an hour old", FORKED, "hanging", (HANGING,)),
-    Made("F41", "the same after every start and election", AFTER, "hanging", (HANGING, ELECTED)),
-    Made(
+    BrokerCase("F41", "batch of a producer that no coordinator knows, an hour old", FORKED, "hanging", (HANGING,)),
+    BrokerCase("F41", "the same after every start and election", AFTER, "hanging", (HANGING, ELECTED)),
+    BrokerCase(
         "F41",
         "the same with `--live`: a marker may be on its way",
         LIVE,
         "hanging",
-        (*each(1, 2, 3, kind="TXN_OPEN", start=5, end=8), ELECTED, *TWICE_ELECTED),
+        (*info_on(1, 2, 3, kind="TXN_OPEN", start=5, end=8), ELECTED, *TWICE_ELECTED),
     ),
-    Made("F42", "transaction left open", FORKED, "open", OPEN),
-    Made("F42", "the same after every start and election", AFTER, "open", (*OPEN, ELECTED)),
-    Made("F42", "data behind the marker, for less than 20 minutes", FORKED, "late", LATE),
-    Made("F42", "transaction over two partitions, not yet ended", FORKED, "torn", (*OPEN, *OPEN_TOO)),
-    Made("F43", "data of a fenced epoch behind the marker, the producer forgotten by then", FORKED, "fenced", (*LATE_ERROR, *LATE)),
-    Made("F45", "sequence numbers skipped, the producer forgotten by then", FORKED, "skipping", SKIPPED),
-    Made(
+    BrokerCase("F42", "transaction left open", FORKED, "open", OPEN),
+    BrokerCase("F42", "the same after every start and election", AFTER, "open", (*OPEN, ELECTED)),
+    BrokerCase("F42", "data behind the marker, for less than 20 minutes", FORKED, "late", LATE),
+    BrokerCase("F42", "transaction over two partitions, not yet ended", FORKED, "torn", (*OPEN, *OPEN_TOO)),
+    BrokerCase(
+        "F43", "data of a fenced epoch behind the marker, the producer forgotten by then", FORKED, "fenced", (*LATE_ERROR, *LATE)
+    ),
+    BrokerCase("F45", "sequence numbers skipped, the producer forgotten by then", FORKED, "skipping", SKIPPED),
+    BrokerCase(
         "F44",
         "COMMIT marker lost in one of two partitions by an unclean election",
         AFTER,
         "torn",
         ((1, "TXN_TORN", "critical", None, 0, 5, None), ELECTED, ELECTED_TOO),
     ),
-    Made(
+    BrokerCase(
         "F44",
         "committed over two partitions, lost in one by an unclean election",
         AFTER,
         "pay",
         ((1, "TXN_PARTLY_LOST", "critical", None, None, None, ()), ELECTED, ELECTED_TOO),
     ),
-    Made(
+    BrokerCase(
         "F46",
         "copied file by file while written",
         LIVE,
         "busy",
         (
-            *each(1, kind="INCONSISTENT_CUT", start=12, end=21),
-            *each(1, kind="INCONSISTENT_CUT"),
+            *info_on(1, kind="INCONSISTENT_CUT", start=12, end=21),
+            *info_on(1, kind="INCONSISTENT_CUT"),
             (0, "ISR_MEMBER_MISSING_COMMITTED", "info", 1, 12, 21, (2, 3)),
         ),
     ),
-    Made(
+    BrokerCase(
         "F46",
         "the same judged without `--live`",
         STILL,
@@ -213,32 +220,40 @@ MADE: Final = (
             (0, "INDEX_MISMATCH", "warning", 1, None, None, None),
         ),
     ),
-    Made(
+    BrokerCase(
         "F46",
         "followers cut their logs, and their open time indexes name still what was cut",
         STILL,
         "standing",
         (*((0, "INDEX_MISMATCH", "info", broker, None, None, None) for broker in (2, 3)), ELECTED, *TWICE_ELECTED),
     ),
-    Made("F46", "the same with `--live`", LIVE, "standing", (*each(2, 3, kind="INCONSISTENT_CUT"), ELECTED, *TWICE_ELECTED)),
-    Made("F46", "records written and replicated while logs are read", READ, "grows", CHANGED),
-    Made("F46", "a log truncated to the new leader's before it is read", READ, "shrinks", CHANGED[:1]),
-    Made("F46", "a topic deleted while its logs are read (incomplete, exit 3)", READ, "vanishes", CHANGED),
-    Made("F47", "topic deleted while b3 was down", UNCLEAN, "gone", each(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)),
-    Made(
-        "F47", "the same after b3 found its copy a stray", AFTER, "gone", each(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)
+    BrokerCase(
+        "F46", "the same with `--live`", LIVE, "standing", (*info_on(2, 3, kind="INCONSISTENT_CUT"), ELECTED, *TWICE_ELECTED)
     ),
-    Made(
+    BrokerCase("F46", "records written and replicated while logs are read", READ, "grows", CHANGED),
+    BrokerCase("F46", "a log truncated to the new leader's before it is read", READ, "shrinks", CHANGED[:1]),
+    BrokerCase("F46", "a topic deleted while its logs are read (incomplete, exit 3)", READ, "vanishes", CHANGED),
+    BrokerCase(
+        "F47", "topic deleted while b3 was down", UNCLEAN, "gone", info_on(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)
+    ),
+    BrokerCase(
+        "F47",
+        "the same after b3 found its copy a stray",
+        AFTER,
+        "gone",
+        info_on(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60),
+    ),
+    BrokerCase(
         "F47",
         "a topic created anew, b3's copy of the old one a stray",
         AFTER,
         "again",
-        (*each(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60), ELECTED),
+        (*info_on(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60), ELECTED),
     ),
-    Made("-", "log start moved by DeleteRecords", AFTER, "trim", (ELECTED,)),
-    Made("-", "brokers out of the ISR, one down and one frozen", UNCLEAN, "lag", lags(60, 80, 1, 3)),
-    Made("-", "the same once all are in sync again", AFTER, "lag", (ELECTED,)),
-    Made(
+    BrokerCase("-", "log start moved by DeleteRecords", AFTER, "trim", (ELECTED,)),
+    BrokerCase("-", "brokers out of the ISR, one down and one frozen", UNCLEAN, "lag", lags(60, 80, 1, 3)),
+    BrokerCase("-", "the same once all are in sync again", AFTER, "lag", (ELECTED,)),
+    BrokerCase(
         "-",
         "group committed what an unclean election lost",
         AFTER,
@@ -248,18 +263,18 @@ MADE: Final = (
 )
 
 
-def above_info(copy: str, topic: str) -> Counter[Told]:
-    """What is declared of a topic in a copy, above `info`."""
-    told = (made.told for made in MADE if (made.copy, made.topic) == (copy, topic))
-    return Counter(row for rows in told for row in rows if row[2] != "info")
+def above_info(copy: str, topic: str) -> Counter[FindingRow]:
+    """The declared findings of a topic in a copy above `info`."""
+    findings = (case.findings for case in BROKER_CASES if (case.copy, case.topic) == (copy, topic))
+    return Counter(row for rows in findings for row in rows if row[2] != "info")
 
 
-def answers(result: ScanResult) -> dict[str, Counter[Told]]:
-    """Topic → every finding but those of chance; of internal topics only what is above `info`, under their own names.
+def answers(result: ScanResult) -> dict[str, Counter[FindingRow]]:
+    """Topic → every finding except `IGNORED_KINDS`; of internal topics only findings above `info`.
 
-    Of files that changed, logs only: checkpoints and the controller's log go on by the clock.
+    EVIDENCE_CHANGED counts only for logs: checkpoints and the controller's log change at any time.
     """
-    told: dict[str, Counter[Told]] = {}
+    rows_by_topic: dict[str, Counter[FindingRow]] = {}
     for finding in result.findings:
         place, severity = finding.place, finding.severity.value
         topic, partition = place.topic or "", place.partition
@@ -269,10 +284,10 @@ def answers(result: ScanResult) -> dict[str, Counter[Told]]:
             if not file.endswith(".log") or topic == CLUSTER_METADATA_TOPIC:
                 continue
             partition = int(number)
-        if finding.kind in OF_CHANCE or (topic.startswith("__") and severity == "info"):
+        if finding.kind in IGNORED_KINDS or (topic.startswith("__") and severity == "info"):
             continue
         holders = tuple(sorted(finding.evidence["held_by"])) if "held_by" in finding.evidence else None
         broker = None if finding.kind in UNNAMED else place.broker
         row = (partition, finding.kind, severity, broker, place.offset_start, place.offset_end, holders)
-        told.setdefault(topic, Counter())[row] += 1
-    return told
+        rows_by_topic.setdefault(topic, Counter())[row] += 1
+    return rows_by_topic

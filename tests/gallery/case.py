@@ -1,4 +1,4 @@
-"""A case of the fault gallery: what was done to which files, as a tree to be made anew."""
+"""A case of the fault gallery: the damage done to a tree of log directories, which can be made again."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -14,42 +14,43 @@ NOT_ONE_FILE = "not a matter of one file"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row: its fault (`F05`, `P4`, `-`), the injection in words, and how to make the tree below an empty folder."""
+    """A row of the gallery: its fault (`F05`, `P4`, `-`), the injection as text, and the function that makes the tree in an empty
+    folder."""
 
     fault: str
     injected: str
     make: Callable[[Path], Brokers]
     damaged: str | None = None
-    """The file that kafka-dump-log is given, relative to the folder; None: there is no one file to give."""
+    """The file that kafka-dump-log dumps, relative to the folder; None if there is no single file."""
     live: bool = False
     deep: bool | None = True
     during: Callable[[Brokers], object] | None = None
-    """Done once while a scan reads."""
+    """Called once while a scan reads."""
     note: str = ""
-    """What a scan says beside its findings, in words."""
+    """Additional text about the scan's result."""
     peer_options: tuple[str, ...] = ()
     report_open_mode: bool = False
-    """Whether to report how kafka-dump-log opens the file."""
+    """Whether to report the flags with which kafka-dump-log opens the file."""
     control: bool = False
-    """A negative control: nothing is wrong, or nothing that this fault does; no finding may be above `info`."""
+    """A negative control: nothing is wrong, or nothing that this fault causes; no finding may be above `info`."""
     shown: tuple[str, ...] = ()
-    """Names in the findings' evidence that are told with them; `a.b` is a name inside of another; `confidence` is the finding's."""
+    """Evidence fields that are shown with the findings; `a.b` is a nested field; `confidence` is the finding's."""
     also: tuple[tuple[str, str], ...] = ()
-    """More files that kafka-dump-log is given, each with an option that makes it decode their records."""
+    """More files for kafka-dump-log, each with an option that makes it decode their records."""
     run_in_log_dir: bool = False
-    """kafka-dump-log is run in the log directory, so that its output names the file's directory too."""
+    """Run kafka-dump-log in the log directory, so that its output names the file's directory too."""
     no_dump_reason: str = NOT_ONE_FILE
-    """Why kafka-dump-log is given nothing, where it is."""
+    """Why kafka-dump-log is not run."""
 
 
 def segment(offset: int, suffix: str = "log", broker: int = 2, directory: str = "t-0") -> str:
-    """The path of a file of a partition, t-0 unless another is asked for, relative to the folder."""
+    """The path of a file of a partition (default: t-0), relative to the folder."""
     return f"b{broker}/{directory}/{segment_file(offset, suffix)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """A maker: three equal replicas, to which something is done. What is done can be done to other replicas of the base too."""
+    """Makes three equal replicas and damages them; `injection` can damage other replicas of the base log too."""
 
     injection: Callable[[Brokers], object]
 
@@ -59,20 +60,16 @@ class Injected:
         return brokers
 
 
-def patient(injection: Callable[[Brokers], object]) -> Injected:
-    return Injected(injection)
+# Variants: other places, other values, and states that only look like the fault. They are not in docs/faults.md.
 
 
-# Variants: other places, other values, and what only looks like the fault. They stand in no table of docs/faults.md.
+def injected_case(fault: str, words: str, *injections: Callable[[Brokers], object], **given: Any) -> Case:
+    """A case of three equal replicas damaged by all injections."""
+    return Case(fault, words, Injected(lambda brokers: [injection(brokers) for injection in injections]), **given)
 
 
-def done(fault: str, words: str, *injections: Callable[[Brokers], object], **given: Any) -> Case:
-    """Three equal replicas, to which something is done."""
-    return Case(fault, words, patient(lambda brokers: [injection(brokers) for injection in injections]), **given)
-
-
-def on_each(injection: Callable[[Brokers, int], object], *brokers: int) -> Callable[[Brokers], object]:
-    """What is done to each of these brokers' replicas, to all unless they are named."""
+def on_brokers(injection: Callable[[Brokers, int], object], *brokers: int) -> Callable[[Brokers], object]:
+    """Apply an injection to the replica of each of these brokers (default: all)."""
 
     def inject(given: Brokers) -> None:
         for broker in brokers or (1, 2, 3):
@@ -84,17 +81,19 @@ def on_each(injection: Callable[[Brokers, int], object], *brokers: int) -> Calla
 Row = tuple[Any, ...]
 
 
-def each(fault: str, words: str, injection: Callable[..., object], rows: Iterable[Row], **given: Any) -> list[Case]:
-    """A case a row: three equal replicas, to which the injection is done with the row's values."""
-    return trees(fault, words, lambda root, *row: _injected(root, injection, row), rows, **given)
+def case_per_row(fault: str, words: str, injection: Callable[..., object], rows: Iterable[Row], **given: Any) -> list[Case]:
+    """A case per row: three equal replicas, damaged with the row's values."""
+    return cases_of_trees(fault, words, lambda root, *row: _injected(root, injection, row), rows, **given)
 
 
-def trees(
+def cases_of_trees(
     fault: str, words: str, make: Callable[..., Brokers], rows: Iterable[Row], *, controls: Collection[Row] = (), **given: Any
 ) -> list[Case]:
-    """A case a row: the maker is given the row's values behind the folder; some rows, or all, are negative controls."""
+    """A case per row: `make` gets the folder and the row's values; `controls` are rows that are negative controls."""
     control = given.pop("control", False)
-    return [Case(fault, f"{words} {_worded(row)}", _maker(make, row), control=control or row in controls, **given) for row in rows]
+    return [
+        Case(fault, f"{words} {_row_text(row)}", _maker(make, row), control=control or row in controls, **given) for row in rows
+    ]
 
 
 def _maker(make: Callable[..., Brokers], row: tuple[Any, ...]) -> Callable[[Path], Brokers]:
@@ -107,5 +106,5 @@ def _injected(root: Path, injection: Callable[..., object], row: tuple[Any, ...]
     return brokers
 
 
-def _worded(row: tuple[Any, ...]) -> str:
+def _row_text(row: tuple[Any, ...]) -> str:
     return ", ".join(f"{value!r:.60}" if isinstance(value, bytes) else str(value) for value in row)

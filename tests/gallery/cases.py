@@ -1,4 +1,4 @@
-"""The cases of the fault gallery, by the heading of `docs/faults.md` below which each stands; and variants, which have none."""
+"""The cases of the fault gallery by their heading in `docs/faults.md`, and variants, which have no heading."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -21,7 +21,7 @@ from tests.support.nightly import one_of_each
 
 
 def _by_number(*cases: Case) -> tuple[Case, ...]:
-    """Cases by the number of their fault; those of one fault stay in their order."""
+    """Cases sorted by the number of their fault; those of one fault stay in order."""
     return tuple(sorted(cases, key=lambda case: case.fault))
 
 
@@ -48,7 +48,7 @@ VARIANTS: Final[tuple[Case, ...]] = (
     *of_transactions.VARIANTS,
 )
 FAULTS: Final = [case for cases in SECTIONS.values() for case in cases if case.during is None]
-"""The cases of the gallery that are files, in its order."""
+"""The cases that need no change during the scan, in order."""
 
 
 def named(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""Trees that show a known incident, each with a near miss that must not be taken for it."""
+"""Trees that show a known incident, each with a near miss that must not match it."""
 
 import os
 import shutil
@@ -33,38 +33,38 @@ Make = Callable[..., Brokers]
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """How to make a signature's match below a folder, and what comes close to it; both in words for docs/incidents.md."""
+    """How to make a tree that matches a signature and its near miss; both are described for docs/incidents.md."""
 
     key: str
-    """Of the signature."""
+    """The key of the signature."""
     shows: str
     make: Make
     near_miss: str
     make_near_miss: Make
     also: tuple[str, ...] = ()
-    """Signatures that the match has as well, and rightly so."""
+    """Other signatures that the tree correctly matches."""
 
 
 _TREES: Final[list[Tree]] = []
 _NEAR_MISSES: Final[dict[Make, tuple[str, Make]]] = {}
 
 
-def incident(key: str, shows: str, *values: Any, also: tuple[str, ...] = (), **named: Any) -> Callable[[Make], Make]:
-    """Declare a tree that is made with these values; its near miss is declared below it."""
+def incident(key: str, shows: str, *values: Any, also: tuple[str, ...] = (), **options: Any) -> Callable[[Make], Make]:
+    """Declare a tree made with these values; the decorator below it declares its near miss."""
 
     def declare(make: Make) -> Make:
         words, make_near_miss = _NEAR_MISSES.pop(make)
-        _TREES.append(Tree(key, shows, lambda root: make(root, *values, **named), words, make_near_miss, also))
+        _TREES.append(Tree(key, shows, lambda root: make(root, *values, **options), words, make_near_miss, also))
         return make
 
     return declare
 
 
-def near_miss(words: str, *values: Any, by: Make | None = None, **named: Any) -> Callable[[Make], Make]:
-    """Declare what comes close to the tree declared above: made with other values, or `by` another function."""
+def near_miss(words: str, *values: Any, by: Make | None = None, **options: Any) -> Callable[[Make], Make]:
+    """Declare the near miss of the tree above: made with other values, or `by` another function."""
 
     def declare(make: Make) -> Make:
-        _NEAR_MISSES[make] = words, by or (lambda root: make(root, *values, **named))
+        _NEAR_MISSES[make] = words, by or (lambda root: make(root, *values, **options))
         return make
 
     return declare
@@ -84,7 +84,7 @@ def old_history(tag: str, count: int) -> Log:
 
 
 def as_before_topic_ids(brokers: Brokers) -> Brokers:
-    """What Kafka left before 2.8: no topic ids, and the other files of a log directory in their first versions."""
+    """Change the files to those of Kafka before 2.8: no topic ids, first versions of other files."""
     for log_dir in brokers.log_dirs:
         (log_dir / DIRECTORY / "partition.metadata").unlink(missing_ok=True)
         put_meta(log_dir, int(log_dir.name.removeprefix("b")), version=0)
@@ -94,7 +94,7 @@ def as_before_topic_ids(brokers: Brokers) -> Brokers:
 
 
 def as_before_epochs(brokers: Brokers) -> Brokers:
-    """What Kafka 0.10 left: also no epochs, no snapshots, no log-start checkpoint."""
+    """Change the files to those of Kafka 0.10: also no epochs, no snapshots, no log-start checkpoint."""
     for log_dir in brokers.log_dirs:
         (log_dir / DIRECTORY / "leader-epoch-checkpoint").unlink()
         (log_dir / "log-start-offset-checkpoint").unlink()
@@ -109,7 +109,7 @@ def unclean(brokers: Brokers, broker: int) -> Brokers:
 
 
 def write_log(brokers: Brokers, broker: int, data: bytes) -> None:
-    """Put other bytes into the only segment, whose indexes are left out."""
+    """Replace the bytes of the only segment and delete its indexes."""
     for suffix in ("index", "timeindex"):
         brokers.file(broker, 0, suffix).unlink()
     brokers.file(broker, 0).write_bytes(data)
@@ -127,13 +127,13 @@ def step_back(root: Path, first: int, last: int) -> Brokers:
     brokers = unclean(as_before_epochs(put_replicas(root, old_history("a", 13))), 2)
     inner = [(offset - first).to_bytes(8, "big") + old_entry(offset, "b")[8:] for offset in range(first, last + 1)]
     wrapper = write_legacy_wrapper(inner, offset=last, magic=1, compression_type="gzip", timestamp=BASE_TIMESTAMP + last)
-    behind = b"".join(old_entry(offset, "a") for offset in range(max(last + 1, 10), 13))
-    write_log(brokers, 2, b"".join(batch.data for batch in brokers.log.batches[:10]) + wrapper + behind)
+    after = b"".join(old_entry(offset, "a") for offset in range(max(last + 1, 10), 13))
+    write_log(brokers, 2, b"".join(batch.data for batch in brokers.log.batches[:10]) + wrapper + after)
     return brokers
 
 
 def failover(root: Path) -> Brokers:
-    """Broker 3 keeps a record of epoch 0 where the leader of epoch 2 wrote another, and has not followed it yet."""
+    """Broker 3 has a record of epoch 0 at an offset of epoch 2, and has not followed the new leader yet."""
     right = history(("p", 0), ("b", 2), ("c", 2))
     return put_replicas(root, {1: right, 2: right, 3: history(("p", 0), ("a", 0))}, 1)
 
@@ -145,13 +145,13 @@ def missed_leader_change(root: Path) -> Brokers:
     return as_before_topic_ids(put_replicas(root, {1: right, 2: right, 3: history(("a", 0), ("c", 2))}, 2))
 
 
-def parted(root: Path) -> Brokers:
+def forked_before_epoch_2(root: Path) -> Brokers:
     return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0)), 2: history(("r1", 1))}, 1))
 
 
 @incident("d3 KAFKA-6361", "offset 0 is of epoch 0 on one log and of epoch 1 on the other; both go on in epoch 2")
-@near_miss("the same before epoch 2", by=parted)
-def grown_together(root: Path) -> Brokers:
+@near_miss("the same before epoch 2", by=forked_before_epoch_2)
+def joined_after_fork(root: Path) -> Brokers:
     return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}, 1))
 
 
@@ -170,8 +170,8 @@ def cut_to_watermark(root: Path) -> Brokers:
 def without_last_batch() -> Log:
     log = replace(HEALTHY, batches=HEALTHY.batches[:-1], next_offset=LAST.base_offset)
     log.producers = {
-        one: entry if entry.last_offset < LAST.base_offset else replace(entry, last_sequence=-1, last_offset=-1)
-        for one, entry in HEALTHY.producers.items()
+        producer_id: entry if entry.last_offset < LAST.base_offset else replace(entry, last_sequence=-1, last_offset=-1)
+        for producer_id, entry in HEALTHY.producers.items()
     }
     return log
 
@@ -237,7 +237,7 @@ def epochs_lost(root: Path, *brokers_without: int) -> Brokers:
     return brokers
 
 
-# In one file or one kind of file.
+# Incidents visible in one file or one kind of file.
 
 OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 INT_MAX = 2**31 - 1
@@ -395,14 +395,14 @@ def bad_batch(root: Path, *bad: int) -> Brokers:
     return brokers
 
 
-# In records.
+# Incidents visible in records.
 
 END = 6
-"""All logs end here; the cleaners have been everywhere."""
+"""The end of all logs; every cleaner has cleaned up to the active segment."""
 
 
 def keyed(*records: tuple[int, str, str | None], magic: int = 2) -> Log:
-    """A compacted log of one record a batch: offset, key, value (None: a tombstone)."""
+    """A compacted log of one record per batch: offset, key, value (None: a tombstone)."""
     log = Log()
     log.roll()
     for offset, key, value in records:
@@ -458,10 +458,10 @@ def retried(root: Path, *, same: bool) -> Brokers:
     return brokers
 
 
-# Transactions: partitions of `t` and the coordinators' log.
+# Incidents of transactions: partitions of `t` and the coordinators' log.
 
 LATE = 30 * 60
-"""Seconds: longer than any transaction may take."""
+"""Seconds, longer than any transaction may take."""
 
 
 def cluster(root: Path, state: CoordinatorLog, *partitions: Log) -> Brokers:

@@ -1,4 +1,4 @@
-"""What is done to the replicas of the fault gallery: one function a kind of fault, for tests and for the gallery's table."""
+"""Damages the replicas of the fault gallery: one function per kind of fault."""
 
 import hashlib
 import shutil
@@ -15,30 +15,30 @@ from tests.support.segments import BASE_TIMESTAMP
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def with_right_crc(brokers: Brokers, batch: Written, byte: int, data: bytes, *, on: tuple[int, ...] = (2,)) -> None:
-    """Other bytes in a batch, whose CRC is made anew."""
+def change_batch(brokers: Brokers, batch: Written, byte: int, data: bytes, *, on: tuple[int, ...] = (2,)) -> None:
+    """Change bytes in a batch and correct its CRC."""
     for broker in on:
         brokers.overwrite(broker, batch, fix_crc(batch.data[:byte] + data + batch.data[byte + len(data) :]))
 
 
-def rewritten(brokers: Brokers, broker: int, offset: int, *, byte: int = 200) -> None:
-    """Another record in the place of one, the broker's own, under a right CRC."""
+def rewrite_record(brokers: Brokers, broker: int, offset: int, *, byte: int = 200) -> None:
+    """Change a byte of a record, differently on each broker, and correct the CRC."""
     batch = brokers.log.at(offset)
-    with_right_crc(brokers, batch, byte, bytes([batch.data[byte] ^ broker]), on=(broker,))
+    change_batch(brokers, batch, byte, bytes([batch.data[byte] ^ broker]), on=(broker,))
 
 
 def noise(size: int, seed: str = "noise") -> bytes:
     return hashlib.shake_128(seed.encode()).digest(size)
 
 
-def undecodable(brokers: Brokers, batch: Written, *on: int) -> None:
-    """A batch whose CRC is right and whose records are noise, every broker's own."""
+def make_undecodable(brokers: Brokers, batch: Written, *on: int) -> None:
+    """Replace the records of a batch by noise, different on each broker, and correct the CRC."""
     for broker in on:
         brokers.overwrite(broker, batch, fix_crc(batch.data[:61] + noise(len(batch.data) - 61, str(broker))))
 
 
 def cut(brokers: Brokers, segment: int, size: int) -> None:
-    """Broker 2's segment ends at a byte."""
+    """Truncate broker 2's segment at a byte."""
     path = brokers.file(2, segment)
     path.write_bytes(path.read_bytes()[:size])
 
@@ -55,7 +55,7 @@ def zero_page(brokers: Brokers, segment: int) -> None:
     path.write_bytes(log)
 
 
-def alone(brokers: Brokers, broker: int = 2) -> None:
+def keep_only(brokers: Brokers, broker: int = 2) -> None:
     for log_dir in set(brokers.log_dirs) - {brokers.log_dir(broker)}:
         shutil.rmtree(log_dir)
 
@@ -72,7 +72,7 @@ def swap(brokers: Brokers, first: Written, second: Written) -> None:
 
 
 def change(path: Path, position: int, mask: int = 1) -> None:
-    """Some bits of a file's byte are turned over."""
+    """Flip bits of a byte in a file."""
     data = bytearray(path.read_bytes())
     data[position] ^= mask
     path.write_bytes(data)
@@ -85,7 +85,7 @@ def remove_snapshots(brokers: Brokers, *on: int) -> None:
 
 
 def probe(root: Path, batches: int, changed: int, byte: int, data: bytes, *, right_crc: bool = False) -> Brokers:
-    """A log of some small batches, one of them changed."""
+    """A log of small batches, one of them changed."""
     log = Log()
     written = [log.plain(1) for _ in range(batches)]
     brokers = put_replicas(root, {1: log})
@@ -96,7 +96,7 @@ def probe(root: Path, batches: int, changed: int, byte: int, data: bytes, *, rig
 
 
 def payload_batch(log: Log, payload: bytes, *, codec: str = "none", count: int = 1) -> Written:
-    """A batch that says it holds `count` records, whatever the payload is; its CRC is right."""
+    """A batch with any payload that claims `count` records, with a correct CRC."""
     stamp = BASE_TIMESTAMP + 1000 * log.next_offset
     header = {
         "base_offset": log.next_offset,
@@ -117,9 +117,9 @@ def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int 
     """Three replicas of a log whose second batch has this payload, between two sound ones."""
     log = Log()
     log.plain(1)
-    liar = payload_batch(log, payload, codec=codec, count=count)
+    bad_batch = payload_batch(log, payload, codec=codec, count=count)
     log.plain(1)
-    return put_replicas(root, log), liar
+    return put_replicas(root, log), bad_batch
 
 
 def record(value: bytes = b"value") -> bytes:
@@ -127,20 +127,20 @@ def record(value: bytes = b"value") -> bytes:
 
 
 def record_of(*parts: bytes) -> bytes:
-    """A record whose length is right, whatever it holds."""
+    """A record with a correct length and any content."""
     content = b"".join(parts)
     return encode_zigzag(len(content)) + content
 
 
 def legacy_message(offset: int, magic: int, attributes: int, value: bytes) -> bytes:
-    """An entry of magic 0 or 1 without a key, spelled independently of the package."""
+    """An entry of magic 0 or 1 without a key, written without the package's writers."""
     stamp = struct.pack(">q", BASE_TIMESTAMP) if magic else b""
     content = struct.pack(">bb", magic, attributes) + stamp + struct.pack(">ii", -1, len(value)) + value
     return struct.pack(">qiI", offset, len(content) + 4, zlib.crc32(content)) + content
 
 
 def legacy_log(root: Path, *entries: bytes) -> Brokers:
-    """Three replicas of a log of old messages, without epochs or index entries."""
+    """Three replicas of a log of old messages, without epochs and with empty indexes."""
     log = Log()
     for index, data in enumerate(entries):
         log.append(data, index, BASE_TIMESTAMP)
@@ -153,7 +153,7 @@ def legacy_log(root: Path, *entries: bytes) -> Brokers:
 
 
 def compressed_by(root: Path, codec: str) -> Brokers:
-    """Three replicas of a log that a sound producer compressed."""
+    """Three replicas of a log compressed with a codec."""
     log = Log()
     for _ in range(3):
         stamp = BASE_TIMESTAMP + 1000 * log.next_offset
@@ -163,7 +163,7 @@ def compressed_by(root: Path, codec: str) -> Brokers:
 
 
 def cleaned(root: Path, on: tuple[int, ...]) -> Brokers:
-    """A compacted topic: of three records of one key in a batch the cleaner kept the last on some replicas."""
+    """A compacted topic where the cleaners of brokers `on` kept only the last of three records with the same key."""
     logs = {broker: Log() for broker in (1, 2, 3)}
     for broker, log in logs.items():
         log.plain()
@@ -180,6 +180,6 @@ def cleaned(root: Path, on: tuple[int, ...]) -> Brokers:
 
 
 def cut_log(brokers: Brokers, offset: int, kept: int) -> None:
-    """As if broker 2 wrote on after its log was copied, and before its indexes and checkpoints were."""
+    """Truncate broker 2's log, as if the broker wrote on between the copies of its log and of its indexes and checkpoints."""
     brokers.crash(2)
     cut(brokers, 55, brokers.log.at(offset).position + kept)

@@ -1,4 +1,4 @@
-"""The gallery's cases and variants of bytes in a batch: its header, its records, its compression."""
+"""Cases and variants of the gallery for the bytes of a batch: its header, its records, its compression."""
 
 import gzip
 import struct
@@ -13,23 +13,23 @@ import cramjam
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_batch, write_record
 from tests.gallery import injections
-from tests.gallery.case import Case, done, each, patient, segment, trees
+from tests.gallery.case import Case, Injected, case_per_row, cases_of_trees, injected_case, segment
 from tests.support.brokers import Brokers, put_replicas
 from tests.support.logs import HEALTHY, Log, Written, write_base
 
 TARGET_OFFSET: Final = 40
 TARGET: Final = HEALTHY.at(TARGET_OFFSET)
 HUGE: Final = 256 << 20
-"""Bytes of a value that fits into no JVM of 256 MiB."""
+"""Size of a value that does not fit into a JVM of 256 MiB."""
 FIRST: Final = segment(0)
 MIDDLE: Final = segment(29)
 ONE: Final = segment(0, broker=1)
 DELTA, COUNT, LENGTH, MAGIC, EPOCH = 23, 57, 8, 16, 12
-"""Where fields of a batch's header begin."""
+"""Positions of header fields in a batch."""
 
 
 def target(brokers: Brokers) -> Written:
-    """The batch that most faults are put into, [39, 42), as these brokers have it."""
+    """The batch damaged by most faults, [39, 42), in the log of these brokers."""
     return brokers.log.at(TARGET_OFFSET)
 
 
@@ -87,13 +87,13 @@ def magic_0_lz4(root: Path) -> Brokers:
 
 
 def at_target(field: int, data: bytes) -> partial[Case]:
-    """A case with other bytes in the header of the batch [39, 42), CRC as it was."""
-    return partial(Case, make=patient(lambda brokers: brokers.overwrite(2, target(brokers), data, field)), damaged=MIDDLE)
+    """A case with other bytes in the header of the batch [39, 42), and an unchanged CRC."""
+    return partial(Case, make=Injected(lambda brokers: brokers.overwrite(2, target(brokers), data, field)), damaged=MIDDLE)
 
 
 def right_crc(field: int, data: bytes) -> partial[Case]:
     return partial(
-        Case, make=patient(lambda brokers: injections.with_right_crc(brokers, target(brokers), field, data)), damaged=MIDDLE
+        Case, make=Injected(lambda brokers: injections.change_batch(brokers, target(brokers), field, data)), damaged=MIDDLE
     )
 
 
@@ -103,18 +103,18 @@ def packed(data: bytes, codec: str) -> partial[Case]:
 
 
 def probed(batches: int, field: int, data: bytes, *, crc: bool = False) -> partial[Case]:
-    """A probe: some small batches on one broker, the second of them changed."""
+    """A probe: small batches on one broker, the second of them changed."""
     make = partial(injections.probe, batches=batches, changed=1, byte=field, data=data, right_crc=crc)
     return partial(Case, make=make, damaged=ONE)
 
 
-FLIPPED: Final = patient(lambda brokers: brokers.flip(2, target(brokers), 100))
+FLIPPED: Final = Injected(lambda brokers: brokers.flip(2, target(brokers), 100))
 BATCHES: Final = (
     Case("F01", "one bit under the CRC", FLIPPED, MIDDLE),
-    done("F02", "a bit of partitionLeaderEpoch", lambda brokers: brokers.flip(2, target(brokers), 15, 3), damaged=MIDDLE),
+    injected_case("F02", "a bit of partitionLeaderEpoch", lambda brokers: brokers.flip(2, target(brokers), 15, 3), damaged=MIDDLE),
     probed(3, EPOCH, int32(77))("P2", "partitionLeaderEpoch 0 → 77, one small log by itself"),
-    done("F03", "a bit of baseOffset", lambda brokers: brokers.flip(2, target(brokers), 6), damaged=MIDDLE),
-    done(
+    injected_case("F03", "a bit of baseOffset", lambda brokers: brokers.flip(2, target(brokers), 6), damaged=MIDDLE),
+    injected_case(
         "F03",
         "the same, nothing of it committed",
         lambda it: it.checkpoint("replication", 39),
@@ -147,10 +147,10 @@ BATCHES: Final = (
     packed(compress("zstd", encode_zigzag(100) + b"\0" * 50), "zstd")("F12", "length of a record past its batch, in zstd"),
     Case("P6", "a record that says it holds 2 GiB, in 233 bytes of gzip", declared_gigabytes, ONE),
     Case("P7", "a sound record of 256 MiB in 261 KB of gzip", huge_value, ONE, note="the value is measured and not held"),
-    done(
+    injected_case(
         "-",
         "records of noise under a right CRC",
-        lambda brokers: injections.undecodable(brokers, target(brokers), 2),
+        lambda brokers: injections.make_undecodable(brokers, target(brokers), 2),
         damaged=MIDDLE,
     ),
 )
@@ -180,7 +180,7 @@ COMPRESSION: Final = (
     Case("F24", "wrapper inside wrapper, 1000 deep", partial(nested, depth=1000), FIRST),
 )
 
-# Variants: other places, other values, and what only looks like the fault. They stand in no table of docs/faults.md.
+# Variants: other places, other values, and states that only look like the fault. They are not in docs/faults.md.
 
 FIRST_BATCH, LAST = HEALTHY.batches[0], HEALTHY.batches[-1]
 
@@ -190,7 +190,7 @@ def put(brokers: Brokers, byte: int, data: bytes) -> None:
 
 
 def put_with_crc(brokers: Brokers, byte: int, data: bytes, *on: int) -> None:
-    injections.with_right_crc(brokers, target(brokers), byte, data, on=on or (2,))
+    injections.change_batch(brokers, target(brokers), byte, data, on=on or (2,))
 
 
 def several(brokers: Brokers) -> None:
@@ -200,7 +200,7 @@ def several(brokers: Brokers) -> None:
 
 
 def epoch_and_records(brokers: Brokers) -> None:
-    """The epoch field and the records are hit: the checkpoint and the neighbours give these offsets the others' epoch."""
+    """Damage the epoch field and the records: the checkpoint and neighbouring batches show the right epoch of these offsets."""
     hit = bytearray(TARGET.data)
     for byte, mask in ((15, 0x40), (17, 1), (100, 1)):
         hit[byte] ^= mask
@@ -208,54 +208,56 @@ def epoch_and_records(brokers: Brokers) -> None:
 
 
 BATCH_VARIANTS: Final = (
-    *each("F01", "a bit flipped under the CRC, at byte", lambda it, at: it.flip(2, TARGET, at), [(21,), (1545,)]),
-    *each(
+    *case_per_row("F01", "a bit flipped under the CRC, at byte", lambda it, at: it.flip(2, TARGET, at), [(21,), (1545,)]),
+    *case_per_row(
         "F01",
         "a bit flipped in a field that says where the batch ends",
         lambda it, at: it.flip(2, TARGET, at, 6),
         [(17,), (23,), (57,)],
     ),
-    *each("F02", "a bit of the leader epoch, byte and bit", lambda it, at, bit: it.flip(2, TARGET, at, bit), [(12, 7)]),
-    done("F02", "the epoch field and the records are hit", epoch_and_records),
-    done("F09", "recordsCount = -1 in a scan that is not deep", lambda it: put_with_crc(it, COUNT, int32(-1)), deep=False),
-    *each("F09", "recordsCount = -1 on", lambda it, *on: put_with_crc(it, COUNT, int32(-1), *on), [(1, 2), (1, 2, 3)]),
-    *each("F10", "lastOffsetDelta =", lambda it, delta: put_with_crc(it, DELTA, int32(delta)), [(0,), (2**31 - 12,)]),
-    *each("F10", "lastOffsetDelta on each =", lambda it, delta: put_with_crc(it, DELTA, int32(delta), 1, 2, 3), [(5,)]),
-    done("-", "several faults in one segment", several),
-    done(
+    *case_per_row("F02", "a bit of the leader epoch, byte and bit", lambda it, at, bit: it.flip(2, TARGET, at, bit), [(12, 7)]),
+    injected_case("F02", "the epoch field and the records are hit", epoch_and_records),
+    injected_case("F09", "recordsCount = -1 in a scan that is not deep", lambda it: put_with_crc(it, COUNT, int32(-1)), deep=False),
+    *case_per_row("F09", "recordsCount = -1 on", lambda it, *on: put_with_crc(it, COUNT, int32(-1), *on), [(1, 2), (1, 2, 3)]),
+    *case_per_row("F10", "lastOffsetDelta =", lambda it, delta: put_with_crc(it, DELTA, int32(delta)), [(0,), (2**31 - 12,)]),
+    *case_per_row("F10", "lastOffsetDelta on each =", lambda it, delta: put_with_crc(it, DELTA, int32(delta), 1, 2, 3), [(5,)]),
+    injected_case("-", "several faults in one segment", several),
+    injected_case(
         "-",
         "a copy with another fault in the batch is no good one",
         lambda it: put_with_crc(it, COUNT, int32(-1), 1),
         lambda it: it.flip(2, TARGET, 100),
     ),
-    done(
+    injected_case(
         "-",
         "a copy with a fault in one batch still holds a lost segment",
         lambda it: put_with_crc(it, COUNT, int32(-1), 1),
         lambda it: it.remove(2, 29),
     ),
-    done("-", "records of noise in a scan that is not deep", lambda it: injections.undecodable(it, TARGET, 2), deep=False),
-    done("-", "records of noise on two replicas", lambda it: injections.undecodable(it, TARGET, 1, 2)),
+    injected_case(
+        "-", "records of noise in a scan that is not deep", lambda it: injections.make_undecodable(it, TARGET, 2), deep=False
+    ),
+    injected_case("-", "records of noise on two replicas", lambda it: injections.make_undecodable(it, TARGET, 1, 2)),
 )
 
-# Base offsets, and what looks like a wrong one.
+# Base offsets, and states that look like a wrong base offset.
 
 
 def retried(root: Path, more: int) -> Brokers:
-    """A producer sent a batch once more to the later leader of an unclean election: equal bytes at two offsets."""
+    """A producer retries a batch at the next leader after an unclean election: equal bytes at two offsets."""
     old, new = Log(), Log()
     write_base(old)
     write_base(new)
     old.produce()
-    _sent(old)
+    _append_retry(old)
     new.lead(3)
-    _sent(new)
+    _append_retry(new)
     for _ in range(more):
         _ = old.produce(), new.produce()
     return put_replicas(root, {1: old, 2: new, 3: new}, 75)
 
 
-def _sent(log: Log) -> Written:
+def _append_retry(log: Log) -> Written:
     data = write_batch(
         Log(tag="retried").records(3),
         base_offset=log.next_offset,
@@ -269,14 +271,14 @@ def _sent(log: Log) -> Written:
 
 
 def deleted_up_to_40(brokers: Brokers) -> None:
-    """Retention took the first segment everywhere, and records were deleted up to 40."""
+    """Retention deleted the first segment everywhere, and records were deleted up to 40."""
     for broker in (1, 2, 3):
         brokers.remove(broker, 0)
         brokers.checkpoint("log-start", 40, broker)
 
 
 def older_batch_one_bit_away(root: Path) -> Brokers:
-    """A copy of an older batch at the end, where one bit of the right offset would put it."""
+    """A copy of an older batch at the end, whose offset differs in one bit from the expected offset."""
     log = Log()
     write_base(log)
     older: Written | None = None
@@ -289,7 +291,7 @@ def older_batch_one_bit_away(root: Path) -> Brokers:
 
 
 def watermark_beyond(root: Path) -> Brokers:
-    """A batch that was lost before the last one leaves a gap: watermark and recovery point name the end as it is written."""
+    """A gap of a lost batch before the last batch: high watermark and recovery point show that the last batch's offset is right."""
     log = Log()
     write_base(log)
     log.append(b"", log.next_offset + 255, 0)
@@ -298,23 +300,25 @@ def watermark_beyond(root: Path) -> Brokers:
 
 
 BASE_OFFSETS: Final = (
-    *each(
+    *case_per_row(
         "F03",
         "the batch of an offset, byte and bit",
         lambda it, offset, at, bit: it.flip(2, HEALTHY.at(offset), at, bit),
         [(0, 0, 7), (29, 7, 0), (32, 7, 0), (40, 4, 7), (54, 0, 7)],
     ),
-    *each("F03", "the last batch, byte and bit", lambda it, at, bit: it.flip(2, LAST, at, bit), [(6, 3), (7, 3), (0, 7)]),
-    done("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), injections.alone),
-    *trees("F03", "a retry across an unclean election has two offsets; batches behind it:", retried, [(0,), (2,)], controls=[(0,)]),
-    done(
+    *case_per_row("F03", "the last batch, byte and bit", lambda it, at, bit: it.flip(2, LAST, at, bit), [(6, 3), (7, 3), (0, 7)]),
+    injected_case("F03", "the last batch of a lone copy", lambda it: it.flip(2, LAST, 5), injections.keep_only),
+    *cases_of_trees(
+        "F03", "a retry across an unclean election has two offsets; batches behind it:", retried, [(0,), (2,)], controls=[(0,)]
+    ),
+    injected_case(
         "F03",
         "a last segment of one batch behind a missing one",
         lambda it: it.file(2, 55).write_bytes(HEALTHY.of_segment(55)[0].data),
         lambda it: it.remove(2, 55, "index", "timeindex", "txnindex"),
         lambda it: it.remove(2, 29),
     ),
-    done("F03", "a log that begins after retention and deletion", deleted_up_to_40, control=True),
+    injected_case("F03", "a log that begins after retention and deletion", deleted_up_to_40, control=True),
     Case("F18", "an older batch at the end, one bit from the right offset", older_batch_one_bit_away),
     Case("F03", "a high watermark beyond speaks for the batch", watermark_beyond),
 )
@@ -333,23 +337,23 @@ PAST_ITS_BATCH: Final = {
 }
 MORE: Final = gzip.compress(write_record(RecordToWrite(b"key", b"more", offset_delta=1), 0, 1), mtime=0)
 RECORDS: Final = (
-    *trees(
+    *cases_of_trees(
         "F12",
         "a length past what holds it, in",
         lambda root, what, codec: payload(root, compress(codec, PAST_ITS_BATCH[what]), codec),
         [("headers", "none"), ("record", "gzip"), ("value", "zstd")],
     ),
-    *trees("F23", "sound batches of", injections.compressed_by, product(injections.CODECS), control=True),
+    *cases_of_trees("F23", "sound batches of", injections.compressed_by, product(injections.CODECS), control=True),
     Case("F23", "a gzip member with a record beyond the count", lambda root: members(root, GZIP + MORE, 1)),
     Case("F23", "a gzip member in which the records go on", lambda root: members(root, GZIP + MORE, 2), control=True),
     Case("F23", "an empty gzip member", lambda root: members(root, GZIP + gzip.compress(b"", mtime=0), 1), control=True),
 )
 
-# Batches that stand in a log twice.
+# Batches that occur twice in a log.
 
 
-def copied(brokers: Brokers, first: int, last: int, behind: int = 74) -> None:
-    """The batches of offsets `first` to `last` a second time on broker 2, right behind the batch of another offset."""
+def append_copies(brokers: Brokers, first: int, last: int, behind: int = 74) -> None:
+    """Insert the batches of offsets `first` to `last` again on broker 2, after the batch of offset `behind`."""
     data = b"".join(batch.data for batch in HEALTHY.batches if first <= batch.base_offset <= last)
     place = HEALTHY.at(behind)
     path = brokers.file(2, place.segment)
@@ -362,17 +366,22 @@ def copied(brokers: Brokers, first: int, last: int, behind: int = 74) -> None:
 
 def lie_within_a_copy(brokers: Brokers) -> None:
     size = brokers.file(2, 55).stat().st_size
-    copied(brokers, 39, 54)
+    append_copies(brokers, 39, 54)
     injections.change(brokers.file(2, 55), size + HEALTHY.at(46).position - HEALTHY.at(39).position + EPOCH + 3, 8)
 
 
 COPIES: Final = ((0, 3, 74), (26, 34, 74), (29, 31, 48), (29, 34, 54), (43, 46, 68))
 TWICE: Final = (
-    *each("F18", "a copy at the end of the batch of", lambda it, at: injections.append(it, 55, HEALTHY.at(at).data), [(0,), (70,)]),
-    *each("F18", "batches copied: first, last, behind", copied, COPIES),
-    done(
-        "F18", "an epoch field that lies beside copied batches", lambda it: it.flip(2, TARGET, 15, 3), lambda it: copied(it, 0, 3)
+    *case_per_row(
+        "F18", "a copy at the end of the batch of", lambda it, at: injections.append(it, 55, HEALTHY.at(at).data), [(0,), (70,)]
     ),
-    done("F18", "an epoch field that lies within copied batches", lie_within_a_copy),
+    *case_per_row("F18", "batches copied: first, last, behind", append_copies, COPIES),
+    injected_case(
+        "F18",
+        "an epoch field that lies beside copied batches",
+        lambda it: it.flip(2, TARGET, 15, 3),
+        lambda it: append_copies(it, 0, 3),
+    ),
+    injected_case("F18", "an epoch field that lies within copied batches", lie_within_a_copy),
 )
 VARIANTS: Final[tuple[Case, ...]] = (*BATCH_VARIANTS, *BASE_OFFSETS, *RECORDS, *TWICE)

@@ -1,4 +1,4 @@
-"""The gallery's cases of compacted topics: replicas that cleaned at different times, and latest values that differ."""
+"""Cases of the gallery for compacted topics: replicas cleaned at different times, and different latest values."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,8 @@ def keyless() -> History:
 
 
 def beyond_reach(root: Path, value: str | None) -> Brokers:
-    """Broker 2 ends before the record of d at offset 4, a tombstone or another value, which the others wrote and cleaned by."""
+    """Broker 2 ends before a record of key d at offset 4 (a tombstone or another value) that made the others' cleaners drop an
+    older one."""
     story = History().put(("a", "0")).put(("d", "1")).fill(2).put(("d", value)).fill(11)
     whole = story.left({1, 4} if value is None else {1}, roll=CLEANED)
     return put_compacted(root, {1: whole, 2: story.left(end=4), 3: whole}, {1: CLEANED, 3: CLEANED})
@@ -57,7 +58,7 @@ def hidden_by_damage(root: Path) -> Brokers:
 
 
 def cut_between_batches(root: Path) -> Brokers:
-    """The last batches before broker 2's active segment are gone with nothing torn."""
+    """The last batches before broker 2's active segment are missing, without a torn batch."""
     brokers = put_cleaned_apart(root, keyed_history(), {}, dict.fromkeys(BROKERS, 5))
     path = brokers.file(2, 0)
     path.write_bytes(path.read_bytes()[: brokers.log.at(10).position])
@@ -72,7 +73,7 @@ def offset_rotted_upwards(root: Path) -> Brokers:
 
 HOUR_MS: Final = 60 * 60 * 1000
 ROLLED: Final = 20
-"""Closed segments of two batches each in the cases of cleaners."""
+"""Number of closed segments, of two batches each, in the cases of cleaners."""
 
 
 def rolled_log() -> Log:
@@ -86,10 +87,10 @@ def put_cleaners(
     hours: Callable[[int], float] = lambda segment: 2.0 * segment,
     partitions: Sequence[str] = ("t-0", "t-1"),
 ) -> Brokers:
-    """Three brokers that rolled a segment of each partition every two hours; all cleaned all closed segments.
+    """Write three brokers that rolled a segment of each partition every two hours and cleaned all closed segments.
 
-    On broker 2 the partitions `behind`, all of them unless some are named, are cleaned up to that segment (-1: there is no entry),
-    and each segment's file was last written at that one of the `hours`.
+    On broker 2 the partitions in `behind` (default: all, up to segment 1) are cleaned only up to that segment (-1: no entry), and
+    `hours` gives the hour in which each segment's file was last written.
     """
     log = rolled_log()
     behind = dict.fromkeys(partitions, 1) if behind is None else behind

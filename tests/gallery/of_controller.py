@@ -1,11 +1,11 @@
-"""The gallery's cases and variants of what only the controller's log can tell, and of records in it that cannot be read."""
+"""Cases and variants of the gallery that only the controller's log can show, and records in it that cannot be read."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.gallery.case import Case, done, each, segment, trees
+from tests.gallery.case import Case, case_per_row, cases_of_trees, injected_case, segment
 from tests.gallery.of_groups import EARLIER, LATER, commit
 from tests.support.brokers import Brokers, healthy, put_offsets, put_replicas
 from tests.support.controllers import (
@@ -31,11 +31,11 @@ LRS: Final = (topic(), partition([1, 2, 3], 1), change(isr=[1, 2]), change(isr=[
 ELECTED: Final = (change(leader=-1), change(leader=1))
 """Broker 1 is elected again."""
 UNCLEAN: Final = (change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
-"""Broker 1 is elected though it is not in the ISR."""
+"""Broker 1 is elected although it is not in the ISR."""
 RISKY: Final = (setting("unclean.leader.election.enable", "true"), setting("min.insync.replicas", "1"))
 OTHER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 OTHER_TOPIC: Final = (topic(topic_id=OTHER_ID), partition([1, 3], 1, topic_id=OTHER_ID))
-"""Another topic of the name."""
+"""Another topic with the same name."""
 BAD: Final = {
     "unknown version": (b"\1\5\x63" + change(leader=3)[3:], "version"),
     "array count": (b"\1\3\2" + bytes(4) + bytes(range(16)) + HUGE + bytes(60), "fields"),
@@ -43,8 +43,8 @@ BAD: Final = {
     "unknown kind": (b"\1\x63\0\0", "kind"),
     "no frame": (b"", "frame"),
 }
-"""Records that cannot be read, and what a finding says of them."""
-IN_WORDS: Final = {
+"""Kind of damage → (malformed record, reason in the finding)."""
+BAD_TEXTS: Final = {
     "unknown version": "`PartitionChangeRecord` of version 99",
     "array count": "an array of 4294967294 entries",
     "tagged fields": "4294967295 tagged fields",
@@ -58,7 +58,7 @@ def lost_member(root: Path) -> Brokers:
 
 
 def short_leader(root: Path, *more: tuple[str, int]) -> Brokers:
-    """Broker 1 lost its last two records, and took others if any; brokers 2 and 3 hold them."""
+    """Broker 1 lost its last two records, and may have appended others; brokers 2 and 3 have them."""
     long = history(*[("p", 0)] * 4)
     short = history(*[("p", 0)] * 2, *more)
     return put_replicas(root, {1: short, 2: long, 3: long}, {1: short.next_offset, 2: 4, 3: 4})
@@ -92,7 +92,7 @@ EMPTY, SHORT, FOLLOWER = segment(0, broker=3), segment(0, broker=1), segment(0)
 
 
 def lost(*values: bytes, start_ms: int = START_MS) -> partial[Case]:
-    """Broker 3 lacks a record; the controller's log holds these values."""
+    """Broker 3 lacks a record; the controller's log has these records."""
     make = partial(_controlled, lost_member, values=values, start_ms=start_ms)
     return partial(Case, make=make, damaged=EMPTY, also=ALSO)
 
@@ -103,7 +103,7 @@ def led(tree: Callable[[Path], Brokers], *values: bytes, damaged: str = SHORT) -
 
 def malformed(name: str) -> Case:
     make = partial(_controlled, lost_member, values=malformed_twice(BAD[name][0]))
-    words = f"`__cluster_metadata`, twice: {IN_WORDS[name]}"
+    words = f"`__cluster_metadata`, twice: {BAD_TEXTS[name]}"
     return Case("F48", words, make, METADATA, peer_options=(DECODER,), shown=("reason", "unknown_after_offset"))
 
 
@@ -145,7 +145,7 @@ CONTROLLED: Final = (
     ),
 )
 MALFORMED: Final = (
-    *map(malformed, IN_WORDS),
+    *map(malformed, BAD_TEXTS),
     Case(
         "F48",
         "`__cluster_metadata`: a value of version 99 of another kind of record",
@@ -164,13 +164,13 @@ MALFORMED: Final = (
     ),
 )
 
-# Variants: other places, other values, and what only looks like the fault. They stand in no table of docs/faults.md.
+# Variants: other places, other values, and states that only look like the fault. They are not in docs/faults.md.
 
 THREE: Final = (topic(), partition([1, 2, 3], 1))
 
 
 def stopped(root: Path, kind: str) -> Brokers:
-    """A member of the ISR lacks what is committed, or the last replica is shorter; no broker was stopped cleanly."""
+    """A member of the ISR lacks committed records, or the last replica is shorter; no broker stopped cleanly."""
     brokers, values = (lost_member(root), in_sync([1, 3])) if kind == "member" else (short_leader(root), LRS)
     for log_dir in brokers.log_dirs:
         (log_dir / ".kafka_cleanshutdown").unlink()
@@ -178,12 +178,12 @@ def stopped(root: Path, kind: str) -> Brokers:
 
 
 def newest_missing(root: Path, later_ms: int) -> Brokers:
-    """Broker 2 lacks offsets 2 and 3, of seconds 2 and 3; the controllers' log ends then."""
+    """Broker 2 lacks offsets 2 and 3, of seconds 2 and 3; the controllers' log ends around that time."""
     return controlled_by(short_follower(root), *in_sync([1, 2, 3]), start_ms=BASE_TIMESTAMP - 2000 + later_ms)
 
 
 def deleted_up_to(root: Path, log_start: int) -> Brokers:
-    """Broker 1 lost a log of 20 records, from which DeleteRecords removed what is below `log_start` on the others."""
+    """Broker 1 lost a log of 20 records; on the others DeleteRecords removed those below `log_start`."""
     long = history(*[("p", 0)] * 20)
     brokers = put_replicas(root, {1: Log(), 2: long, 3: long}, {1: 0, 2: 20, 3: 20})
     brokers.checkpoint("log-start", log_start, 2, 3)
@@ -191,7 +191,7 @@ def deleted_up_to(root: Path, log_start: int) -> Brokers:
 
 
 def deleted_and_led(root: Path, log_start: int, isr: tuple[int, ...], start_on_3: int | None = None) -> Brokers:
-    """The same with an ISR by the controllers' log."""
+    """`deleted_up_to` with an ISR in the controllers' log."""
     brokers = controlled_by(deleted_up_to(root, log_start), topic(), partition(list(isr), isr[0], replicas=[1, 2, 3]))
     if start_on_3 is not None:
         brokers.checkpoint("log-start", start_on_3, 3)
@@ -204,8 +204,8 @@ def watermark_beyond(root: Path) -> Brokers:
     return brokers
 
 
-def only_its_leader_wrote_it_down(root: Path) -> Brokers:
-    """After an unclean election nothing was written; of the followers only the one that led has its epoch."""
+def only_leader_has_epoch(root: Path) -> Brokers:
+    """Nothing was written after an unclean election; of the followers only the former leader has its epoch in its checkpoint."""
     brokers = short_leader(root)
     brokers.put_epochs(2, (0, 0), (2, 4))
     return controlled_by(brokers, *LRS, *UNCLEAN)
@@ -216,7 +216,8 @@ P, Q, R = ("p", 0), ("q", 2), ("r", 4)
 
 
 def two_elections(root: Path, second: tuple[int, int], third: tuple[int, int, int]) -> Brokers:
-    """Broker 1 led and had ten records; broker 2 became the leader uncleanly, wrote, and then so did broker 3. Records by epoch."""
+    """Broker 1 led with ten records; broker 2, then broker 3 became leader uncleanly and wrote. `second`, `third`: records by
+    epoch."""
     logs = {
         1: history(*[P] * 10),
         2: history(*[P] * second[0], *[Q] * second[1]),
@@ -228,7 +229,7 @@ def two_elections(root: Path, second: tuple[int, int], third: tuple[int, int, in
 
 
 def silent_election(root: Path) -> Brokers:
-    """As above; broker 2 wrote nothing as the leader, and has since copied broker 3, so that no log shows what it had."""
+    """`two_elections`, but broker 2 wrote nothing as leader and then copied broker 3, so that no log shows its records."""
     new = history(*[P] * 3, *[R] * 2)
     brokers = put_replicas(root, {1: history(*[P] * 10), 2: new, 3: new})
     once, again = (change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
@@ -240,15 +241,15 @@ def agreeing(brokers: Brokers, leader: int) -> None:
     controlled_by(brokers, *in_sync([2]), *values)
 
 
-def policy(brokers: Brokers, word: str, *, other: bool = False) -> None:
-    """The controllers' log has this cleanup policy; `other`: broker 1 is of an earlier topic of the name."""
+def policy(brokers: Brokers, value: str, *, other: bool = False) -> None:
+    """The controllers' log has this cleanup policy; `other`: broker 1 has an earlier topic of the same name."""
     if other:
         brokers.named(1, "partition.metadata").write_bytes(f"version: 0\ntopic_id: {OTHER_ID}\n".encode())
-    controlled_by(brokers, *in_sync([1, 2, 3]), setting("cleanup.policy", word))
+    controlled_by(brokers, *in_sync([1, 2, 3]), setting("cleanup.policy", value))
 
 
-def cleaner_knows_better(brokers: Brokers, identified: bool) -> None:
-    """Cleaners know the topic, which was not compacted when the controllers' log was copied; with and without a topic id."""
+def compacted_by_cleaner_checkpoint(brokers: Brokers, identified: bool) -> None:
+    """Cleaner checkpoints list the topic, which the controllers' log says is not compacted; with and without a topic id."""
     for broker in (1, 2, 3):
         brokers.checkpoint("cleaner", 0, broker)
         if not identified:
@@ -257,7 +258,7 @@ def cleaner_knows_better(brokers: Brokers, identified: bool) -> None:
 
 
 def snapshot_after_an_election(root: Path) -> Brokers:
-    """A snapshot has the leader's epoch; the log behind it only that followers came back."""
+    """A snapshot has the leader's epoch; the log after it shows only that followers returned."""
     brokers = short_leader(root, ("new", 2))
     log = ControllerLog(next_offset=100).lead([CONTROLLER]).append(change(isr=[1, 2]))
     directory = log.put(brokers.root / f"c{CONTROLLER}", start=100)
@@ -268,25 +269,25 @@ def snapshot_after_an_election(root: Path) -> Brokers:
 
 BACK: Final = (change(leader=2), record(20), change(isr=[2, 1]), change(isr=[2, 1, 3]))
 CONTROLLED_VARIANTS: Final = (
-    *trees("F33", "not stopped cleanly:", stopped, [("member",), ("last replica",)]),
-    *trees(
+    *cases_of_trees("F33", "not stopped cleanly:", stopped, [("member",), ("last replica",)]),
+    *cases_of_trees(
         "F33",
         "ms from the first record to the end of the controllers' log:",
         newest_missing,
         [(1999,), (2999,), (3000,)],
         controls=[(1999,), (2999,)],
     ),
-    *trees("F37", "records deleted up to, ISR:", deleted_and_led, [(7, (1,)), (7, (1, 2))]),
-    *trees("F37", "the same, all that b1 lacks was deleted", deleted_and_led, [(20, (1,))], control=True),
-    *trees("F37", "the same, the log start on b3 is", deleted_and_led, [(7, (1,), 0)]),
+    *cases_of_trees("F37", "records deleted up to, ISR:", deleted_and_led, [(7, (1,)), (7, (1, 2))]),
+    *cases_of_trees("F37", "the same, all that b1 lacks was deleted", deleted_and_led, [(20, (1,))], control=True),
+    *cases_of_trees("F37", "the same, the log start on b3 is", deleted_and_led, [(7, (1,), 0)]),
     Case("F30", "a high watermark beyond an empty log, of which records were deleted elsewhere", watermark_beyond),
-    Case("F37", "an unclean election that only its leader wrote down", only_its_leader_wrote_it_down),
+    Case("F37", "an unclean election that only its leader wrote down", only_leader_has_epoch),
     Case(
         "F37",
         "an unclean election, and the watermark from before",
         lambda root: controlled_by(short_leader(root), *in_sync([3]), *UNCLEAN),
     ),
-    *trees(
+    *cases_of_trees(
         "F36",
         "two unclean elections; records by epoch on b2 and b3:",
         two_elections,
@@ -300,17 +301,21 @@ CONTROLLED_VARIANTS: Final = (
         ],
     ),
     Case("F36", "two unclean elections, and no log shows what the leader of the first had", silent_election),
-    *each("F37", "an unclean election whose replicas agree, of broker", agreeing, [(2,), (1,)], control=True),
-    done("-", "the controllers say compact,delete", lambda it: policy(it, "compact,delete"), control=True),
-    done("-", "the first replica is of an earlier topic, the controllers say delete", lambda it: policy(it, "delete", other=True)),
-    *each(
+    *case_per_row("F37", "an unclean election whose replicas agree, of broker", agreeing, [(2,), (1,)], control=True),
+    injected_case("-", "the controllers say compact,delete", lambda it: policy(it, "compact,delete"), control=True),
+    injected_case(
+        "-", "the first replica is of an earlier topic, the controllers say delete", lambda it: policy(it, "delete", other=True)
+    ),
+    *case_per_row(
         "-",
         "cleaners know the topic better than the controllers; a topic id:",
-        cleaner_knows_better,
+        compacted_by_cleaner_checkpoint,
         [(True,), (False,)],
         controls=[(True,)],
     ),
-    done("-", "controllers beside healthy brokers", lambda it: controlled_by(it, *in_sync([1, 2, 3]), *BACK), control=True),
+    injected_case(
+        "-", "controllers beside healthy brokers", lambda it: controlled_by(it, *in_sync([1, 2, 3]), *BACK), control=True
+    ),
     Case("F36", "an election before the controllers' log begins", snapshot_after_an_election),
     Case("F37", "elected again without new records", lambda root: controlled_by(short_leader(root), *LRS, *ELECTED)),
 )
@@ -327,8 +332,8 @@ def transactional(brokers: Brokers) -> None:
     put_offsets(brokers.log_dir(1), transaction_of((commit_key(), commit_value(LOG_END + 9)), start=0, commit=True))
 
 
-def parted(root: Path) -> Brokers:
-    """Logs part at 12; a group committed 15 by the one."""
+def forked_at_12(root: Path) -> Brokers:
+    """Logs that fork at 12; a group committed 15 on one of them."""
     logs = {}
     for broker, tag in ((1, "old"), (2, "new")):
         log = Log()
@@ -348,17 +353,17 @@ def malformed_behind(brokers: Brokers) -> None:
 
 
 COMMITTED: Final = (
-    done("-", "group committed 76 of log end 75", lambda it: commit(it, LOG_END + 1)),
-    done("-", "twenty groups", twenty_groups),
-    done("-", "a commit beyond the log end in a committed transaction", transactional),
-    *each(
+    injected_case("-", "group committed 76 of log end 75", lambda it: commit(it, LOG_END + 1)),
+    injected_case("-", "twenty groups", twenty_groups),
+    injected_case("-", "a commit beyond the log end in a committed transaction", transactional),
+    *case_per_row(
         "-",
         "a commit of the log end older than its records:",
         lambda it, ms: commit(it, LOG_END, timestamp=ms),
         [(BASE_TIMESTAMP,), (0,), (-1,)],
         control=True,
     ),
-    Case("F35", "a commit where logs part", parted, control=True),
-    done("F48", "`__consumer_offsets`: two values behind a commit beyond the log end", malformed_behind),
+    Case("F35", "a commit where logs part", forked_at_12, control=True),
+    injected_case("F48", "`__consumer_offsets`: two values behind a commit beyond the log end", malformed_behind),
 )
 VARIANTS: Final[tuple[Case, ...]] = (*CONTROLLED_VARIANTS, *COMMITTED)

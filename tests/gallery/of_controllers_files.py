@@ -1,4 +1,4 @@
-"""The gallery's cases of the controllers' log, its copies and snapshots, of who votes, and of the small files beside it."""
+"""Cases of the gallery for the controllers' log, its copies and snapshots, its voters, and its small files."""
 
 import shutil
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def controllers(root: Path, logs: Mapping[int, ControllerLog | None], **given: A
 
 
 def with_snapshots(root: Path, snapshots: Mapping[int, bytes], **given: Any) -> Brokers:
-    """Three controllers whose logs begin later or have a hole, each with these snapshots by their ends."""
+    """Three controllers whose logs start later or have a gap, each with these snapshots (by end offset)."""
     brokers = controllers(root, dict.fromkeys(VOTERS, written(*LATER)), **given)
     for node in VOTERS:
         for end, data in snapshots.items():
@@ -65,15 +65,15 @@ def holding(root: Path, values: tuple[bytes, ...] = ()) -> Brokers:
 
 
 def identity(root: Path, file: str, data: bytes) -> Brokers:
-    """A small file of the controller 102 holds these bytes."""
+    """Controller 102 has these bytes in a small file."""
     brokers = holding(root)
     (brokers.root / "c102" / file).write_bytes(data)
     return brokers
 
 
 def everything_wrong(root: Path) -> Brokers:
-    """Two controllers without records; the third's log has a hole, and one of its snapshots is cut short; the log of a fourth node
-    ends with a record that cannot be applied."""
+    """Two controllers without records; the third's log has a gap, and one of its snapshots is truncated; a fourth node's log ends
+    with a record that cannot be applied."""
     brokers = controllers(root, {101: EMPTY, 102: None, 103: written(*LATER)}, without=(5,))
     put_snapshot(brokers.root / "c103" / METADATA, 6, STATED)
     put_snapshot(brokers.root / "c103" / METADATA, 9, STATED[:-1])
@@ -83,7 +83,7 @@ def everything_wrong(root: Path) -> Brokers:
 
 
 def linked(root: Path) -> Brokers:
-    """The partition's directory on b2 is a link to a place below the same log directory."""
+    """The partition's directory on b2 is a link into the same log directory."""
     brokers = healthy(root)
     place = brokers.log_dir(2) / "moved"
     place.mkdir()
@@ -93,7 +93,7 @@ def linked(root: Path) -> Brokers:
 
 
 def shortcut(root: Path) -> Brokers:
-    """Beside the log directories stands a link to a partition of one."""
+    """A link to a partition stands next to the log directories."""
     brokers = healthy(root)
     (brokers.root / "t-0").symlink_to("b2/t-0")
     return brokers
@@ -102,7 +102,7 @@ def shortcut(root: Path) -> Brokers:
 UNFENCED: Final = record(17, broker_id=1, broker_epoch=3, fenced=-1)
 OTHER_EPOCH: Final = record(17, broker_id=1, broker_epoch=9, fenced=-1)
 _TAGS_AT: Final = 23
-"""Where a PartitionChangeRecord has the number of its tagged fields."""
+"""Position of the number of tagged fields in a PartitionChangeRecord."""
 
 
 def with_newer_tag(value: bytes) -> bytes:
@@ -114,7 +114,7 @@ AHEAD: Final = written(*LATER)
 
 
 def copies(words: str, *logs: ControllerLog | None, control: bool = False) -> Case:
-    """Controllers with these copies of the log."""
+    """A case of controllers with these copies of the log."""
     make = partial(controllers, logs=dict(zip(VOTERS, logs, strict=True)))
     return Case("-", words, make, control=control, shown=("leaders", "loses"))
 
@@ -125,7 +125,7 @@ def snapshots(words: str, ends: tuple[int, ...], *, control: bool = False, **giv
 
 
 def ending(words: str, *values: bytes, control: bool = False) -> Case:
-    """Controllers whose logs end with these records."""
+    """A case of controllers whose logs end with these records."""
     return Case("-", words, partial(holding, values=values), control=control, shown=("reason", "exception"))
 
 

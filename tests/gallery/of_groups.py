@@ -1,4 +1,4 @@
-"""The gallery's cases of committed group offsets: loss they prove, what only looks like it, and records that cannot be read."""
+"""Cases of the gallery for committed group offsets: losses they prove, states that look like losses, and malformed records."""
 
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tests.gallery.case import Case, patient, segment
+from tests.gallery.case import Case, Injected, segment
 from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC_ID, Brokers, healthy, put_offsets, put_replicas, write_checkpoint
 from tests.support.controllers import controlled_by, partition, put_controller, record, setting, topic
 from tests.support.groups import commit_key, commit_value, log_of, transaction_of
@@ -15,21 +15,21 @@ from tests.support.segments import BASE_TIMESTAMP
 
 TOPIC_ID_BYTES: Final = urlsafe_b64decode(TOPIC_ID + "==")
 LATER: Final = BASE_TIMESTAMP + 1000 * LOG_END + 60_000
-"""After every record was written."""
+"""A time after every record was written."""
 EARLIER: Final = HEALTHY.batches[-3].max_timestamp
-"""When the last marker was written; two more batches followed."""
+"""The time of the last marker; two more batches follow."""
 BY_CLIENTS: Final = HEALTHY.batches[-2].max_timestamp
-"""After every marker, when there was one more batch to be written: that has the time of its producer."""
-LIES: Final = {
+"""A time after every marker but before the last batch, whose timestamps are its producer's."""
+MALFORMED_VALUES: Final = {
     "a value of version 5": b"\0\5" + bytes(30),
     "a text of 2147483646 bytes": b"\0\4" + bytes(12) + b"\xff\xff\xff\xff\x07",
     "a text of 32767 bytes": b"\0\3" + bytes(12) + b"\x7f\xff",
 }
-"""Values that cannot be read, by what they are."""
+"""Description → value that cannot be read."""
 
 
 def commit(brokers: Brokers, offset: int, *, copies: tuple[int, ...] = (1, 2, 3), **given: Any) -> None:
-    """Let group `billing` have committed an offset of `t-0`."""
+    """Write a committed offset of group `billing` for `t-0`."""
     given.setdefault("timestamp", EARLIER)
     given.setdefault("leader_epoch", 2)
     for broker in copies:
@@ -41,13 +41,13 @@ def control(brokers: Brokers, *, isr: list[int], replicas: list[int]) -> None:
 
 
 def proving(brokers: Brokers, **given: Any) -> None:
-    """A commit 25 records beyond the log end, by a topic id; and the controller's log."""
+    """A commit 25 records beyond the log end, with a topic id, and the controller's log."""
     commit(brokers, LOG_END + 25, version=4, topic_id=TOPIC_ID_BYTES, **given)
     control(brokers, isr=[1, 2, 3], replicas=[1, 2, 3])
 
 
 def not_counting(root: Path, value: str) -> Brokers:
-    """A commit beyond the log end that was `aborted`, is `pending`, was `deleted`, or is for `other topic id`."""
+    """A commit beyond the log end that was `aborted`, is `pending`, was `deleted`, or has an `other topic id`."""
     brokers = healthy(root)
     record = (commit_key(), commit_value(LOG_END + 9, version=4, topic_id=bytes(16) if value == "other topic id" else None))
     log = {
@@ -80,7 +80,7 @@ def behind_a_leader(root: Path, *, batches: int = 20, isr: tuple[int, ...] = (1,
 
 
 def out_of_the_isr(brokers: Brokers) -> None:
-    """A commit 25 records beyond the log end, and by the controller's log only broker 4 is in sync."""
+    """A commit 25 records beyond the log end, with only broker 4 in the ISR."""
     commit(brokers, LOG_END + 25)
     control(brokers, isr=[4], replicas=[1, 2, 3, 4])
 
@@ -93,7 +93,7 @@ def copied(root: Path, *copies: int) -> Brokers:
 
 
 def below_minimum(root: Path, *, minimum: str = "2", version: int = 15) -> Brokers:
-    """The only in-sync replica ends 60 records behind the high watermark that it has checkpointed."""
+    """The only in-sync replica ends 60 records after the high watermark that it checkpointed."""
     short, long = Log(), Log()
     short.plain(3)
     for _ in range(21):
@@ -104,11 +104,11 @@ def below_minimum(root: Path, *, minimum: str = "2", version: int = 15) -> Broke
 
 
 def grown(root: Path, *, count: int = 6, since: int | None = None, policy: str | None = None) -> Brokers:
-    """Group `billing` committed in the partition that its hash gives of five."""
+    """Group `billing` committed in the partition that its hash selects among five."""
     brokers = healthy(root)
     for broker in (1, 2, 3):
         for number in range(count):
-            offset = {OLD_PLACE: 9, NEW_PLACE: since}.get(number)
+            offset = {OLD_PARTITION: 9, NEW_PARTITION: since}.get(number)
             log = b"" if offset is None else log_of((commit_key(), commit_value(offset)))
             put_offsets(brokers.log_dir(broker), log, number)
             write_checkpoint(brokers.log_dir(broker), "replication", int(offset is not None), f"__consumer_offsets-{number}")
@@ -125,8 +125,8 @@ def waiting(brokers: Brokers) -> None:
         put_offsets(brokers.log_dir(broker), transaction_of((commit_key(), commit_value(9)), start=0))
 
 
-OLD_PLACE, NEW_PLACE = 4, 1
-"""Where the hash of `billing` puts it in 5 partitions, and in 6."""
+OLD_PARTITION, NEW_PARTITION = 4, 1
+"""The partition of `billing` among 5 partitions, and among 6."""
 COUNTED: Final = ("partition_count", "confidence")
 OFFSETS: Final = segment(0, broker=1, directory="__consumer_offsets-0")
 SHORT: Final = segment(0)
@@ -134,34 +134,38 @@ HOLDS: Final = ("confidence",)
 HARMLESS: Final = ("confidence", "harmless_if")
 
 
-def committed(offset: int, **given: Any) -> partial[Case]:
-    return told(patient(partial(commit, offset=offset, **given)))
+def committed_case(offset: int, **given: Any) -> partial[Case]:
+    return offsets_case(Injected(partial(commit, offset=offset, **given)))
 
 
-def told(make: Callable[[Path], Brokers]) -> partial[Case]:
-    """A case whose damage shows in `__consumer_offsets`."""
+def offsets_case(make: Callable[[Path], Brokers]) -> partial[Case]:
+    """A case whose damage is in `__consumer_offsets`."""
     return partial(Case, make=make, damaged=OFFSETS, peer_options=("--offsets-decoder",))
 
 
 COMMITTED: Final = (
-    told(patient(proving))("-", "group committed 100 of log end 75, records stamped later are there", shown=HOLDS),
-    committed(LOG_END + 25)("-", "the same without the controller's log", shown=HARMLESS),
-    told(patient(lambda it: proving(it, leader_epoch=-1)))("-", "the same, and no epoch is named with it", shown=HARMLESS),
-    told(patient(lambda it: proving(it, timestamp=LATER)))("-", "the same, every record older than the commit", shown=HARMLESS),
-    told(patient(lambda it: proving(it, timestamp=BY_CLIENTS)))(
+    offsets_case(Injected(proving))("-", "group committed 100 of log end 75, records stamped later are there", shown=HOLDS),
+    committed_case(LOG_END + 25)("-", "the same without the controller's log", shown=HARMLESS),
+    offsets_case(Injected(lambda it: proving(it, leader_epoch=-1)))("-", "the same, and no epoch is named with it", shown=HARMLESS),
+    offsets_case(Injected(lambda it: proving(it, timestamp=LATER)))(
+        "-", "the same, every record older than the commit", shown=HARMLESS
+    ),
+    offsets_case(Injected(lambda it: proving(it, timestamp=BY_CLIENTS)))(
         "-", "the same, only records with times of their producers are later", shown=HARMLESS
     ),
-    committed(LOG_END + 25, timestamp=BASE_TIMESTAMP - 1)("-", "the same, every record younger than the commit", shown=HARMLESS),
-    told(lambda root: copied(root, 1))("-", "the same, one copy given", shown=HARMLESS, control=True),
-    told(patient(out_of_the_isr))("-", "the same, no copy of the ISR given", shown=HARMLESS, control=True),
-    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by")),
-    committed(LOG_END, timestamp=LATER)(
+    committed_case(LOG_END + 25, timestamp=BASE_TIMESTAMP - 1)(
+        "-", "the same, every record younger than the commit", shown=HARMLESS
+    ),
+    offsets_case(lambda root: copied(root, 1))("-", "the same, one copy given", shown=HARMLESS, control=True),
+    offsets_case(Injected(out_of_the_isr))("-", "the same, no copy of the ISR given", shown=HARMLESS, control=True),
+    committed_case(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by")),
+    committed_case(LOG_END, timestamp=LATER)(
         "-", "group committed 75 of log end 75, high watermark 72", control=True, note="the high watermark was at least 75"
     ),
-    committed(HIGH_WATERMARK, timestamp=LATER)("-", "group committed 72 of log end 75, high watermark 72", control=True),
-    committed(0, timestamp=LATER)("-", "group committed 0 of log end 75, high watermark 72", control=True),
+    committed_case(HIGH_WATERMARK, timestamp=LATER)("-", "group committed 72 of log end 75, high watermark 72", control=True),
+    committed_case(0, timestamp=LATER)("-", "group committed 0 of log end 75, high watermark 72", control=True),
     *(
-        told(partial(not_counting, value=value))("-", f"group committed 84 of log end 75, {words}", control=True)
+        offsets_case(partial(not_counting, value=value))("-", f"group committed 84 of log end 75, {words}", control=True)
         for value, words in (
             ("aborted", "in an aborted transaction"),
             ("pending", "in an open transaction"),
@@ -185,7 +189,7 @@ COMMITTED: Final = (
     Case("-", "group committed 9 in one of 5 partitions", partial(grown, count=5), control=True),
     Case("-", "`cleanup.policy` of `__consumer_offsets` is delete", partial(grown, count=5, policy="delete"), shown=("risks",)),
     Case("-", "the same, compact", partial(grown, count=5, policy="compact"), control=True),
-    Case("-", "an open transaction has the group's offset", patient(waiting), control=True, shown=("waiting_groups",)),
+    Case("-", "an open transaction has the group's offset", Injected(waiting), control=True, shown=("waiting_groups",)),
 )
 MALFORMED: Final = tuple(
     Case(
@@ -196,5 +200,5 @@ MALFORMED: Final = tuple(
         peer_options=("--offsets-decoder",),
         shown=("record_type", "unknown_after_offset"),
     )
-    for words, value in LIES.items()
+    for words, value in MALFORMED_VALUES.items()
 )

@@ -1,4 +1,5 @@
-"""The gallery's cases of a start after a crash, of files and directories on their way in or out, and of what is no log at all."""
+"""Cases of the gallery for starts after a crash, for temporary and deleted files and directories, and for entries that are not
+logs."""
 
 import os
 import shutil
@@ -7,24 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.gallery.case import Case, done, on_each, patient, segment
+from tests.gallery.case import Case, Injected, injected_case, on_brokers, segment
 from tests.gallery.injections import append, noise, zero_page
 from tests.gallery.of_bytes import LENGTH, int32, target
 from tests.support.brokers import LOG_FILES, Brokers, healthy, put_segment
 
 NAMES: Final = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
-"""Of directories that Kafka would never make."""
+"""Names of directories that Kafka never creates."""
 REFUSED: Final = ("t-x", "t-2147483648", "t-0-delete")
-"""Of directories at which a broker refuses to start."""
+"""Names of directories at which a broker refuses to start."""
 UNIQUE: Final = "0123456789abcdef0123456789abcdef"
 ASIDE: Final = f"t-0.{UNIQUE}"
 SECRET: Final = b"root:x:0:0: never to be read"
 LINK, PIPE = 99, 97
-"""The base offsets in the names of a link and of a pipe."""
+"""Base offsets in the names of a link and of a pipe."""
 
 
 def links(brokers: Brokers, outside: Path) -> None:
-    """Links in broker 2's log directory: to itself, and to a secret outside in the place of a segment, an index, a partition."""
+    """Make links in broker 2's log directory: to itself, and to a secret outside in place of a segment, an index, a partition."""
     outside.mkdir()
     (outside / "secret").write_bytes(SECRET)
     directory = brokers.log_dir(2) / "t-0"
@@ -56,7 +57,7 @@ def sparse(brokers: Brokers) -> None:
 
 
 def all_at_once(root: Path) -> Brokers:
-    """Three replicas; around broker 2's all that F47 lists. Outside of the log directories lies a secret that links point to."""
+    """Three replicas; broker 2's log directory has all leftovers of F47, with links to a secret outside of it."""
     brokers = healthy(root / "brokers")
     links(brokers, root / "outside")
     pipes(brokers)
@@ -67,7 +68,7 @@ def all_at_once(root: Path) -> Brokers:
 
 
 def crash(brokers: Brokers, recovery_point: int) -> None:
-    """Broker 2 crashed, and would read its log again from here on."""
+    """Crash broker 2 with this recovery point."""
     brokers.crash(2)
     brokers.checkpoint("recovery-point", recovery_point, 2)
 
@@ -77,7 +78,7 @@ def swap_in(brokers: Brokers, base_offset: int, data: bytes) -> None:
 
 
 def set_aside(brokers: Brokers, broker: int, base_offset: int, ending: str) -> None:
-    """What Kafka does to the files of a segment before it removes or swaps them."""
+    """Rename the files of a segment as Kafka does before it deletes or swaps them."""
     for suffix in LOG_FILES:
         path = brokers.file(broker, base_offset, suffix)
         if path.exists():
@@ -93,7 +94,7 @@ def truncated_tail(brokers: Brokers) -> None:
 
 
 def half_of_a_split(brokers: Brokers) -> None:
-    """A swap was interrupted before it counted: `.cleaned` files are left beside a `.swap`."""
+    """A split interrupted before its swap counts: `.cleaned` files and a `.swap` file."""
     swap_in(brokers, 55, b"")
     put_segment(brokers.directory(2), 29, b"", "log.cleaned")
     put_segment(brokers.directory(2), 29, b"", "index.cleaned")
@@ -123,7 +124,7 @@ def crashed(recovery_point: int, damage: Callable[[Brokers], object]) -> partial
         crash(brokers, recovery_point)
         damage(brokers)
 
-    return partial(Case, make=patient(injection), damaged=MIDDLE, shown=FORETOLD)
+    return partial(Case, make=Injected(injection), damaged=MIDDLE, shown=FORETOLD)
 
 
 def unreadable_recovery_point(brokers: Brokers) -> None:
@@ -135,7 +136,7 @@ def empty_directory(brokers: Brokers, name: str) -> None:
     (brokers.log_dir(2) / name).mkdir()
 
 
-def stranger_aside(brokers: Brokers, suffix: str) -> None:
+def renamed_directory(brokers: Brokers, suffix: str) -> None:
     directories(brokers, f"w-0.{UNIQUE}-{suffix}")
 
 
@@ -158,8 +159,8 @@ OUTSIDE: Final = (
         f"brokers/{segment(LINK)}",
         note="incomplete, exit 3",
     ),
-    done("F47", "pipes; one has the name of a segment", pipes, damaged=segment(PIPE), note="incomplete, exit 3"),
-    done(
+    injected_case("F47", "pipes; one has the name of a segment", pipes, damaged=segment(PIPE), note="incomplete, exit 3"),
+    injected_case(
         "F47",
         "directories named `..-0`, `<script>-0`, `=cmd-0`",
         lambda it: directories(it, *NAMES[:3]),
@@ -167,7 +168,7 @@ OUTSIDE: Final = (
         run_in_log_dir=True,
         note="escaped",
     ),
-    done(
+    injected_case(
         "F47",
         "directories named with ESC, newline and a bidi mark",
         lambda it: directories(it, *NAMES[3:]),
@@ -176,7 +177,7 @@ OUTSIDE: Final = (
         note="escaped",
     ),
     *(
-        done(
+        injected_case(
             "F47",
             f"a directory named `{name}`",
             partial(empty_directory, name=name),
@@ -186,21 +187,23 @@ OUTSIDE: Final = (
         for name in REFUSED
     ),
     *(
-        done(
+        injected_case(
             "F47",
             f"a partition's directory that ends in `-{suffix}`",
-            partial(stranger_aside, suffix=suffix),
+            partial(renamed_directory, suffix=suffix),
             damaged=segment(0, directory=f"w-0.{UNIQUE}-{suffix}"),
         )
         for suffix in ("delete", "future", "stray")
     ),
-    done("F47", "`.swap` and `.cleaned` leftovers", lambda it: empty_leftovers(it, "swap", "cleaned"), damaged=SWAP, shown=STEPS),
-    done("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55)),
+    injected_case(
+        "F47", "`.swap` and `.cleaned` leftovers", lambda it: empty_leftovers(it, "swap", "cleaned"), damaged=SWAP, shown=STEPS
+    ),
+    injected_case("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55)),
 )
 STARTS: Final = (
     crashed(29, lambda it: it.flip(2, target(it), 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
     crashed(55, lambda it: it.flip(2, target(it), 100))("F01", "the same below the recovery point", shown=RESTART),
-    done(
+    injected_case(
         "F01",
         "the same above the recovery point, after a clean shutdown",
         lambda it: it.checkpoint("recovery-point", 29, 2),
@@ -217,7 +220,7 @@ STARTS: Final = (
     crashed(29, lambda it: append(it, 29, bytes(4096)))("F15", "zeros behind a closed segment, after a crash"),
     crashed(29, lambda it: zero_page(it, 29))("F16", "a page of zeros in the middle, after a crash"),
     *(
-        done(
+        injected_case(
             "F17",
             f"only the `.log` of the {which} segment is gone on b1",
             partial(log_gone, base_offset=base),
@@ -226,7 +229,7 @@ STARTS: Final = (
         )
         for which, base in (("first", 0), ("middle", 29))
     ),
-    done(
+    injected_case(
         "F17",
         "the `.log` of the first segment is gone on b1, whose log start is behind it",
         lambda it: it.remove(1, 0, "log"),
@@ -235,38 +238,42 @@ STARTS: Final = (
         control=True,
     ),
     crashed(55, unreadable_recovery_point)("F32", "recovery point of noise, after a crash, and one bit under the CRC"),
-    done(
+    injected_case(
         "F47", "the middle segment is there as `.deleted`", lambda it: set_aside(it, 2, 29, "deleted"), damaged=DELETED, shown=GAP
     ),
-    done(
+    injected_case(
         "F47",
         "the middle segment is gone on all, and on b3 it is there as `.deleted`",
-        on_each(lambda it, broker: it.remove(broker, 29)),
-        lambda it: it.file(3, 29, "log.deleted").write_bytes(b"".join(one.data for one in it.log.of_segment(29))),
+        on_brokers(lambda it, broker: it.remove(broker, 29)),
+        lambda it: it.file(3, 29, "log.deleted").write_bytes(b"".join(batch.data for batch in it.log.of_segment(29))),
         damaged=segment(29, "log.deleted", broker=3),
         shown=GAP,
     ),
-    done(
+    injected_case(
         "F47",
         "the first segment is there as `.deleted`, which retention took",
         lambda it: set_aside(it, 2, 0, "deleted"),
         damaged=segment(0, "log.deleted"),
         shown=("expired",),
     ),
-    done("F47", "a truncated tail is there as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)),
-    done("F47", "`.swap` with what the segment has", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()), damaged=SWAP),
-    done(
+    injected_case(
+        "F47", "a truncated tail is there as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)
+    ),
+    injected_case(
+        "F47", "`.swap` with what the segment has", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()), damaged=SWAP
+    ),
+    injected_case(
         "F47",
         "`.swap` without the last committed batches of what it replaces",
         lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: target(it).position]),
         damaged=SWAP,
     ),
-    done("F47", "an empty `.swap` over a good segment", lambda it: swap_in(it, 29, b""), damaged=SWAP),
-    done(
+    injected_case("F47", "an empty `.swap` over a good segment", lambda it: swap_in(it, 29, b""), damaged=SWAP),
+    injected_case(
         "F47", "`.cleaned` files beside a `.swap`: half of a split", half_of_a_split, damaged=segment(55, "log.swap"), shown=STEPS
     ),
     *(
-        done(
+        injected_case(
             "F47",
             f"b2's directory is renamed to `-{suffix}`",
             partial(directory_aside, suffix=suffix),
@@ -274,8 +281,8 @@ STARTS: Final = (
         )
         for suffix in ("delete", "stray")
     ),
-    done("F47", "copies of a live segment as `.deleted`", deleted_copies, damaged=DELETED, control=True),
-    done(
+    injected_case("F47", "copies of a live segment as `.deleted`", deleted_copies, damaged=DELETED, control=True),
+    injected_case(
         "F47",
         "a `-future` copy of a log that is there",
         lambda it: shutil.copytree(it.log_dir(2) / "t-0", it.log_dir(2) / f"{ASIDE}-future"),

@@ -1,4 +1,4 @@
-"""The gallery's cases and variants of histories, producers and copies: what no single file shows, or what is no fault of a file."""
+"""Cases and variants of the gallery for histories, producers and copies: faults that no single file shows, and harmless states."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -10,8 +10,8 @@ from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
-from tests.gallery.case import Case, done, each, on_each, segment, trees
-from tests.gallery.injections import cut_log, rewritten
+from tests.gallery.case import Case, case_per_row, cases_of_trees, injected_case, on_brokers, segment
+from tests.gallery.injections import cut_log, rewrite_record
 from tests.support.brokers import (
     Brokers,
     healthy,
@@ -37,7 +37,7 @@ from tests.support.logs import (
 from tests.support.segments import BASE_TIMESTAMP
 
 HOSTILE: Final = "\x1b]0;pwn\x07\x1b[31m\x9b2J\x85\u202e"
-"""Sets a terminal's title and colours, clears it, turns text round."""
+"""Sets a terminal's title and colours, clears it, reverses text."""
 OTHER_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 OTHER_CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 FIRST, MIDDLE, ACTIVE = (segment(offset) for offset in (0, 29, 55))
@@ -72,7 +72,7 @@ def unclean_leader(root: Path) -> Brokers:
 
 
 def damaged_loser(root: Path) -> Brokers:
-    """Broker 3 leads epoch 2 with other records from 12 on; on broker 2 one of the batches that it had committed there rots."""
+    """Broker 3 leads epoch 2 with other records from 12 on; on broker 2 a batch that it had committed there is damaged."""
     old, new = history(*COMMON, ("old", 0), ("old", 0), records=3), history(*COMMON, ("new", 2), records=3)
     brokers = put_replicas(root, {2: old, 3: new}, {2: 18, 3: 15})
     brokers.flip(2, old.at(12), 100)
@@ -85,13 +85,13 @@ def empty_leader(root: Path, *entries: tuple[int, int]) -> Brokers:
     return brokers
 
 
-def strange_topic(brokers: Brokers) -> None:
-    rewritten(brokers, 2, 40)
+def other_topic_id(brokers: Brokers) -> None:
+    rewrite_record(brokers, 2, 40)
     put_topic_id(brokers.directory(2), OTHER_TOPIC_ID)
 
 
-def strange_cluster(brokers: Brokers) -> None:
-    rewritten(brokers, 2, 40)
+def other_cluster_id(brokers: Brokers) -> None:
+    rewrite_record(brokers, 2, 40)
     put_meta(brokers.log_dir(2), 2, cluster_id=OTHER_CLUSTER_ID)
 
 
@@ -102,7 +102,7 @@ def skipped_sequences(root: Path, skip: int = 3) -> Brokers:
 
 
 def wrapped_sequences(root: Path, before: int = 4) -> Brokers:
-    """A producer's next number is so far before the largest, in batches of three: they begin again at 0."""
+    """A producer's next sequence is `before` below the maximum, so that batches of three wrap to 0."""
     log = Log()
     log.producers[IDEMPOTENT] = ProducerEntry(IDEMPOTENT, 0, MAX_SEQUENCE - before, -1, 0, -1, -1, -1)
     _ = log.produce(), log.produce(), log.produce()
@@ -123,7 +123,7 @@ def torn_copy(brokers: Brokers) -> None:
 
 
 def hostile(root: Path) -> Brokers:
-    """Control characters wherever a file lets them in; and enough faults that every part of an answer is printed."""
+    """Control characters in every file that can contain them, and enough faults to print every part of a result."""
     log = Log()
     for _ in range(3):
         record = RecordToWrite(HOSTILE.encode(), HOSTILE.encode(), [(HOSTILE, HOSTILE.encode())])
@@ -147,11 +147,11 @@ def hostile_records(root: Path) -> Brokers:
     return put_replicas(root, {1: log}, 1)
 
 
-def while_read(change: Callable[[Path], object]) -> partial[Case]:
+def while_read(edit: Callable[[Path], object]) -> partial[Case]:
     return partial(
         Case,
         make=healthy,
-        during=lambda it: change(it.file(2, 55)),
+        during=lambda it: edit(it.file(2, 55)),
         no_dump_reason="not run: the file changes only while a scan reads it",
     )
 
@@ -175,12 +175,21 @@ REPLICAS: Final = (
     ),
     Case("F36", "b3 leads epoch 2 and has written nothing yet", lambda it: empty_leader(it, (2, 0)), segment(0, broker=3)),
     Case("F36", "b3 is empty and claims no epoch", empty_leader, segment(0, broker=3)),
-    done("F38", "another record at the same offset and epoch, CRC right", lambda it: rewritten(it, 2, 40), damaged=MIDDLE),
-    done("F38", "the same, another one on each replica", on_each(lambda it, broker: rewritten(it, broker, 40)), damaged=MIDDLE),
-    done("F40", "another topic id on b2", strange_topic, damaged=MIDDLE),
-    done("F40", "another topic id on b2, b1 and b3 in conflict", strange_topic, lambda it: rewritten(it, 3, 46), damaged=MIDDLE),
-    done("F40", "another cluster id on b2", strange_cluster, damaged=MIDDLE),
-    done(
+    injected_case(
+        "F38", "another record at the same offset and epoch, CRC right", lambda it: rewrite_record(it, 2, 40), damaged=MIDDLE
+    ),
+    injected_case(
+        "F38",
+        "the same, another one on each replica",
+        on_brokers(lambda it, broker: rewrite_record(it, broker, 40)),
+        damaged=MIDDLE,
+    ),
+    injected_case("F40", "another topic id on b2", other_topic_id, damaged=MIDDLE),
+    injected_case(
+        "F40", "another topic id on b2, b1 and b3 in conflict", other_topic_id, lambda it: rewrite_record(it, 3, 46), damaged=MIDDLE
+    ),
+    injected_case("F40", "another cluster id on b2", other_cluster_id, damaged=MIDDLE),
+    injected_case(
         "F40",
         "two copies under one node id",
         lambda it: (it.log_dir(2) / "meta.properties").write_bytes((it.log_dir(1) / "meta.properties").read_bytes()),
@@ -190,10 +199,12 @@ REPLICAS: Final = (
     Case("F45", "sequence numbers missing where bytes are lost", sequences_behind_damage, FIRST),
 )
 ENVIRONMENT: Final = (
-    done("F46", "`--live`: log older than checkpoints and indexes", lambda it: cut_log(it, 65, 0), damaged=ACTIVE, live=True),
-    done("F46", "the same judged without `--live`", lambda it: cut_log(it, 65, 0), damaged=ACTIVE),
-    done("F46", "`--live`: last batch cut short, clean shutdown told", torn_copy, damaged=ACTIVE, live=True),
-    done("F46", "`--live`: an epoch newer than its checkpoint", lambda it: it.put_epochs(2, *LATE_EPOCHS), live=True),
+    injected_case(
+        "F46", "`--live`: log older than checkpoints and indexes", lambda it: cut_log(it, 65, 0), damaged=ACTIVE, live=True
+    ),
+    injected_case("F46", "the same judged without `--live`", lambda it: cut_log(it, 65, 0), damaged=ACTIVE),
+    injected_case("F46", "`--live`: last batch cut short, clean shutdown told", torn_copy, damaged=ACTIVE, live=True),
+    injected_case("F46", "`--live`: an epoch newer than its checkpoint", lambda it: it.put_epochs(2, *LATE_EPOCHS), live=True),
     while_read(lengthen)("F46", "a log grows while it is read"),
     while_read(lambda path: os.truncate(path, HEALTHY.at(58).position))("F46", "a log shrinks while it is read"),
     while_read(Path.unlink)("F46", "a log vanishes while it is read", note="incomplete, exit 3"),
@@ -207,7 +218,7 @@ ENVIRONMENT: Final = (
     ),
 )
 
-# Variants: other places, other values, and what only looks like the fault. They stand in no table of docs/faults.md.
+# Variants: other places, other values, and states that only look like the fault. They are not in docs/faults.md.
 
 
 def threes(*batches: tuple[str, int]) -> Log:
@@ -215,7 +226,7 @@ def threes(*batches: tuple[str, int]) -> Log:
 
 
 def lagging(root: Path, *, last: bool, fork: bool = True) -> Brokers:
-    """Broker 3 ends at 9; brokers 1 and 2 part at 12, or are equal; `last`: broker 4 ends there."""
+    """Broker 3 ends at 9; brokers 1 and 2 fork at 12, or are equal; `last`: broker 4 ends at 12."""
     logs = {1: threes(*COMMON, ("old", 0)), 2: threes(*COMMON, ("new", 1)), 3: threes(*COMMON[:3])}
     if not fork:
         logs |= {1: threes(*COMMON), 2: threes(*COMMON)}
@@ -224,8 +235,8 @@ def lagging(root: Path, *, last: bool, fork: bool = True) -> Brokers:
     return put_replicas(root, logs, 9)
 
 
-def parted_before_damage(root: Path) -> Brokers:
-    """Broker 1 parted at 12 from the others; on broker 2 a batch before and one behind that are damaged."""
+def forked_around_damage(root: Path) -> Brokers:
+    """Broker 1 forks from the others at 12; on broker 2 a batch before 12 and a batch after it are damaged."""
     mine, other = threes(*COMMON, *[("a", 1)] * 3), threes(*COMMON, *[("b", 2)] * 3)
     brokers = put_replicas(root, {1: other, 2: mine, 3: mine}, 12)
     brokers.flip(2, mine.at(16), 100)
@@ -234,19 +245,19 @@ def parted_before_damage(root: Path) -> Brokers:
 
 
 def rewritten_elsewhere(brokers: Brokers, *damaged: int) -> None:
-    rewritten(brokers, 1, 33)
+    rewrite_record(brokers, 1, 33)
     for offset in damaged:
         brokers.flip(2, HEALTHY.at(offset), 100)
 
 
-def stranger(brokers: Brokers, *, cluster: bool) -> None:
-    """Broker 2 is another topic's or another cluster's; broker 3 differs from broker 1."""
-    (strange_cluster if cluster else strange_topic)(brokers)
-    rewritten(brokers, 3, 46)
+def other_identity(brokers: Brokers, *, cluster: bool) -> None:
+    """Broker 2 has another topic id or cluster id; broker 3 differs from broker 1."""
+    (other_cluster_id if cluster else other_topic_id)(brokers)
+    rewrite_record(brokers, 3, 46)
 
 
 def other_topic(brokers: Brokers, *records: bytes) -> None:
-    strange_topic(brokers)
+    other_topic_id(brokers)
     controlled_by(brokers, *records)
 
 
@@ -256,20 +267,20 @@ def two_clusters(brokers: Brokers) -> None:
 
 
 def behind_the_watermark(root: Path) -> Brokers:
-    """Broker 2 ends two records before the others, and wrote its own high watermark down."""
+    """Broker 2 ends two batches before the others, at its own checkpointed high watermark."""
     brokers = put_replicas(root, {1: threes(*COMMON), 2: threes(*COMMON[:2]), 3: threes(*COMMON)}, {1: 12, 2: 6, 3: 12})
     brokers.checkpoint("replication", 6, 2)
     return brokers
 
 
 def converted_down(root: Path, magic: int, other: int | None = None) -> Brokers:
-    """Broker 2 stored what the others' batches are in an older message format; `other`: one record with another value."""
+    """Broker 2 stores the same records in an older message format; `other`: the record at this offset has another value."""
     log = threes(*COMMON)
     brokers, old = put_replicas(root, {1: log, 2: log, 3: log}, 12), []
-    for held in (held for batch in log.batches for held in decode_batch(batch.data).iter_records()):
-        value = b"another" if held.offset == other else held.value
-        stamp = held.timestamp if magic else -1
-        old.append(write_legacy_entry(held.key, value, offset=held.offset, magic=magic, timestamp=stamp))
+    for stored in (stored for batch in log.batches for stored in decode_batch(batch.data).iter_records()):
+        value = b"another" if stored.offset == other else stored.value
+        stamp = stored.timestamp if magic else -1
+        old.append(write_legacy_entry(stored.key, value, offset=stored.offset, magic=magic, timestamp=stamp))
     for suffix, data in (("log", b"".join(old)), ("index", b""), ("timeindex", b"")):
         brokers.file(2, 0, suffix).write_bytes(data)
     brokers.put_epochs(2)
@@ -282,23 +293,25 @@ REPLICA_VARIANTS: Final = (
     Case("F35", "b3 ends before the others part, and b4 where they do", lambda root: lagging(root, last=True), control=True),
     Case("-", "b3 ends before the others, which agree", lambda root: lagging(root, last=False, fork=False), control=True),
     Case("-", "b2 ends before the others, as its high watermark says", behind_the_watermark, control=True),
-    *trees("-", "b2 stored the same records in message format", converted_down, [(1,), (0,)], control=True),
-    *trees("F38", "b2 stored, in an older message format, another record at 7:", converted_down, [(1, 7), (0, 7)]),
-    Case("F35", "b1 parted at 12; then one bit of a batch before and of one behind that on b2", parted_before_damage),
-    *each("F38", "another record at 33 on b1, damage on b2 at", rewritten_elsewhere, [(40,), (40, 33)]),
-    done("F40", "another cluster id on b2, b1 and b3 in conflict", lambda it: stranger(it, cluster=True)),
-    done(
+    *cases_of_trees("-", "b2 stored the same records in message format", converted_down, [(1,), (0,)], control=True),
+    *cases_of_trees("F38", "b2 stored, in an older message format, another record at 7:", converted_down, [(1, 7), (0, 7)]),
+    Case("F35", "b1 parted at 12; then one bit of a batch before and of one behind that on b2", forked_around_damage),
+    *case_per_row("F38", "another record at 33 on b1, damage on b2 at", rewritten_elsewhere, [(40,), (40, 33)]),
+    injected_case("F40", "another cluster id on b2, b1 and b3 in conflict", lambda it: other_identity(it, cluster=True)),
+    injected_case(
         "F40",
         "a replica without an id beside two topics",
-        lambda it: rewritten(it, 1, 40),
+        lambda it: rewrite_record(it, 1, 40),
         lambda it: put_topic_id(it.directory(2), OTHER_TOPIC_ID),
         lambda it: it.named(1, "partition.metadata").unlink(),
     ),
-    done("F40", "another topic id on b2, damage on b3", strange_topic, lambda it: it.flip(3, HEALTHY.at(10), 100)),
-    done("F40", "directories of two topics were swapped", lambda it: other_topic(it, *in_sync([1, 2, 3]), *SWAPPED)),
-    done("F40", "another topic id on b2 that the controllers' log does not know", lambda it: other_topic(it, *in_sync([1, 2, 3]))),
-    done("F40", "an earlier topic of that name on b2", lambda it: other_topic(it, *EARLIER, *in_sync([1, 2, 3]))),
-    done("F40", "two clusters whose brokers have one id", two_clusters),
+    injected_case("F40", "another topic id on b2, damage on b3", other_topic_id, lambda it: it.flip(3, HEALTHY.at(10), 100)),
+    injected_case("F40", "directories of two topics were swapped", lambda it: other_topic(it, *in_sync([1, 2, 3]), *SWAPPED)),
+    injected_case(
+        "F40", "another topic id on b2 that the controllers' log does not know", lambda it: other_topic(it, *in_sync([1, 2, 3]))
+    ),
+    injected_case("F40", "an earlier topic of that name on b2", lambda it: other_topic(it, *EARLIER, *in_sync([1, 2, 3]))),
+    injected_case("F40", "two clusters whose brokers have one id", two_clusters),
 )
 
 # Damage where another replica has another history.
@@ -309,13 +322,13 @@ LOST: Final = b"\xff" * 30
 
 
 def unclean(root: Path, *, second: bool = False) -> Brokers:
-    """Broker 2 (and 3) committed [12, 18) in epoch 0; broker 1 leads epoch 2 with other records from 12 on."""
+    """Brokers 2 (and 3) committed [12, 18) in epoch 0; broker 1 leads epoch 2 with other records from 12 on."""
     logs = {1: NEW, 2: OLD, 3: OLD} if second else {1: NEW, 2: OLD}
     return put_replicas(root, logs)
 
 
 def loss_held_in_part(root: Path, *, whole: bool = True) -> Brokers:
-    """Broker 1 leads epoch 2 from 12 on; of [12, 18) broker 2 has all (or, rotten, only [15, 18)), broker 3 [12, 15)."""
+    """Broker 1 leads epoch 2 from 12 on; of [12, 18) broker 2 has all (or, damaged, only [15, 18)), broker 3 [12, 15)."""
     brokers = put_replicas(root, {1: NEW, 2: OLD, 3: OLD.cut(15)})
     if not whole:
         brokers.flip(2, OLD.at(12), 100)
@@ -338,7 +351,7 @@ def loser_damaged(root: Path, *offsets: int, second: bool = False) -> Brokers:
 
 
 def loser_contradicted(root: Path) -> Brokers:
-    """Broker 2's checkpoint gives [12, 18) another epoch than the damaged headers."""
+    """Broker 2's checkpoint has another epoch for [12, 18) than the damaged headers."""
     brokers = loser_damaged(root, 12, 15)
     brokers.put_epochs(2, (0, 0), (2, 12))
     return brokers
@@ -351,7 +364,7 @@ def winner_damaged(root: Path) -> Brokers:
 
 
 def harmless_fork(root: Path, data: bytes | None) -> Brokers:
-    """Broker 2 parted above the high watermark; the winner's first batch is damaged, or its frame lost."""
+    """Broker 2 forks above the high watermark; the winner's first batch is damaged, or its header is lost."""
     longer = threes(*COMMON, ("new", 2), ("new", 2))
     brokers = put_replicas(root, {1: longer, 2: OLD, 3: longer}, {1: 18, 2: 12, 3: 18})
     if data is None:
@@ -362,7 +375,7 @@ def harmless_fork(root: Path, data: bytes | None) -> Brokers:
 
 
 def frame_lost(root: Path, *offsets: int, epochs: tuple[tuple[int, int], ...] = ()) -> Brokers:
-    """Broker 2 has lost frames from 12 on; with epochs the controllers' log has the unclean election of broker 1."""
+    """Headers are lost on broker 2 from 12 on; with `epochs` the controllers' log has the unclean election of broker 1."""
     brokers = unclean(root)
     for offset in offsets:
         brokers.overwrite(2, OLD.at(offset), LOST)
@@ -383,7 +396,7 @@ def held_in_part(root: Path) -> Brokers:
 
 
 def cleaned_and_lost(root: Path, damaged: int | None = None, dropped: Iterable[int] = range(7)) -> Brokers:
-    """Broker 1 leads epoch 2 from offset 0; brokers 2 and 3 hold what was committed before, as a cleaner left it."""
+    """Broker 1 leads epoch 2 from offset 0; brokers 2 and 3 have the records committed before, as a cleaner left them."""
     story = History()
     for number in range(8):
         story.put(("a", str(number)))
@@ -396,8 +409,8 @@ def cleaned_and_lost(root: Path, damaged: int | None = None, dropped: Iterable[i
     return brokers
 
 
-def empty_segment_behind(root: Path) -> Brokers:
-    """The active segment is empty and begins behind the last batch that the cleaner left."""
+def empty_segment_after_cleaning(root: Path) -> Brokers:
+    """The active segment is empty and begins after the last batch that the cleaner left."""
     brokers = cleaned_and_lost(root, dropped=[*range(7), 10, 11])
     for broker in (2, 3):
         for suffix in ("log", "index", "timeindex"):
@@ -407,16 +420,16 @@ def empty_segment_behind(root: Path) -> Brokers:
 
 
 FORKS: Final = (
-    *trees("F36", "the losing side is damaged at", loser_damaged, [(12, 15)]),
+    *cases_of_trees("F36", "the losing side is damaged at", loser_damaged, [(12, 15)]),
     Case("F36", "the losing side is damaged, and there is a second copy of it", lambda root: loser_damaged(root, 12, second=True)),
     Case("F36", "the losing side is damaged, and its checkpoint contradicts it", loser_contradicted),
     Case("F36", "b2 holds all of the loss, b3 the first half", loss_held_in_part),
     Case("F36", "b2 holds the second half of the loss, b3 the first", lambda root: loss_held_in_part(root, whole=False)),
-    *trees("F17", "b1 lost its end; the other logs end at", end_held_in_part, [(15, 12), (15, 18)]),
+    *cases_of_trees("F17", "b1 lost its end; the other logs end at", end_held_in_part, [(15, 12), (15, 18)]),
     Case("F36", "the winning side is damaged", winner_damaged),
-    *trees("F35", "the winner's first batch is damaged; over it:", harmless_fork, [(None,), (LOST,)]),
+    *cases_of_trees("F35", "the winner's first batch is damaged; over it:", harmless_fork, [(None,), (LOST,)]),
     Case("F36", "a frame of the losing side is lost", lambda root: frame_lost(root, 12)),
-    *trees(
+    *cases_of_trees(
         "F36",
         "what an unclean election cost lies in a lost frame; epochs",
         lambda root, *epochs: frame_lost(root, 12, 15, epochs=epochs),
@@ -424,19 +437,21 @@ FORKS: Final = (
     ),
     Case("-", "a shorter copy holds a damaged batch in part", held_in_part),
     Case("F36", "only a cleaner took from the head of the copies that hold the loss", cleaned_and_lost),
-    *trees("F36", "a cleaned log that holds the loss is damaged at", cleaned_and_lost, [(7,), (9,), (15,)]),
-    Case("F36", "an empty segment behind what a cleaner took", empty_segment_behind),
+    *cases_of_trees("F36", "a cleaned log that holds the loss is damaged at", cleaned_and_lost, [(7,), (9,), (15,)]),
+    Case("F36", "an empty segment behind what a cleaner took", empty_segment_after_cleaning),
 )
 
 # Compacted topics.
 
 
-def apart(root: Path, dropped: set[int], cleaned: dict[int, int] | None = None, story: History | None = None) -> Brokers:
+def cleaned_differently(
+    root: Path, dropped: set[int], cleaned: dict[int, int] | None = None, story: History | None = None
+) -> Brokers:
     return put_cleaned_apart(root, story or keyed_history(), {2: dropped}, cleaned)
 
 
 def own_horizon(root: Path) -> Brokers:
-    """A tombstone that is young is gone on broker 2; its delete horizon on the others is long past."""
+    """A young tombstone is missing on broker 2; on the others its delete horizon is long past."""
     story = keyed_history(FUTURE_MS)
     marked = story.left({0, 3}, roll=CLEANED, horizon=1_600_000_000_000)
     logs = {1: marked, 2: story.left({0, 3, 4}, roll=CLEANED), 3: marked}
@@ -444,14 +459,14 @@ def own_horizon(root: Path) -> Brokers:
 
 
 def active_log_gone(root: Path) -> Brokers:
-    """Of the active segment, which no cleaner touches, broker 2 has all files but the `.log`."""
+    """Broker 2 lacks only the `.log` of the active segment, which no cleaner touches."""
     brokers = put_cleaned_apart(root, keyed_history().put(("d", "1")), {2: {0}})
     brokers.remove(2, CLEANED, "log")
     return brokers
 
 
 def moved_log_start(root: Path) -> Brokers:
-    """Retention moved the log start of two brokers, of which only one was cleaned."""
+    """Retention moved the log start of two brokers, only one of which was cleaned."""
     story = keyed_history()
     brokers = put_compacted(root, {1: story.left(roll=CLEANED), 2: story.left({0}, roll=CLEANED)}, {2: CLEANED})
     brokers.checkpoint("log-start", 3, 1, 2)
@@ -468,20 +483,25 @@ COMPACTED: Final = (
     Case(
         "F39",
         "a record superseded beyond the checkpoint",
-        lambda root: apart(root, {0, 2}, {2: 5}, keyed_history().put(("a", "3"))),
+        lambda root: cleaned_differently(root, {0, 2}, {2: 5}, keyed_history().put(("a", "3"))),
         control=True,
     ),
     Case("F39", "retention moved the log starts", moved_log_start, control=True),
-    Case("F39", "`--live`: a value is gone that no cleaner can have taken", lambda root: apart(root, {1}, {3: 1}), live=True),
+    Case(
+        "F39",
+        "`--live`: a value is gone that no cleaner can have taken",
+        lambda root: cleaned_differently(root, {1}, {3: 1}),
+        live=True,
+    ),
     Case(
         "F39",
         "`--live`: the same, and an older record is gone, which only a cleaner takes",
-        lambda root: apart(root, {0, 1}, {3: 1}),
+        lambda root: cleaned_differently(root, {0, 1}, {3: 1}),
         live=True,
         control=True,
     ),
-    Case("F39", "cleaned apart, and a value differs", lambda root: apart(root, {0, 1})),
-    *trees(
+    Case("F39", "cleaned apart, and a value differs", lambda root: cleaned_differently(root, {0, 1})),
+    *cases_of_trees(
         "F39",
         "superseded records are gone where only one cleaner says so: b",
         lambda root, by: put_cleaned_apart(root, keyed_history(), {by: {0, 3}}),

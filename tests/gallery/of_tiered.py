@@ -1,4 +1,4 @@
-"""The gallery's cases of tiered topics (KIP-405), whose logs begin in remote storage."""
+"""Cases of the gallery for tiered topics (KIP-405), whose logs start in remote storage."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,13 +24,13 @@ TIERED: Final = setting("remote.storage.enable", "true")
 COMMON: Final = (*[("p", 0)] * 2, ("|", 0), *[("p", 0)] * 2, ("|", 0))
 LONG: Final = history(*COMMON, *[("p", 0)] * 2)
 OTHER: Final = history(*COMMON, ("q", 1))
-"""Of a leader elected without the last segment of `LONG`."""
+"""The log of a leader elected without the last segment of `LONG`."""
 SEGMENTS: Final = (0, 1), (2, 3), (4, 5)
 """First and last offset of each remote segment, all of epoch 0."""
 
 
 def tiered(root: Path, logs: Mapping[int, Log], local_starts: Mapping[int, int], with_events: Iterable[int] = ()) -> Brokers:
-    """Replicas of which local retention took what is below these offsets; these brokers have `__remote_log_metadata`."""
+    """Replicas whose local retention deleted segments below `local_starts`; brokers `with_events` have `__remote_log_metadata`."""
     brokers = put_replicas(root, logs)
     for broker, start in local_starts.items():
         for segment in [segment for segment in logs[broker].segments if segment < start]:
@@ -39,21 +39,21 @@ def tiered(root: Path, logs: Mapping[int, Log], local_starts: Mapping[int, int],
             brokers.file(broker, start, suffix).touch()
         write_checkpoint(brokers.log_dir(broker), "log-start", 0)
     for broker in with_events:
-        begun = [copied(number, *offsets, topic_id=TOPIC_ID) for number, offsets in enumerate(SEGMENTS)]
-        ended = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(len(SEGMENTS))]
-        directory = put_remote_log(brokers.log_dir(broker), *begun, *ended).parent
+        started_events = [copied(number, *offsets, topic_id=TOPIC_ID) for number, offsets in enumerate(SEGMENTS)]
+        finished_events = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(len(SEGMENTS))]
+        directory = put_remote_log(brokers.log_dir(broker), *started_events, *finished_events).parent
         put_topic_id(directory, OFFSETS_ID_TEXT)
         put_epochs(directory, (0, 0))
     return brokers
 
 
 def sound(root: Path, with_events: Iterable[int] = ()) -> Brokers:
-    """Local logs begin at 2, at 4 and at the log end."""
+    """Local logs start at 2, at 4 and at the log end."""
     return tiered(root, dict.fromkeys((1, 2, 3), LONG), {1: 2, 2: 4, 3: 6}, with_events)
 
 
-def with_a_lone_index(root: Path) -> Brokers:
-    """Of a segment that local retention took, the offset index is left on broker 2."""
+def with_index_of_deleted_segment(root: Path) -> Brokers:
+    """On broker 2 the offset index of a segment that local retention deleted is left."""
     brokers = sound(root)
     put_segment(brokers.directory(2), 0, write_offset_index([(1, 500)], 0), "index")
     return brokers
@@ -68,7 +68,7 @@ def by_events(root: Path) -> Brokers:
 
 
 def lost(root: Path, brokers: tuple[int, ...] = (1, 2, 3), with_events: Iterable[int] = ()) -> Brokers:
-    """Broker 1 alone had offsets 4 and 5, copied them, and its local log is empty; broker 3 was elected uncleanly."""
+    """Broker 1 alone had offsets 4 and 5 and copied them; its local log is empty; broker 3 was elected uncleanly."""
     logs = {1: LONG, 2: OTHER, 3: OTHER}
     return tiered(
         root, {broker: logs[broker] for broker in brokers}, {broker: 6 if broker == 1 else 2 for broker in brokers}, with_events

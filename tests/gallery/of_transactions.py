@@ -1,4 +1,4 @@
-"""The gallery's cases and variants of transactions: open, late, torn and lost; and of coordinators' logs that cannot be read."""
+"""Cases and variants of the gallery for transactions: open, late, torn and lost; and for malformed logs of coordinators."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_forensics.writers.batches import write_transaction_log_key
-from tests.gallery.case import Case, Row, segment, trees
+from tests.gallery.case import Case, Row, cases_of_trees, segment
 from tests.gallery.of_replicas import OTHER_CLUSTER_ID, wrapped_sequences
 from tests.gallery.transactions import (
     ABORT,
     COMMIT,
     LATE,
-    LIES,
+    MALFORMED_VALUES,
     NOTHING,
     STATE,
     TOO_LATE,
@@ -32,11 +32,11 @@ from tests.gallery.transactions import (
     late_write,
     left_open,
     many,
+    other_transactions,
     prepared,
     replaced_coordinator,
     retained,
     segmented,
-    strangers,
     without_segment,
     without_transaction,
     wrong_clock,
@@ -52,12 +52,12 @@ DECODER: Final = "--transaction-log-decoder"
 ALSO: Final = ((COORDINATOR, DECODER),)
 COMMITTED: Final = partial(decided, 30)
 OVERDUE: Final = 12 + TOO_LATE
-"""The second at which the open transaction's last record is too old."""
+"""The second at which the open transaction's last record becomes too old."""
 
 
-def logs_of(make: Callable[[], Logs], *, damaged: str = FIRST, told: bool = True) -> partial[Case]:
-    """Three brokers with these logs; kafka-dump-log is told the coordinators' log too, if there is one."""
-    also = ALSO if told else ()
+def logs_of(make: Callable[[], Logs], *, damaged: str = FIRST, with_coordinator: bool = True) -> partial[Case]:
+    """A case of three brokers with these logs; kafka-dump-log also dumps the coordinators' log if `with_coordinator`."""
+    also = ALSO if with_coordinator else ()
     return partial(Case, make=lambda root: put_brokers(root, make()), damaged=damaged, also=also)
 
 
@@ -67,16 +67,16 @@ def opened(later: float, state: Callable[[float], CoordinatorLog] | None) -> par
         data = {"t-0": left_open(later)}
         return data if state is None else data | {STATE: state(later)}
 
-    return logs_of(make, told=state is not None)
+    return logs_of(make, with_coordinator=state is not None)
 
 
 def stated(state: str) -> partial[Case]:
-    """The coordinator says of the long open transaction that it is in this state."""
+    """A case where the coordinator has the long open transaction in this state."""
     return opened(12 + 100 * TOO_LATE, lambda later: coordinator(later, (later, state, (0, 1))))
 
 
 def committed_again(root: Path) -> Brokers:
-    """A live copy of t-0 that ends before the marker which the coordinator's log is past."""
+    """A copy of t-0 that ends before the marker of a transaction completed in the coordinator's log."""
     state = coordinator(OVERDUE, (OVERDUE, "CompleteAbort", ()))
     return put_brokers(root, {"t-0": left_open(13), STATE: state})
 
@@ -94,14 +94,14 @@ def ending_as_decided() -> Logs:
     return {"t-0": data, STATE: state}
 
 
-def data_and_state(made: tuple[DataLog, CoordinatorLog]) -> Logs:
-    return {"t-0": made[0], STATE: made[1]}
+def data_and_state(logs: tuple[DataLog, CoordinatorLog]) -> Logs:
+    return {"t-0": logs[0], STATE: logs[1]}
 
 
 def both(
     first: bool | None, second: bool | None, state: Callable[[], CoordinatorLog] | None, *, client: int, traffic: float
 ) -> Logs:
-    data_log, other = (ended(30, each, client=client, traffic=traffic) for each in (first, second))
+    data_log, other = (ended(30, commit, client=client, traffic=traffic) for commit in (first, second))
     return cluster(data_log, other, None if state is None else state())
 
 
@@ -114,16 +114,16 @@ def torn(
     traffic: float = 20.0,
 ) -> partial[Case]:
     make = partial(both, first, second, state, client=client, traffic=traffic)
-    return logs_of(make, damaged=SECOND, told=state is not None)
+    return logs_of(make, damaged=SECOND, with_coordinator=state is not None)
 
 
 def ending_before(root: Path) -> Brokers:
-    """No broker was stopped cleanly; t-1 ends before the coordinator decided, other logs of the same brokers behind."""
+    """No broker stopped cleanly; t-1 ends before the coordinator's decision, while other logs of the same brokers continue."""
     return put_brokers(root, cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30)), clean=False)
 
 
 def gone(created: float) -> partial[Case]:
-    """t-1 is empty everywhere; the controller has created the topic at second `created`."""
+    """A case where t-1 is empty everywhere; the controller created the topic at second `created`."""
 
     def make(root: Path) -> Brokers:
         without_transaction(root)
@@ -134,20 +134,20 @@ def gone(created: float) -> partial[Case]:
 
 
 def lost_segment(root: Path) -> Brokers:
-    """The segment with the records of a committed transaction is gone on every broker."""
+    """The segment with the records of a committed transaction is missing on every broker."""
     brokers = put_brokers(root, cluster(ended(30, COMMIT), segmented(), decided(30)))
     without_segment(brokers, "t-1", 3)
     return brokers
 
 
-def lying(lie: str, *, restated: bool = False) -> partial[Case]:
-    """A value of the coordinators' log that cannot be read; `restated`: the id is stated again behind it."""
+def malformed_value(kind: str, *, restated: bool = False) -> partial[Case]:
+    """A case with a malformed value in the coordinators' log; `restated`: a later record states the id again."""
 
     def make() -> Logs:
         state = CoordinatorLog()
         state.transaction(0, (0,), commit=True, name=OTHER)
         state.state(20, "Empty")
-        state.value(30, write_transaction_log_key(APP), LIES[lie])
+        state.value(30, write_transaction_log_key(APP), MALFORMED_VALUES[kind])
         state.transaction(40, (0,), commit=True, name=OTHER)
         if restated:
             state.state(50, "Empty")
@@ -162,7 +162,7 @@ def lying(lie: str, *, restated: bool = False) -> partial[Case]:
     )
 
 
-def lying_key(root: Path) -> Brokers:
+def malformed_key(root: Path) -> Brokers:
     state = CoordinatorLog()
     state.state(20, "Empty")
     state.value(30, b"\0\x07\0\x05app-1", b"")
@@ -203,7 +203,7 @@ TRANSACTIONS: Final = (
     Case(
         "F41",
         "as the first, and only partition 1 of the coordinators' log was copied",
-        lambda root: put_brokers(root, {"t-0": left_open(OVERDUE), "__transaction_state-1": strangers(11)}),
+        lambda root: put_brokers(root, {"t-0": left_open(OVERDUE), "__transaction_state-1": other_transactions(11)}),
         FIRST,
         also=((segment(0, broker=1, directory="__transaction_state-1"), DECODER),),
         control=True,
@@ -268,44 +268,44 @@ TRANSACTIONS: Final = (
         shown=("reason",),
     ),
     *(
-        torn(each, each, partial(decided, 30, commit=each, client=client), client=client)(
-            "F44", f"{'COMMIT' if each else 'ABORT'} in both as decided, transaction version {client}", control=True
+        torn(commit, commit, partial(decided, 30, commit=commit, client=client), client=client)(
+            "F44", f"{'COMMIT' if commit else 'ABORT'} in both as decided, transaction version {client}", control=True
         )
-        for client, each in ((0, True), (2, True), (2, False))
+        for client, commit in ((0, True), (2, True), (2, False))
     ),
     gone(40)("F44", "committed, t-1 is empty on every broker, and the topic was created anew since", control=True),
     torn(COMMIT, NOTHING, prepared, traffic=60)("F44", "PrepareCommit a minute ago; t-1 has no marker", control=True),
     Case(
         "F44", "`--live`: the copies of t-1 are older than the decision", ending_before, SECOND, also=ALSO, live=True, control=True
     ),
-    logs_of(lambda: cluster(ended(30, COMMIT), another_one(0)), damaged=SECOND, told=False)(
+    logs_of(lambda: cluster(ended(30, COMMIT), another_one(0)), damaged=SECOND, with_coordinator=False)(
         "F44", "COMMIT and ABORT of two transactions, one after the other", control=True
     ),
     logs_of(lambda: many(None), damaged=SECOND)("F44", "a hundred, all as decided, clocks seven seconds apart", control=True),
     logs_of(after_retention, damaged=segment(90, broker=1, directory="t-1"))(
         "F44", "retention took the records of t-1", control=True
     ),
-    logs_of(lambda: {"t-0": replaced_coordinator()}, told=False)(
+    logs_of(lambda: {"t-0": replaced_coordinator()}, with_coordinator=False)(
         "-", "a marker of coordinator epoch 4 behind one of 5", shown=("coordinator_epoch", "previous_coordinator_epoch")
     ),
 )
 MALFORMED: Final = (
-    lying("version")("F48", "`__transaction_state`: a value of version 9"),
-    lying("short")("F48", "`__transaction_state`: 2147483646 partitions"),
-    lying("short of tags")("F48", "`__transaction_state`: 2147483647 tagged fields"),
-    lying("state")("F48", "`__transaction_state`: a state of number 99"),
-    lying("version", restated=True)("F48", "`__transaction_state`: a value of version 9, and the id is stated again"),
+    malformed_value("version")("F48", "`__transaction_state`: a value of version 9"),
+    malformed_value("short")("F48", "`__transaction_state`: 2147483646 partitions"),
+    malformed_value("short of tags")("F48", "`__transaction_state`: 2147483647 tagged fields"),
+    malformed_value("state")("F48", "`__transaction_state`: a state of number 99"),
+    malformed_value("version", restated=True)("F48", "`__transaction_state`: a value of version 9, and the id is stated again"),
     Case(
         "F48",
         "`__transaction_state`: a key of version 7",
-        lying_key,
+        malformed_key,
         COORDINATOR,
         peer_options=(DECODER,),
         shown=("reason", "unknown_after_offset"),
     ),
 )
 
-# Variants: other places, other values, and what only looks like the fault. They stand in no table of docs/faults.md.
+# Variants: other places, other values, and states that only look like the fault. They are not in docs/faults.md.
 
 OTHER_TOPIC_ID: Final = "BBBBBBBBBBBBBBBBBBBBBQ"
 
@@ -317,19 +317,19 @@ def logs(
 
 
 def each_logs(fault: str, words: str, make: Callable[..., Logs], rows: Iterable[Row], **given: Any) -> list[Case]:
-    """A case a row: three brokers with the logs that are made with its values."""
-    return trees(fault, words, lambda root, *row: put_brokers(root, make(*row)), rows, **given)
+    """A case per row: three brokers with the logs that `make` builds from the row's values."""
+    return cases_of_trees(fault, words, lambda root, *row: put_brokers(root, make(*row)), rows, **given)
 
 
 def isr(root: Path, members: list[int], *partitions: int, start: int | None = None, replicas: tuple[int, ...] = (1, 2, 3)) -> None:
-    """The controllers' log of `t`, whose partitions (1 unless named) have these replicas in sync; it begins at second `start`."""
+    """Write the controllers' log of `t` from second `start` on; its partitions (default: 1) have these members in the ISR."""
     states = [partition(members, members[0], partition_id=number, replicas=list(replicas)) for number in partitions or (1,)]
     log = ControllerLog() if start is None else ControllerLog(start_ms=ms(start))
     log.lead([CONTROLLER]).append(topic(), *states).put(root / f"c{CONTROLLER}")
 
 
 def committed_and(second: DataLog) -> Logs:
-    """The coordinator committed; t-0 has COMMIT, t-1 is this."""
+    """The coordinator committed; t-0 has COMMIT, t-1 is `second`."""
     return cluster(ended(30, COMMIT), second, decided(30))
 
 
@@ -337,7 +337,7 @@ def committed_and(second: DataLog) -> Logs:
 
 
 def open_for_a_while(root: Path) -> Brokers:
-    """A transaction is open, after another was aborted; nothing is known of coordinators."""
+    """A transaction is open, after another was aborted; there is no coordinators' log."""
     log = Log()
     _ = log.produce(), log.produce(ABORTING, transactional=True)
     log.end_transaction(ABORTING, commit=False)
@@ -345,31 +345,31 @@ def open_for_a_while(root: Path) -> Brokers:
     return put_replicas(root, log, 7)
 
 
-def clock_ahead(known: str) -> Logs:
-    """Ages are counted by the clocks of brokers: somebody's record in another topic is stamped 50,000 years ahead."""
+def clock_ahead(coordinators_log: str) -> Logs:
+    """A record in another topic has a timestamp 50,000 years ahead; ages are counted by brokers' clocks."""
     logs: dict[str, Log] = {"t-0": left_open(13), "other-0": wrong_clock()}
-    third = [(12.0, "Ongoing", (0,))] if known == "it as Ongoing" else []
-    return logs if known == "not been copied" else logs | {STATE: coordinator(13, *third)}
+    third = [(12.0, "Ongoing", (0,))] if coordinators_log == "it as Ongoing" else []
+    return logs if coordinators_log == "not been copied" else logs | {STATE: coordinator(13, *third)}
 
 
 def no_brokers_clock(state: bool) -> Logs:
-    """One open transaction, and a client that stamps in microseconds; no marker says what time it is."""
+    """One open transaction, and a client with timestamps in microseconds; no marker shows the time of a broker."""
     data = DataLog()
     data.data(10)
     return {"t-0": data, "other-0": wrong_clock()} | ({STATE: CoordinatorLog()} if state else {})
 
 
 def old_times() -> Logs:
-    """A producer copies old records with their times, behind a marker that tells when they were written at least."""
+    """A producer copies old records with their timestamps; a marker before them shows when they were written at the earliest."""
     data = DataLog()
     data.traffic(2 * TOO_LATE)
     data.data(10)
     data.traffic(2 * TOO_LATE + 1)
-    return {"t-0": data, STATE: strangers(0, 2 * TOO_LATE)}
+    return {"t-0": data, STATE: other_transactions(0, 2 * TOO_LATE)}
 
 
 FORGOTTEN: Final = (10, "Ongoing", (0, 1)), (12.5, "PrepareCommit", (0, 1)), (12.6, "CompleteCommit", ())
-"""The coordinator committed, listing t-1 too."""
+"""The coordinator committed, and listed t-1 too."""
 OPEN_VARIANTS: Final = (
     Case("F42", "open, without any marker behind it", open_for_a_while, control=True),
     opened(OVERDUE, lambda later: coordinator(later, *FORGOTTEN))("F41", "a commit on record makes it torn, not hanging"),
@@ -391,7 +391,7 @@ OPEN_VARIANTS: Final = (
 
 
 def fenced(bump: int, shown: bool | None) -> Logs:
-    """A fenced transaction of version 2 ends one or two epochs up (early builds of 4.0: KAFKA-19367)."""
+    """A fenced transaction of version 2 ends one or two epochs later (early builds of 4.0: KAFKA-19367)."""
     log, state = DataLog(), CoordinatorLog()
     log.traffic(0)
     log.data(30, epoch=4)
@@ -406,7 +406,7 @@ def fenced(bump: int, shown: bool | None) -> Logs:
 
 
 def without_3(root: Path, members: tuple[int, ...]) -> Brokers:
-    """Broker 3 was not given; the controllers' log says who had all that was committed."""
+    """No copy of broker 3 is scanned; the controllers' log has the ISR."""
     brokers = put_brokers(root, committed_and(ended(30, NOTHING)))
     shutil.rmtree(root / "b3")
     isr(root, list(members))
@@ -414,7 +414,7 @@ def without_3(root: Path, members: tuple[int, ...]) -> Brokers:
 
 
 def damaged_leader(root: Path) -> Brokers:
-    """The leader's marker is damaged; the follower's copy ends before it and was not in sync."""
+    """The leader's marker is damaged; the follower ends before it and was not in sync."""
     second = {1: ended(30, COMMIT, traffic=None), 2: ended(30, NOTHING, traffic=None)}
     brokers = put_brokers(root, {"t-0": ended(30, COMMIT), "t-1": second, STATE: decided(30)}, clean=False)
     damage(next((root / "b1" / "t-1").glob("*.log")), -3)
@@ -429,7 +429,7 @@ def damage(path: Path, byte: int) -> None:
 
 
 def fast_clock(root: Path, clean: bool, ahead: float) -> Brokers:
-    """Broker 3 alone has the decision; broker 1 went on so many seconds behind it, by its own clock."""
+    """Only broker 3 has the decision; broker 1 continued for `ahead` seconds after it, by its own clock."""
     without, other = DataLog(), DataLog()
     without.traffic(0)
     without.data(30)
@@ -438,7 +438,7 @@ def fast_clock(root: Path, clean: bool, ahead: float) -> Brokers:
 
 
 def controllers_as_of(root: Path, second: int) -> Brokers:
-    """Broker 1 alone was given, and is in sync by a controllers' log of that second."""
+    """Only broker 1 is scanned, and is in the ISR by a controllers' log of that second."""
     put_brokers(root / "all", committed_and(ended(30, NOTHING)))
     (root / "all" / "b1").rename(root / "b1")
     shutil.rmtree(root / "all")
@@ -456,7 +456,7 @@ def marker_on_one(root: Path, clean: bool) -> Brokers:
 
 
 def older_copies() -> Logs:
-    """Crashed brokers, of which those with an open transaction have nothing newer."""
+    """Crashed brokers, where those with the open transaction have no newer records."""
     second = ended(30, NOTHING, traffic=None)
     return {"t-0": {3: ended(30, COMMIT)}, "t-1": {1: second, 2: second}, STATE: {3: decided(30)}}
 
@@ -491,17 +491,19 @@ TORN: Final = (
         product((1, 2), (ABORT, NOTHING, COMMIT)),
         controls=[(1, ABORT), (2, ABORT)],
     ),
-    *trees("F44", "broker 3 is not given; in sync:", without_3, [((3,),), ((2, 3),)], controls=[((3,),)]),
+    *cases_of_trees("F44", "broker 3 is not given; in sync:", without_3, [((3,),), ((2, 3),)], controls=[((3,),)]),
     Case("F44", "a follower behind a damaged leader, not in sync", damaged_leader),
-    *trees(
+    *cases_of_trees(
         "F44",
         "broker 1 went on behind the decision; clean, by seconds:",
         fast_clock,
         [(True, 5), (True, 60), (False, 0.2), (False, 60)],
         controls=[(True, 5), (False, 0.2)],
     ),
-    *trees("F44", "the controllers' log ends at second", controllers_as_of, [(-3600,), (20,), (3600,)], controls=[(-3600,), (20,)]),
-    *trees("F44", "one copy has the marker; clean:", marker_on_one, [(True,), (False,)]),
+    *cases_of_trees(
+        "F44", "the controllers' log ends at second", controllers_as_of, [(-3600,), (20,), (3600,)], controls=[(-3600,), (20,)]
+    ),
+    *cases_of_trees("F44", "one copy has the marker; clean:", marker_on_one, [(True,), (False,)]),
     logs(
         "F44",
         "a decision long ago whose markers may still come, after a crash",
@@ -527,11 +529,11 @@ TORN: Final = (
     ),
 )
 
-# The same producer goes on behind a lost marker, so that two of its transactions look like one that is open.
+# A producer continues after a lost marker, so that two of its transactions look like one open transaction.
 
 
 def goes_on(client: int, later: float, written: list[float], commit: bool) -> Logs:
-    """A transaction at 30 s ended so without a marker in t-0; one is in hand since `later`; `written` is when the open was."""
+    """A transaction at 30 s ended without a marker in t-0; the next one is open since `later`; `written`: times of its batches."""
     log, state, other = DataLog(), CoordinatorLog(), DataLog()
     log.traffic(0)
     for at in written:
@@ -545,7 +547,7 @@ def goes_on(client: int, later: float, written: list[float], commit: bool) -> Lo
 
 
 def ended_by_the_next(commit: bool, later: bool) -> Logs:
-    """In version 2 the marker of the next transaction ended what the lost one should have."""
+    """In version 2 the marker of the next transaction ends the transaction whose marker is lost."""
     log, state, other = DataLog(), CoordinatorLog(), DataLog()
     log.traffic(0)
     log.data(30)
@@ -579,11 +581,11 @@ GOES_ON: Final = (
 
 
 def gone_everywhere(
-    root: Path, created: float | None, isr: tuple[int, ...] = (1, 2, 3), given: int = 3, **other: object
+    root: Path, created: float | None, isr: tuple[int, ...] = (1, 2, 3), copies: int = 3, **options: object
 ) -> Brokers:
-    """t-1 is empty everywhere; the topic was created at that second, if the controllers' log is there."""
-    without_transaction(root, **other)  # type: ignore[arg-type]  # its own options
-    for number in range(given + 1, 4):
+    """t-1 is empty everywhere; the controllers' log, if any, shows that the topic was created at that second."""
+    without_transaction(root, **options)  # type: ignore[arg-type]  # keyword arguments of that function
+    for number in range(copies + 1, 4):
         shutil.rmtree(root / f"b{number}")
     if created is not None:
         controller_since(root / f"c{CONTROLLER}", created, isr)
@@ -604,7 +606,7 @@ GONE: Final = (
     Case(
         "F44",
         "nothing is left on copies that were not in sync",
-        lambda root: gone_everywhere(root, -3600, isr=(3,), given=2),
+        lambda root: gone_everywhere(root, -3600, isr=(3,), copies=2),
         control=True,
     ),
     Case("F44", "nothing is left, with `--live`", lambda root: gone_everywhere(root, -3600, clean=False), control=True, live=True),
@@ -629,7 +631,10 @@ def two_clusters(root: Path, ours: Logs, theirs: Logs) -> Brokers:
 
 
 COORDINATORS: Final = (
-    *(lying(lie, restated=True)("F48", f"the id is stated again: {lie}") for lie in ("short", "short of tags", "state")),
+    *(
+        malformed_value(kind, restated=True)("F48", f"the id is stated again: {kind}")
+        for kind in ("short", "short of tags", "state")
+    ),
     Case("F48", "`__transaction_state`: one copy is damaged", damaged_copy),
     Case(
         "F44",
@@ -651,6 +656,8 @@ COORDINATORS: Final = (
 
 
 SEQUENCES: Final = (
-    *trees("F45", "sequence numbers that wrap, before the wrap:", wrapped_sequences, [(1,), (2,), (3,), (5,)], control=True),
+    *cases_of_trees(
+        "F45", "sequence numbers that wrap, before the wrap:", wrapped_sequences, [(1,), (2,), (3,), (5,)], control=True
+    ),
 )
 VARIANTS: Final[tuple[Case, ...]] = (*OPEN_VARIANTS, *TORN, *GOES_ON, *GONE, *COORDINATORS, *SEQUENCES)

@@ -1,7 +1,8 @@
-"""Which faults are shown on log directories that real brokers wrote, and what such a scan says beyond that of the written base.
+"""Which faults are shown on log directories that real brokers wrote, and how such a scan differs from the scan of the written
+base.
 
-The brokers' base (`lab/fault_base.py`) has the batches of the written one at the same offsets and bytes, so the same injections go
-into both; but its brokers have logs of a controller and of a coordinator too, which say more.
+The brokers' base (`lab/fault_base.py`) has the batches of the written one at the same offsets and bytes, so the same injections
+apply to both; but its brokers also have logs of a controller and of a coordinator, which give more findings.
 """
 
 from collections import Counter
@@ -16,15 +17,15 @@ Row = tuple[
 ]
 """Topic, kind, severity, broker, file, bytes, offsets, holders of a finding."""
 
-OF_THE_CLUSTER: Final = ((None, "RISKY_CONFIG", "info"),)
-"""All that a scan says of the untouched base: the laboratory's topics have `min.insync.replicas` 1."""
+UNTOUCHED_FINDINGS: Final = ((None, "RISKY_CONFIG", "info"),)
+"""All findings of the untouched base: the laboratory's topics have `min.insync.replicas` 1."""
 INDEXES: Final = (".index", ".timeindex")
 STOPPED_IN_TURN: Final = ("__cluster_metadata", "REPLICA_LAGS")
-"""The controller goes on writing while brokers are stopped, so their copies of its log end at chance."""
+"""The controller keeps writing while brokers stop, so the ends of their copies of its log are random."""
 HAND_MADE: Final = ("Committed offsets",)
 """Sections whose injections write an internal topic's log from nothing."""
 LOST_WITH_ITS_TRANSACTION: Final = ("t", "TXN_PARTLY_LOST", "critical", 1, None, None, None, 29, 55, ())
-BEYOND: Final[dict[str, tuple[list[Row], list[Row]]]] = {
+DIFFERENCES: Final[dict[str, tuple[list[Row], list[Row]]]] = {
     "middle segment deleted on all three": ([], [LOST_WITH_ITS_TRANSACTION]),
     "the middle segment is gone on all, and on b3 it is there as `.deleted`": ([], [LOST_WITH_ITS_TRANSACTION]),
     "no `.snapshot` at all, after a clean shutdown": (
@@ -42,11 +43,11 @@ BEYOND: Final[dict[str, tuple[list[Row], list[Row]]]] = {
     ),
     "two copies under one node id": ([], [(None, "REPLICA_NOT_GIVEN", "info", 2, None, None, None, None, None, None)]),
 }
-"""What was injected → the findings on the written base that are others here, and those in their place.
+"""Injection → findings only on the written base, findings only on the brokers' base.
 
-In order: the coordinator's log knows that a transaction committed what is lost; snapshots of `__transaction_state` prove a Kafka
-that writes them; the controllers may elect b1; logs of two clusters' controllers say nothing of settings; the controllers know
-no topic `u`; they name a replica without a copy.
+In order: the coordinator's log shows that a lost transaction was committed; snapshots of `__transaction_state` prove a Kafka that
+writes them; the controllers may elect b1; logs of two clusters' controllers give no settings; the controllers know no topic `u`;
+they name a replica without a copy.
 """
 
 NOT_ON_REAL_LOGS: Final = {
@@ -69,7 +70,7 @@ NOT_ON_REAL_LOGS: Final = {
 
 
 def injections() -> list[tuple[str, Case]]:
-    """(heading, case) of every case of the gallery that is done to given replicas of the base."""
+    """(heading, case) of every case that can be injected into other replicas of the base."""
     return [
         (heading, case)
         for heading, cases in SECTIONS.items()
@@ -79,9 +80,9 @@ def injections() -> list[tuple[str, Case]]:
 
 
 def answer(result: ScanResult) -> Counter[Row]:
-    """Every finding but likenesses to incidents and what `STOPPED_IN_TURN` says, holders sorted. Bytes of indexes are left out.
+    """Every finding except INCIDENT_SIGNATURE and `STOPPED_IN_TURN`, with sorted holders and without bytes of indexes.
 
-    An index has fewer entries where a broker was restarted, and a time index where markers were stamped before their neighbours.
+    An index has fewer entries if a broker was restarted, and a time index if markers have earlier timestamps than their neighbours.
     """
     rows: Counter[Row] = Counter()
     for finding in result.findings:
@@ -97,8 +98,8 @@ def answer(result: ScanResult) -> Counter[Row]:
 
 
 def expected(case: Case, written: Counter[Row], untouched: Counter[Row]) -> Counter[Row]:
-    """The answer on the brokers' base, given that on the written one and what is said of the untouched brokers."""
-    others, instead = BEYOND.get(case.injected, ([], []))
-    wanted = written + untouched
-    assert not Counter(others) - wanted
-    return wanted - Counter(others) + Counter(instead)
+    """The findings on the brokers' base, from those on the written base and those of the untouched brokers."""
+    only_written, only_brokers = DIFFERENCES.get(case.injected, ([], []))
+    all_findings = written + untouched
+    assert not Counter(only_written) - all_findings
+    return all_findings - Counter(only_written) + Counter(only_brokers)

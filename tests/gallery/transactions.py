@@ -1,4 +1,4 @@
-"""What can happen to the transactions of a small cluster: partitions `t-0`, `t-1` and the coordinators' log on three brokers."""
+"""States of transactions in a small cluster: partitions `t-0`, `t-1` and the coordinators' log on three brokers."""
 
 import struct
 from pathlib import Path
@@ -12,24 +12,25 @@ from tests.support.logs import APP_ID, OTHER, CoordinatorLog, DataLog, Log, ms
 from tests.support.segments import segment_file
 
 TOO_LATE: Final = 20 * 60 + 1
-"""Seconds: the maximum timeout of 15 minutes, five more, and one."""
+"""Seconds: the maximum timeout of 15 minutes, plus five minutes, plus one second."""
 LATE: Final = 20 * 60 + 20
 COMMIT, ABORT, NOTHING = True, False, None
 STATE: Final = "__transaction_state-0"
 HEAD: Final = struct.pack(">hqhib", 1, APP_ID, 0, 60_000, 1)
 TIMES: Final = struct.pack(">qq", 2, 1)
 HUGE: Final = b"\xff\xff\xff\xff\x07"
-LIES: Final = {
+MALFORMED_VALUES: Final = {
     "version": struct.pack(">h", 9) + HEAD[2:] + b"\0" + TIMES + b"\0",
     "short": HEAD + HUGE + b"\x02t\x02\0\0\0\0\0" * 3,
     "short of tags": HEAD + b"\0" + TIMES + HUGE,
     "state": HEAD[:-1] + b"\x63\0" + TIMES + b"\0",
 }
-"""Values of the coordinators' log that cannot be read, by what is wrong with them."""
+"""Kind of damage → malformed value of the coordinators' log."""
 
 
 def put_unlisted(root: Path) -> None:
-    """A transaction open in `t-0` that no coordinator lists: its coordinator ended the one before it, and its log goes on."""
+    """Write an open transaction of `t-0` that no coordinator lists: the coordinator ended the previous one, and its log
+    continues."""
     log, state = DataLog(), CoordinatorLog()
     log.data(1)
     log.marker(1.07, commit=False)
@@ -40,7 +41,7 @@ def put_unlisted(root: Path) -> None:
 
 
 def left_open(later: float) -> DataLog:
-    """Two transactions end, a third begins at 10 s and is written to for two; somebody else goes on at `later`."""
+    """Two transactions end, a third starts at 10 s and gets records for two seconds; another producer writes at `later`."""
     log = DataLog()
     for number, commit in enumerate((True, False)):
         log.data(number)
@@ -53,7 +54,7 @@ def left_open(later: float) -> DataLog:
 
 
 def coordinator(later: float, *third: tuple[float, str, tuple[int, ...]]) -> CoordinatorLog:
-    """What the coordinator wrote meanwhile; `third` is what it says of the third transaction."""
+    """The coordinators' log of `left_open`; `third` are the records of the third transaction (second, state, partitions)."""
     log = CoordinatorLog()
     for number, commit in enumerate((True, False)):
         log.transaction(number, (0,), commit=commit)
@@ -65,16 +66,16 @@ def coordinator(later: float, *third: tuple[float, str, tuple[int, ...]]) -> Coo
 
 
 def forgotten(later: float, reason: str) -> CoordinatorLog:
-    """A coordinator that will never end the third: `partition_not_listed`, `no_description` or `no_transactional_id`."""
+    """A coordinator that never ends the third transaction: `partition_not_listed`, `no_description` or `no_transactional_id`."""
     if reason == "no_transactional_id":
-        return strangers(11, later)
+        return other_transactions(11, later)
     log = coordinator(later)
     if reason == "no_description":
         log.expire(later)
     return log
 
 
-def strangers(*times: float) -> CoordinatorLog:
+def other_transactions(*times: float) -> CoordinatorLog:
     log = CoordinatorLog()
     for at in times:
         log.transaction(at, (0,), commit=True, name=OTHER)
@@ -82,7 +83,7 @@ def strangers(*times: float) -> CoordinatorLog:
 
 
 def late_write(later: float, epoch: int) -> tuple[DataLog, CoordinatorLog]:
-    """A transaction is aborted under this epoch, and then a delayed request of epoch 0 arrives (KAFKA-9144)."""
+    """A transaction is aborted with this epoch, then a delayed request of epoch 0 arrives (KAFKA-9144)."""
     data, state = DataLog(), CoordinatorLog()
     data.data(0)
     data.marker(5.07, commit=False, epoch=epoch)
@@ -96,7 +97,7 @@ def late_write(later: float, epoch: int) -> tuple[DataLog, CoordinatorLog]:
 
 
 def retained(root: Path, later: float, *, listed: bool) -> Brokers:
-    """A transaction's records are gone with their segment; the snapshot at the log start still holds it open."""
+    """A transaction's records were deleted with their segment; the snapshot at the log start still has it open."""
     data, state = DataLog(), CoordinatorLog()
     data.data(10)
     data.roll()
@@ -111,7 +112,7 @@ def retained(root: Path, later: float, *, listed: bool) -> Brokers:
 
 
 def ended(at: float, commit: bool | None, *, client: int = 0, traffic: float | None = 20.0) -> DataLog:
-    """A partition with a transaction at `at` that ended so (None: not at all), and others before and behind it."""
+    """A partition with a transaction at `at` and its marker (None: no marker), and other transactions before and after it."""
     log = DataLog()
     log.traffic(0)
     log.data(at)
@@ -123,7 +124,7 @@ def ended(at: float, commit: bool | None, *, client: int = 0, traffic: float | N
 
 
 def decided(at: float, partitions: tuple[int, ...] = (0, 1), *, commit: bool = True, client: int = 0) -> CoordinatorLog:
-    """The coordinator's log of one transaction over both partitions."""
+    """The coordinators' log of one transaction over both partitions."""
     log = CoordinatorLog()
     log.transaction(0, (0, 1), commit=True, name=OTHER)
     log.transaction(at, partitions, commit=commit, client=client)
@@ -139,7 +140,7 @@ def prepared() -> CoordinatorLog:
 
 
 def another_one(client: int) -> DataLog:
-    """The partition of a later transaction, which was aborted; in version 2 it has an epoch of its own."""
+    """The partition of a later transaction, which was aborted; in version 2 it has a higher epoch."""
     log = DataLog()
     log.traffic(0)
     log.data(30.2, epoch=client // 2)
@@ -149,7 +150,7 @@ def another_one(client: int) -> DataLog:
 
 
 def cut_before() -> DataLog:
-    """A partition whose copies were cut before the transaction, and then went on."""
+    """A partition whose copies were truncated before the transaction, and then continued."""
     log = DataLog()
     log.traffic(0)
     log.lead(1)
@@ -158,7 +159,7 @@ def cut_before() -> DataLog:
 
 
 def segmented() -> DataLog:
-    """A partition that has the transaction's records in a segment of their own, at offset 3."""
+    """A partition with the transaction's records in a separate segment, at offset 3."""
     log = DataLog()
     log.traffic(0)
     log.roll()
@@ -170,7 +171,7 @@ def segmented() -> DataLog:
 
 
 def cut_within(client: int, *, one_epoch: bool = False) -> dict[str, Log]:
-    """Three transactions, committed, aborted and committed; the log ends behind the first one's records."""
+    """Three transactions, committed, aborted and committed; the log ends after the records of the first."""
     data, state = DataLog(), CoordinatorLog()
     data.traffic(0)
     data.data(30)
@@ -190,7 +191,7 @@ def replaced_coordinator() -> DataLog:
 
 
 def many(torn: int | None) -> dict[str, Log]:
-    """A hundred transactions, a tenth of a second each, by clocks that differ by seven seconds; one may be torn."""
+    """A hundred transactions, a tenth of a second each, with clocks that differ by seven seconds; one may be torn."""
     first, second, state = DataLog(), DataLog(), CoordinatorLog()
     first.traffic(0)
     second.traffic(0)
@@ -208,7 +209,7 @@ def many(torn: int | None) -> dict[str, Log]:
 
 
 def epochs_of(client: int) -> tuple[DataLog, CoordinatorLog]:
-    """Six sound transactions: version 2 raises the epoch by one each (early 4.0: by two where it fenced); before, it stays."""
+    """Six sound transactions: version 2 raises the epoch by one (early 4.0: by two when it fenced); older versions keep it."""
     data, state = DataLog(), CoordinatorLog()
     epoch = 0
     for number in range(6):
@@ -225,7 +226,7 @@ def epochs_of(client: int) -> tuple[DataLog, CoordinatorLog]:
 
 
 def wrong_clock() -> DataLog:
-    """A partition with one record of an idempotent producer that stamps in microseconds."""
+    """A partition with one record of an idempotent producer that uses microseconds as timestamps."""
     log = DataLog()
     stamp = 1000 * ms(0)
     records = [RecordToWrite(b"k", b"v")]
@@ -255,7 +256,7 @@ def without_segment(brokers: Brokers, directory: str, base_offset: int) -> None:
 def without_transaction(
     root: Path, *, commit: bool = True, clean: bool = True, start: int = 0, topic_id: str = TOPIC_ID
 ) -> list[Path]:
-    """Three brokers: `t-0` as the coordinator decided, and `t-1`, which the decision lists too, empty from offset `start` on."""
+    """Write three brokers with `t-0` as the coordinator decided, and `t-1`, also listed in the decision, empty from `start` on."""
     state = CoordinatorLog()
     state.transaction(0, (0,), commit=True, name=OTHER)
     state.transaction(30, (0, 1), commit=commit)
@@ -272,6 +273,6 @@ def without_transaction(
 
 
 def controller_since(root: Path, created: float, isr: tuple[int, ...] = BROKERS) -> Path:
-    """The controller's log of a topic that was created at second `created`, with these replicas in sync."""
+    """Write the controller's log of a topic created at second `created`, with this ISR."""
     states = [partition(list(isr), isr[0], partition_id=number, replicas=[1, 2, 3]) for number in (0, 1)]
     return ControllerLog(start_ms=ms(created)).lead([CONTROLLER]).append(topic(), *states).put(root)

@@ -1,8 +1,8 @@
-"""What the gallery's table makes of the output of kafka-dump-log, without running it."""
+"""How the gallery's totals interpret the cells of kafka-dump-log."""
 
 import pytest
 
-from lab.fault_gallery_totals import Peer, peer_made_of_it, totals
+from lab.fault_gallery_totals import Peer, peer_outcome, totals
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from lab.fault_gallery_totals import Peer, peer_made_of_it, totals
         ("not a matter of one file", Peer.UNREAD),
     ],
 )
-def test_what_became_of_a_case_is_read_from_its_cell(cell: str, expected: Peer) -> None:
-    assert peer_made_of_it(cell) is expected
+def test_the_outcome_of_a_case_is_read_from_its_cell(cell: str, expected: Peer) -> None:
+    assert peer_outcome(cell) is expected
 
 
-def test_totals_count_injections_probes_and_controls_apart() -> None:
+def test_totals_count_injections_probes_and_controls_separately() -> None:
     rows = [
         ["F01", "a", "`SEG_HOLE` error", "exit 0, `isvalid: false` once"],
         ["F01", "b", "`SEG_HOLE` error", "exit 0"],

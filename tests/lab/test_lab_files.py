@@ -1,4 +1,4 @@
-"""What the laboratory does beside its brokers: copies and checkpoints, settings of nodes, waiting, finding processes."""
+"""The laboratory without brokers: copies, checkpoints, listening sockets, processes."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def test_a_tree_is_copied_without_locks_and_never_over_another(tmp_path: Path) -
         copy_tree(source, tmp_path / "copy")
 
 
-def test_a_checkpoint_is_read_and_a_torn_or_strange_one_is_refused_and_reads_as_not_there_yet(tmp_path: Path) -> None:
+def test_a_malformed_checkpoint_is_refused_and_read_as_empty(tmp_path: Path) -> None:
     assert parse_offset_checkpoint("0\n2\naudit 0 370\na-b.c 12 0\n") == {("audit", 0): 370, ("a-b.c", 12): 0}
     assert read_offset_checkpoint(tmp_path / "checkpoint") == {}
     for text in ("", "0\n", "0\n2\naudit 0 370\n", "1\n0\n", "0\n1\naudit 370\n"):
@@ -37,17 +37,17 @@ def test_a_checkpoint_is_read_and_a_torn_or_strange_one_is_refused_and_reads_as_
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
-def test_a_listening_socket_is_seen_with_its_address(address: str) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
-        one.bind((address, 0))
-        here = (address, one.getsockname()[1])
-        assert here not in listening(os.getpid()), "bound is not listening"
-        one.listen()
-        assert here in listening(os.getpid())
-    assert here not in listening(os.getpid())
+def test_a_listening_socket_is_found_with_its_address(address: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind((address, 0))
+        bound = (address, listener.getsockname()[1])
+        assert bound not in listening(os.getpid()), "bound is not listening"
+        listener.listen()
+        assert bound in listening(os.getpid())
+    assert bound not in listening(os.getpid())
 
 
-def test_whoever_started_this_process_is_not_left_behind() -> None:
+def test_parents_of_this_process_are_not_reported() -> None:
     mark = uuid.uuid4().hex
     code = "import sys; from lab.processes import mentioning; print(mentioning(sys.argv[1]))"
     inner = [sys.executable, "-c", code, mark]

@@ -1,4 +1,4 @@
-"""The states that are salvaged on real brokers: what is done to copies, and that the page on salvage lists them all."""
+"""The states that are salvaged on real brokers: the damage to copies, and that the page on salvage lists them all."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.support.segments import batch
 
 PAGE = ROOT / "docs" / "salvage.md"
 PLAIN = [state for state in STATES if state.write is not write_transactions]
-"""The others are harmed at the ends of transactions, which only a cluster writes."""
+"""The other states damage transaction markers, which only a cluster writes."""
 
 
 def copies_of(root: Path, state: State) -> None:
@@ -42,7 +42,7 @@ def test_the_page_lists_every_state_once() -> None:
 
 
 @pytest.mark.parametrize("state", PLAIN, ids=lambda state: state.name)
-def test_copies_are_harmed_and_only_gaps_are_on_none(state: State, tmp_path: Path) -> None:
+def test_copies_are_damaged_and_only_gaps_are_on_no_copy(state: State, tmp_path: Path) -> None:
     copies_of(tmp_path, state)
     before = files(tmp_path)
     left = harm(tmp_path, [state])[state.name]

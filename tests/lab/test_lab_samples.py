@@ -1,4 +1,4 @@
-"""Every tree in `sample_logs/` has its maker, and new ones replace old ones only if a scan finds in them what it must."""
+"""Every tree in `sample_logs/` has a maker, and new trees replace old ones only if a scan has the expected findings."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from lab.make_samples import DIVERGENCE, SAMPLE_LOGS, SAMPLES, UNCLEAN, expected
 EXPECTED: dict[str, dict[str, Any]] = json.loads((SAMPLE_LOGS / "expected.json").read_text())
 
 
-def test_every_tree_has_its_maker() -> None:
+def test_every_tree_has_a_maker() -> None:
     assert {path.name for path in SAMPLE_LOGS.iterdir() if path.is_dir()} == set(SAMPLES) == set(EXPECTED)
     for sample in SAMPLES.values():
         assert (SAMPLE_LOGS.parent / sample.maker).is_file()
@@ -21,11 +21,11 @@ def test_every_tree_has_its_maker() -> None:
     assert all(f"`{name}`" in readme and sample.maker in readme and sample.kafka in readme for name, sample in SAMPLES.items())
 
 
-def test_a_tree_is_as_it_must_be() -> None:
+def test_a_tree_has_its_expected_findings() -> None:
     assert shortfalls(SAMPLE_LOGS / UNCLEAN, EXPECTED[UNCLEAN]) == []
 
 
-def test_a_tree_that_shows_something_else_replaces_nothing(tmp_path: Path) -> None:
+def test_a_tree_with_other_findings_replaces_nothing(tmp_path: Path) -> None:
     work, into = tmp_path / "work", tmp_path / "into"
     shutil.copytree(SAMPLE_LOGS / DIVERGENCE, work / DIVERGENCE)
     with pytest.raises(LabError, match=r"besides: .*FORK_BELOW_HW"):

@@ -1,4 +1,4 @@
-"""How the table of versions judges a scan: by what clients and brokers say, and by that alone."""
+"""How the table of versions judges a scan: only by what clients and brokers report."""
 
 from dataclasses import replace
 from pathlib import Path

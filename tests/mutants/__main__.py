@@ -1,8 +1,8 @@
 """Draws small changes of the package with a fixed seed and runs, for each, the tests that run the changed line.
 
 `make nightly PART=mutants`, or `python -m tests.mutants`. cosmic-ray's operators make the changes, in copies of the project in a
-temporary folder. Tests begin with those that run the fewest lines; when they take longer than `SECONDS_A_MUTANT`, the rest is left
-out. Ends with 1 if fewer than `LEAST_PERCENT` of 100 mutants are killed, or when a test fails without any mutant.
+temporary folder. Tests that run the fewest lines come first; after `SECONDS_A_MUTANT` seconds of tests the others are left out.
+Exits with 1 if less than `LEAST_PERCENT` % of the mutants are killed, or if a test fails without a mutant.
 """
 
 import argparse
@@ -41,7 +41,7 @@ OPERATORS: Final = (
     *("Binary", "Unary", "Comparison", "True", "False", "And"),
     *("Or", "Break", "Continue", "Number", "Not", "Iteration"),
 )
-"""Parts of the names of cosmic-ray's operators that are used: the others remove decorators or change the types of exceptions."""
+"""Parts of the names of the operators that are used; the others remove decorators or change exception types."""
 SECONDS_A_MUTANT: Final = 40.0
 LEAST_PERCENT: Final = 70
 KILLED, SURVIVED, TIME_OUT = "killed", "SURVIVED", "time out"
@@ -49,7 +49,7 @@ KILLED, SURVIVED, TIME_OUT = "killed", "SURVIVED", "time out"
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change: an occurrence of an operator of cosmic-ray in a file of the project, whose lines count from 1."""
+    """A change: an occurrence of an operator in a file of the project; lines count from 1."""
 
     file: str
     line: int
@@ -57,20 +57,20 @@ class Mutant:
     occurrence: int
 
     def mutated(self) -> str:
-        """The whole file with the change made."""
+        """The text of the file with the change."""
         changed = mutate_code((ROOT / self.file).read_text(), _operator(self.operator), self.occurrence)
         assert isinstance(changed, str), self
         return changed
 
     def shown(self) -> str:
-        """The line before and after, with its place."""
+        """The place of the change, and the line before and after it."""
         before, after = (ROOT / self.file).read_text().splitlines(), self.mutated().splitlines()
         at = next(n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])
         return f"{self.file}:{at + 1}\n- {before[at].strip()}\n+ {after[at].strip()}"
 
 
 class Covered:
-    """Which tests run which line of which file, as the plugin `covering` recorded it in a folder."""
+    """The tests that run each line of each file, as the plugin `covering` recorded them in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.data = coverage.CoverageData(str(folder / "coverage"))
@@ -92,9 +92,9 @@ class Covered:
             for tests in self.by_line(file).values():
                 self.lines.update(tests)
 
-    @cache  # noqa: B019  # there is one of it
+    @cache  # noqa: B019  # there is only one instance
     def by_line(self, file: str) -> dict[int, frozenset[str]]:
-        """The tests that run each line of a file, without those lines that are run only when it is loaded."""
+        """Line → tests that run it, without lines that run only at import."""
         lines = {}
         for line, contexts in self.data.contexts_by_lineno(self.files[file]).items():
             if tests := frozenset(
@@ -104,8 +104,10 @@ class Covered:
         return lines
 
     def tests_of(self, mutant: Mutant, most_seconds: float) -> list[str]:
-        """The tests that run a mutant's line, module by module, first those that run few lines; as many as the time allows. In
-        what is left of it the other tests of their modules follow: they may look at what one of them made."""
+        """The tests to run for a mutant, grouped by module: those that run its line, fewest lines first, within the time limit.
+
+        If time is left, other tests of the same modules follow, because they may check what those tests produced.
+        """
         covering = self.by_line(mutant.file)[mutant.line]
         modules: defaultdict[str, list[str]] = defaultdict(list)
         left = most_seconds
@@ -122,7 +124,7 @@ class Covered:
 
 
 def _first_failed(output: str, tests: Sequence[str]) -> str | None:
-    """The first of these tests of which pytest says that it failed; or what else failed."""
+    """The first of these tests that pytest reports as failed, or else the other failure that it reports."""
     for line in output.splitlines():
         if line.startswith(("FAILED ", "ERROR ")):
             failed = line.split(" ", 1)[1]
@@ -141,7 +143,7 @@ def _operator(name: str) -> Operator:
 
 
 def draw(covered: Covered, count: int, seed: int) -> list[Mutant]:
-    """As many mutants of lines that tests run: each place of the files is drawn with the same chance, then what it becomes."""
+    """Draw mutants of lines that tests run: every place has the same probability, then every change of it."""
     names = [name for name in operator_names() if any(part in name for part in OPERATORS)]
     places: defaultdict[tuple[str, int, int], list[Mutant]] = defaultdict(list)
     for file in sorted(covered.files):
@@ -151,10 +153,10 @@ def draw(covered: Covered, count: int, seed: int) -> list[Mutant]:
             for occurrence, ((line, column), _) in enumerate(positions):
                 if line in covered.by_line(file):
                     places[file, line, column].append(Mutant(file, line, name, occurrence))
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     drawn: list[Mutant] = []
-    for place in chance.sample(sorted(places), len(places)):
-        mutant = chance.choice(places[place])
+    for place in rng.sample(sorted(places), len(places)):
+        mutant = rng.choice(places[place])
         if len(drawn) < count and _changes_what_runs(mutant):
             drawn.append(mutant)
     return drawn
@@ -167,7 +169,7 @@ def _nodes(node: parso.tree.NodeOrLeaf) -> Iterator[parso.tree.NodeOrLeaf]:
 
 
 def _changes_what_runs(mutant: Mutant) -> bool:
-    """Whether a mutant is a program, and differs in more than annotations."""
+    """Whether a mutant is valid Python and differs in more than annotations."""
     try:
         return _without_annotations(mutant.mutated()) != _without_annotations((ROOT / mutant.file).read_text())
     except SyntaxError:
@@ -184,7 +186,7 @@ def _without_annotations(text: str) -> str:
 
 
 class Copy:
-    """A copy of the project, in which tests run with kernels interpreted: a mutated one need not be compiled."""
+    """A copy of the project, whose tests run interpreted kernels, so that a mutated kernel need not be compiled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "project"
@@ -200,7 +202,7 @@ class Copy:
         self.unchanged: dict[str, bool] = {}
 
     def run(self, tests: Sequence[str], most_seconds: float) -> tuple[int | None, str]:
-        """pytest's exit status up to the first failure, and its output; None if it ran out of time."""
+        """Run tests up to the first failure; return pytest's exit status (None: timeout) and output."""
         (self.folder / "selected").write_text("\n".join(tests))
         options = ["-q", "-x", "--timeout=60", "-p", "no:cacheprovider", "-p", "tests.mutants.interpreted", "@selected"]
         command = [sys.executable, "-m", "pytest", *options]
@@ -221,7 +223,7 @@ class Copy:
         return process.returncode, output
 
     def outcome(self, mutant: Mutant, tests: list[str]) -> tuple[str, str]:
-        """What became of a mutant, and the test that killed it, which passes without the mutant."""
+        """The outcome of a mutant, and the test that killed it, which must pass without the mutant."""
         place = self.folder / mutant.file
         tests = [test for test in tests if self.unchanged.get(test, True)]
         while tests:
@@ -238,7 +240,7 @@ class Copy:
             failed = _first_failed(output, tests)
             if failed is None and not self.passes_unchanged(tests[0]):
                 raise RuntimeError(f"pytest ended with {status} and named no test that failed:\n{output[-2000:]}")
-            if failed not in tests:  # the package or a module of tests cannot even be loaded
+            if failed not in tests:  # the package or a test module cannot be imported
                 return KILLED, failed or output.splitlines()[-1]
             if self.passes_unchanged(failed):
                 return KILLED, failed
@@ -246,14 +248,14 @@ class Copy:
         return SURVIVED, ""
 
     def passes_unchanged(self, test: str) -> bool:
-        """Whether a test passes here without a mutant."""
+        """Whether a test passes in this copy without a mutant."""
         if test not in self.unchanged:
             self.unchanged[test] = self.run([test], 120)[0] == 0
         return self.unchanged[test]
 
 
 def main() -> int:
-    """Draw mutants, run the tests of each, print a line for each and those that survived."""
+    """Draw mutants and run their tests; print a line for each, and those that survived."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=38)
@@ -261,24 +263,24 @@ def main() -> int:
     parser.add_argument("--drawn", type=Path, metavar="FILE", help="take the mutants of this file, or draw them and write it")
     parser.add_argument("--covered", type=Path, metavar="DIR", help="take what tests run from this folder, or record it there")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="record what these tests run")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
-        folder = asked.covered or Path(name) / "covered"
+        folder = arguments.covered or Path(name) / "covered"
         if not folder.is_dir():
-            record(folder, asked.tests, asked.jobs)
+            record(folder, arguments.tests, arguments.jobs)
         covered = Covered(folder)
-        if asked.drawn is not None and asked.drawn.exists():
-            mutants = [Mutant(**json.loads(line)) for line in asked.drawn.read_text().splitlines()]
+        if arguments.drawn is not None and arguments.drawn.exists():
+            mutants = [Mutant(**json.loads(line)) for line in arguments.drawn.read_text().splitlines()]
         else:
-            mutants = draw(covered, asked.count, asked.seed)
-            if asked.drawn is not None:
+            mutants = draw(covered, arguments.count, arguments.seed)
+            if arguments.drawn is not None:
                 lines = [json.dumps({field: getattr(mutant, field) for field in mutant.__slots__}) for mutant in mutants]
-                asked.drawn.write_text("\n".join(lines) + "\n")
-        return judge(mutants, covered, [Copy(Path(name) / str(number)) for number in range(asked.jobs)])
+                arguments.drawn.write_text("\n".join(lines) + "\n")
+        return judge(mutants, covered, [Copy(Path(name) / str(number)) for number in range(arguments.jobs)])
 
 
 def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
-    """Run tests, all of which must pass, and record in a new folder which lines each of them runs."""
+    """Run tests, which must pass, and record in a new folder which lines each of them runs."""
     folder.mkdir(parents=True)
     sources = [str(ROOT / PACKAGE / package) for package in PACKAGES]
     environment = os.environ | {"COVERING_FOLDER": str(folder), "COVERING_SOURCES": json.dumps(sources)}
@@ -288,7 +290,7 @@ def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
 
 
 def judge(mutants: Sequence[Mutant], covered: Covered, copies: Sequence[Copy]) -> int:
-    """Run the tests of all mutants, as many at a time as there are copies; the exit status."""
+    """Run the tests of all mutants, one mutant per copy at a time; return the exit status."""
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)
@@ -303,10 +305,10 @@ def judge(mutants: Sequence[Mutant], covered: Covered, copies: Sequence[Copy]) -
 
     survivors = []
     with ThreadPoolExecutor(len(copies)) as pool:
-        for number, (mutant, (became, test, seconds)) in enumerate(zip(mutants, pool.map(outcome, mutants), strict=True)):
+        for number, (mutant, (result, test, seconds)) in enumerate(zip(mutants, pool.map(outcome, mutants), strict=True)):
             change = f"{mutant.file}:{mutant.line} {mutant.operator} {mutant.occurrence}"
-            print(f"{number:>3}  {became:<8} {seconds:5.1f} s  {change}  {test}", flush=True)
-            if became != KILLED:
+            print(f"{number:>3}  {result:<8} {seconds:5.1f} s  {change}  {test}", flush=True)
+            if result != KILLED:
                 survivors.append(mutant)
     for mutant in survivors:
         print(f"\n{mutant.shown()}")

@@ -1,6 +1,6 @@
-"""A plugin for pytest that records which tests run each line, with their seconds, for `python -m tests.mutants`.
+"""A pytest plugin that records the tests that run each line, and their seconds, for `python -m tests.mutants`.
 
-Lines that run while a fixture of a module or a session is set up count for every test that uses the fixture.
+Lines that run during the setup of a module or session fixture count for every test that uses it.
 """
 
 import json
@@ -13,7 +13,7 @@ import coverage
 import pytest
 
 FOLDER = Path(os.environ["COVERING_FOLDER"])
-"""Where coverage data and test names go, one file of each for a process."""
+"""Folder of coverage data and test names, one file of each per process."""
 SOURCES = json.loads(os.environ["COVERING_SOURCES"])
 COVERAGE = coverage.Coverage(data_file=FOLDER / "coverage", data_suffix=True, source=SOURCES, config_file=False)
 SECONDS: defaultdict[str, float] = defaultdict(float)
@@ -37,7 +37,7 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     COVERAGE.stop()
-    if not FIXTURES:  # the process that hands the tests to others
+    if not FIXTURES:  # the xdist controller
         return
     COVERAGE.save()
     tests = {test: [SECONDS[test], fixtures] for test, fixtures in FIXTURES.items()}

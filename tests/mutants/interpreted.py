@@ -1,4 +1,4 @@
-"""A plugin for pytest: the compiled form of every kernel is what Python runs: a mutated kernel need not be compiled."""
+"""A pytest plugin that runs every kernel as interpreted Python, so that a mutated kernel need not be compiled."""
 
 import os
 

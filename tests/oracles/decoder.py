@@ -1,6 +1,6 @@
-"""Kafka's log segments decoded naively: straight from the layout, all in memory, sound batches only.
+"""Decodes Kafka's log segments naively: straight from the layout, all in memory, only sound batches.
 
-It stands on struct, google-crc32c and cramjam, and shares nothing with the package that it judges.
+It uses struct, google-crc32c and cramjam, and shares no code with the package that it tests.
 """
 
 import struct
@@ -15,7 +15,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 class Record(NamedTuple):
-    """A record: its timestamp is None where the format has none."""
+    """A record; the timestamp is None if the format has none."""
 
     offset: int
     timestamp: int | None
@@ -25,7 +25,8 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch, or an entry of magic 0 or 1 as one: its time counts twice, its offsets are those of the messages in it."""
+    """A batch, or an entry of magic 0 or 1 as a batch: its timestamp is both base and maximum, its offsets are those of its
+    messages."""
 
     position: int
     size_in_bytes: int
@@ -47,7 +48,7 @@ class Batch(NamedTuple):
 
 
 def batches(data: bytes) -> Iterator[Batch]:
-    """The batches of a segment up to its end, or to where zeros or a torn batch begin."""
+    """The batches of a segment up to its end, zeros, or a torn batch."""
     position = 0
     while position + 17 <= len(data) and any(data[position : position + 17]):
         end = position + 12 + struct.unpack_from(">i", data, position + 8)[0]
@@ -58,7 +59,9 @@ def batches(data: bytes) -> Iterator[Batch]:
 
 
 def _batch(data: bytes, position: int) -> Batch:
-    base, _, epoch, magic, crc, attributes, delta, first, latest, producer, its_epoch, sequence, count = HEADER.unpack_from(data)
+    base, _, epoch, magic, crc, attributes, delta, first, latest, producer, producer_epoch, sequence, count = HEADER.unpack_from(
+        data
+    )
     computed = google_crc32c.value(data[21:])
     records = []
     payload = decompressed(attributes & 7, data[61:]) if crc == computed else b""
@@ -77,12 +80,12 @@ def _batch(data: bytes, position: int) -> Batch:
             headers.append((name or b"", content))
         records.append(Record(base + offset, latest if attributes & 8 else first + time, key, value, tuple(headers)))
     assert at == len(payload)
-    fields = (epoch, magic, crc, computed, attributes, first, latest, producer, its_epoch, sequence, count)
+    fields = (epoch, magic, crc, computed, attributes, first, latest, producer, producer_epoch, sequence, count)
     return Batch(position, len(data), base, base + delta, delta, *fields, records)
 
 
 def _entry(data: bytes, position: int) -> Batch:
-    """An entry of magic 0 or 1, whose value holds further entries if it is compressed."""
+    """An entry of magic 0 or 1; the value of a compressed one holds further entries."""
     offset, _, crc, magic, attributes = struct.unpack_from(">qiIbb", data)
     time = struct.unpack_from(">q", data, 18)[0] if magic else -1
     at = 26 if magic else 18
@@ -103,7 +106,7 @@ def _entry(data: bytes, position: int) -> Batch:
 
 
 def decompressed(codec: int, data: bytes) -> bytes:
-    """A payload as it was before compression; snappy in snappy-java's blocks."""
+    """A decompressed payload; snappy in snappy-java's blocks or raw."""
     if codec == 2 and data[:8] == b"\x82SNAPPY\x00":
         plain, at = b"", 16
         while at < len(data):
@@ -118,7 +121,7 @@ def decompressed(codec: int, data: bytes) -> bytes:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zig-zag integer and the place behind it."""
+    """A zig-zag varint and the position after it."""
     raw = shift = 0
     while True:
         raw |= (data[at] & 127) << shift
@@ -128,6 +131,6 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def sized(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Bytes behind their length, None for a negative one, and the place behind them."""
+    """Length-prefixed bytes (None for a negative length), and the position after them."""
     size, at = varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

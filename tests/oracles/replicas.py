@@ -1,6 +1,6 @@
-"""What replicas of one partition hold, and where two of them first differ, found offset by offset.
+"""The records of replicas of a partition, and their first difference, found offset by offset.
 
-Nothing is folded, hashed or skipped here: a replica is a dictionary of all its records. Shares nothing with the package.
+Nothing is folded, hashed or skipped: a replica is a dictionary of all its records. It shares no code with the package.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,41 +9,41 @@ from itertools import combinations
 
 from tests.oracles.decoder import Batch, Record, batches
 
-Held = tuple[int, int, Record]
-"""Leader epoch, attributes of the batch, and the record."""
+StoredRecord = tuple[int, int, Record]
+"""Leader epoch, attributes of the batch, record."""
 
 
 @dataclass
 class NaiveReplica:
-    """A replica's batches by segment, and what it holds at each offset."""
+    """A replica's batches by segment, and its record at each offset."""
 
     segments: dict[str, list[Batch]] = field(default_factory=dict)
-    held: dict[int, Held] = field(default_factory=dict)
+    records: dict[int, StoredRecord] = field(default_factory=dict)
     log_end_offset: int = 0
 
 
 def replica_of(files: Mapping[str, bytes]) -> NaiveReplica:
-    """The replica of a partition directory, from its `.log` files by name."""
+    """The replica in a partition directory, from its `.log` files (name → content)."""
     replica = NaiveReplica()
     for name in sorted(files):
-        replica.segments[name] = found = list(batches(files[name]))
+        replica.segments[name] = decoded = list(batches(files[name]))
         replica.log_end_offset = max(replica.log_end_offset, int(name.split(".")[0]))
-        for batch in found:
+        for batch in decoded:
             replica.log_end_offset = max(replica.log_end_offset, batch.last_offset + 1)
             for record in batch.records:
-                replica.held[record.offset] = batch.partition_leader_epoch, batch.attributes & ~7, record
+                replica.records[record.offset] = batch.partition_leader_epoch, batch.attributes & ~7, record
     return replica
 
 
-def differ(left: Held, right: Held) -> bool:
-    """Whether two replicas hold different things at an offset: another record, or one of another leader."""
+def differ(left: StoredRecord, right: StoredRecord) -> bool:
+    """Whether two replicas have different records at an offset, or records of different leaders."""
     return left != right
 
 
 def first_difference(left: NaiveReplica, right: NaiveReplica) -> int | None:
-    """The first offset that both hold and hold differently; None if there is none."""
-    for offset in sorted(left.held.keys() & right.held.keys()):
-        if differ(left.held[offset], right.held[offset]):
+    """The first offset that both replicas have with different records; None if there is none."""
+    for offset in sorted(left.records.keys() & right.records.keys()):
+        if differ(left.records[offset], right.records[offset]):
             return offset
     return None
 
@@ -55,8 +55,8 @@ def first_of_all(replicas: Iterable[NaiveReplica]) -> int | None:
 
 
 def only_on_one(left: NaiveReplica, right: NaiveReplica) -> list[int]:
-    """Offsets below both ends, from both logs' first on, that one of two replicas holds and the other does not."""
-    if not left.held or not right.held:
+    """Offsets between both log starts and below both log ends that only one of two replicas has."""
+    if not left.records or not right.records:
         return []
-    start, end = max(min(left.held), min(right.held)), min(left.log_end_offset, right.log_end_offset)
-    return sorted(offset for offset in left.held.keys() ^ right.held.keys() if start <= offset < end)
+    start, end = max(min(left.records), min(right.records)), min(left.log_end_offset, right.log_end_offset)
+    return sorted(offset for offset in left.records.keys() ^ right.records.keys() if start <= offset < end)

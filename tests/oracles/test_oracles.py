@@ -1,4 +1,4 @@
-"""The tool's answers against oracles that know nothing of it: every header field, record, CRC, log end and first difference."""
+"""Checks the tool against oracles that share no code with it: header fields, records, CRCs, log ends, first differences."""
 
 import ast
 import tarfile
@@ -35,13 +35,13 @@ LARGE = ("kafka-4.3.0-clean-end", "kafka-4.3.0-healthy", "kafka-4.3.0-lag")
 
 
 @pytest.mark.parametrize("module", ["decoder", "replicas"])
-def test_an_oracle_imports_nothing_that_it_judges(module: str) -> None:
+def test_an_oracle_imports_nothing_of_the_package(module: str) -> None:
     tree = ast.parse((HERE / f"{module}.py").read_text())
-    named = [one.module or "" for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)]
-    named += [alias.name for one in ast.walk(tree) if isinstance(one, ast.Import) for alias in one.names]
-    assert {one.split(".")[0] for one in named} <= MAY_IMPORT
-    assert {one for one in named if one.startswith("tests")} <= {"tests.oracles.decoder"}
-    assert not any(isinstance(one, ast.Call) and getattr(one.func, "id", "") == "__import__" for one in ast.walk(tree))
+    names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert {name.split(".")[0] for name in names} <= MAY_IMPORT
+    assert {name for name in names if name.startswith("tests")} <= {"tests.oracles.decoder"}
+    assert not any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == "__import__" for node in ast.walk(tree))
 
 
 def files_of_folders(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
@@ -52,7 +52,7 @@ def files_of_folders(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def files_of_archive(archive: Path) -> Iterator[tuple[str, bytes]]:
-    """The same of an archive's members."""
+    """(name, content) of every `.log` member of an archive."""
     with tarfile.open(archive) as opened:
         for member in opened:
             content = opened.extractfile(member) if member.isfile() and member.name.endswith(".log") else None
@@ -61,7 +61,7 @@ def files_of_archive(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def judge(result: ScanResult, files: Iterator[tuple[str, bytes]]) -> dict[str, int]:
-    """Hold a scan of the replicas to what the oracles find in their files; the answer counts what was compared."""
+    """Compare a scan with the oracles' results for its files; return how much was compared."""
     assert not result.incomplete
     contents = {tuple(path.split("/")[-3:]): data for path, data in files}
     facts = {name: result.facts(name).to_pylist() for name in ("batches", "records")}
@@ -76,14 +76,14 @@ def judge(result: ScanResult, files: Iterator[tuple[str, bytes]]) -> dict[str, i
         naive = []
         for replica in partition.replicas:
             place = (str(replica.log_dir).rstrip("/").split("/")[-1], f"{partition.topic}-{partition.partition}")
-            own = {key[2]: data for key, data in contents.items() if key[:2] == place}
-            naive.append(naive_replica := replica_of(own))
+            files_of_replica = {key[2]: data for key, data in contents.items() if key[:2] == place}
+            naive.append(naive_replica := replica_of(files_of_replica))
             for file, decoded in naive_replica.segments.items():
                 rows = by_file["batches"].get((*place, file), [])
                 assert [tuple(row[field] for field in FIELDS) for row in rows] == [batch[:-1] for batch in decoded], (place, file)
                 records = [record for batch in decoded for record in batch.records]
                 rows = by_file["records"].get((*place, file), [])
-                assert [told(row) for row in rows] == [timed(each) for each in records]
+                assert [record_of_row(row) for row in rows] == [with_timestamp(record) for record in records]
                 counted["batches"] += len(decoded)
                 counted["records"] += len(records)
             assert replica.log_end_offset == naive_replica.log_end_offset
@@ -93,21 +93,21 @@ def judge(result: ScanResult, files: Iterator[tuple[str, bytes]]) -> dict[str, i
     return counted
 
 
-def told(row: dict[str, object]) -> Record:
-    """A record as the tool tells it; no time is -1 there."""
+def record_of_row(row: dict[str, object]) -> Record:
+    """A record from the tool's row."""
     headers = row["headers"]
     assert isinstance(headers, list)
-    named = tuple((header["key"], header["value"]) for header in headers)
-    return Record(row["offset"], row["timestamp"], row["key"], row["value"], named)  # type: ignore[arg-type]
+    pairs = tuple((header["key"], header["value"]) for header in headers)
+    return Record(row["offset"], row["timestamp"], row["key"], row["value"], pairs)  # type: ignore[arg-type]
 
 
-def timed(record: Record) -> Record:
-    """The oracle's record in the tool's words."""
+def with_timestamp(record: Record) -> Record:
+    """The oracle's record with -1 for no timestamp, as the tool has it."""
     return record._replace(timestamp=-1) if record.timestamp is None else record
 
 
 def judge_agreement(partition: PartitionSummary, replicas: list[NaiveReplica], counted: dict[str, int]) -> None:
-    """Where replicas first differ, and that nothing differs where they are said to agree."""
+    """Compare the first difference of the replicas, and that replicas said to agree have none."""
     agreement, first = partition.agreement, first_of_all(replicas)
     counted["partitions"] += 1
     if agreement.kind == "conflict":
@@ -124,7 +124,7 @@ def judge_agreement(partition: PartitionSummary, replicas: list[NaiveReplica], c
 
 
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if (path / "broker-1").is_dir()))
-def test_samples_are_what_the_oracles_find(sample: str) -> None:
+def test_samples_agree_with_the_oracles(sample: str) -> None:
     folders = sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir())
     counted = judge(kafka_forensics.scan([str(folder) for folder in folders]), files_of_folders(folders))
     assert counted["conflicts"] == (sample != "healthy")
@@ -134,14 +134,14 @@ def test_samples_are_what_the_oracles_find(sample: str) -> None:
 @pytest.mark.parametrize(
     "name", of_brokers(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}), nightly=LARGE)
 )
-def test_archives_of_real_brokers_are_what_the_oracles_find(archives: Path, name: str) -> None:
+def test_archives_of_real_brokers_agree_with_the_oracles(archives: Path, name: str) -> None:
     archive = archives / name
     counted = judge(kafka_forensics.scan(str(archive)), files_of_archive(archive))
     assert counted["records"] > 0
-    assert counted["conflicts"] == any(one in name for one in ("unclean", "divergence", "truncation"))
+    assert counted["conflicts"] == any(part in name for part in ("unclean", "divergence", "truncation"))
 
 
-def test_random_histories_are_what_the_oracles_find(tmp_path: Path) -> None:
+def test_random_histories_agree_with_the_oracles(tmp_path: Path) -> None:
     sums: Counter[str] = Counter()
     for seed in range(HISTORIES):
         history = random_history(seed)
@@ -154,26 +154,28 @@ def test_random_histories_are_what_the_oracles_find(tmp_path: Path) -> None:
 
 
 @given(batch_lists(max_size=12))
-def test_every_field_of_any_sound_batch_is_what_the_oracle_reads(made: list[bytes]) -> None:
-    data = b"".join(made)
+def test_every_field_of_any_sound_batch_agrees_with_the_oracle(written: list[bytes]) -> None:
+    data = b"".join(written)
     naive = list(batches(data))
-    assert [(one.position, one.size_in_bytes) for one in naive] == list(zip(starts(made)[:-1], map(len, made), strict=True))
+    assert [(batch.position, batch.size_in_bytes) for batch in naive] == list(
+        zip(starts(written)[:-1], map(len, written), strict=True)
+    )
     columns = [BatchColumn[field.upper()] for field in FIELDS]
-    assert [tuple(row) for row in read(data).columns[columns].T.tolist()] == [one[:-1] for one in naive]
-    for batch, one in zip(made, naive, strict=True):
-        decoded = decode_batch(batch)
+    assert [tuple(row) for row in read(data).columns[columns].T.tolist()] == [batch[:-1] for batch in naive]
+    for written_batch, naive_batch in zip(written, naive, strict=True):
+        decoded = decode_batch(written_batch)
         assert decoded.problems == []
         assert [
             Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
             for record in decoded.iter_records()
-        ] == [timed(record) for record in one.records]
+        ] == [with_timestamp(record) for record in naive_batch.records]
 
 
 @given(
     records=st.lists(records_to_write(), max_size=5), codec=st.sampled_from(COMPRESSION_TYPES), time=st.integers(-(2**62), 2**62)
 )
-def test_any_records_are_what_the_oracle_reads(records: list[RecordToWrite], codec: str, time: int) -> None:
-    """Deltas that would not fit are left out: beyond int64 a sum is what each reader makes of it."""
+def test_any_records_agree_with_the_oracle(records: list[RecordToWrite], codec: str, time: int) -> None:
+    """Deltas are limited, because readers differ on sums beyond int64."""
     small = [
         replace(write, timestamp_delta=write.timestamp_delta % 2**61, offset_delta=number) for number, write in enumerate(records)
     ]

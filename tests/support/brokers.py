@@ -1,4 +1,4 @@
-"""The builder of log directories: single files, partitions, brokers and clusters of them, and the damage done to them."""
+"""Builds log directories: single files, partitions, brokers and clusters; and damages them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ DIRECTORY: Final = "t-0"
 TOPIC_ID: Final = "q1w2e3r4t5y6u7i8o9p0aQ"
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 OFFSETS_ID_BYTES, OFFSETS_ID_TEXT = bytes(range(16, 32)), "EBESExQVFhcYGRobHB0eHw"
-"""Of `__consumer_offsets`."""
+"""Topic id of `__consumer_offsets`."""
 BROKERS: Final = (1, 2, 3)
 LOG_FILES: Final = ("log", "index", "timeindex", "txnindex")
 Logs = Mapping[str, Log | Mapping[int, Log]]
-"""By the name of a partition's directory: one log, or one a broker."""
+"""Directory name of a partition → one log for all brokers, or broker → log."""
 Batches = bytes | Sequence[bytes]
 Offsets = Mapping[str, int]
-"""By the name of a partition's directory."""
+"""Directory name of a partition → offset."""
 
 
 def put_segment(directory: Path, base_offset: int, batches: Batches, suffix: str = "log") -> Path:
@@ -33,7 +33,7 @@ def put_segment(directory: Path, base_offset: int, batches: Batches, suffix: str
 
 
 def put_epochs(directory: Path, *entries: tuple[int, int] | EpochEntry) -> None:
-    """A partition's `leader-epoch-checkpoint` of (epoch, start offset)."""
+    """Write a partition's `leader-epoch-checkpoint` from (epoch, start offset) pairs."""
     written = [entry if isinstance(entry, EpochEntry) else EpochEntry(*entry) for entry in entries]
     (directory / "leader-epoch-checkpoint").write_bytes(files.write_leader_epochs(written))
 
@@ -43,7 +43,7 @@ def put_topic_id(directory: Path, topic_id: str = TOPIC_ID) -> None:
 
 
 def put_meta(log_dir: Path, node_id: int, **fields: Any) -> None:
-    """A log directory's `meta.properties`, of the cluster of all tests unless another is given."""
+    """Write a log directory's `meta.properties`; the cluster id is the same in all tests unless `cluster_id` is passed."""
     log_dir.mkdir(parents=True, exist_ok=True)
     (log_dir / "meta.properties").write_bytes(files.write_meta_properties(node_id=node_id, **{"cluster_id": CLUSTER_ID} | fields))
 
@@ -53,7 +53,7 @@ def put_clean_shutdown(log_dir: Path, broker_epoch: int | None = 7) -> None:
 
 
 def write_checkpoint(log_dir: Path, which: str, offset: int, partition: str = DIRECTORY) -> None:
-    """`<which>-offset-checkpoint` with another offset of a partition; what it says of others stays."""
+    """Set a partition's offset in `<which>-offset-checkpoint`; entries of other partitions stay."""
     path = log_dir / f"{which}-offset-checkpoint"
     lines = path.read_text().splitlines()[2:] if path.exists() else []
     others = {f"{topic}-{number}": int(end) for topic, number, end in (line.rsplit(" ", 2) for line in lines)}
@@ -61,7 +61,7 @@ def write_checkpoint(log_dir: Path, which: str, offset: int, partition: str = DI
 
 
 def put_checkpoint(log_dir: Path, which: str, offsets: Offsets) -> None:
-    """`<which>-offset-checkpoint` of these partitions."""
+    """Write `<which>-offset-checkpoint` with exactly these partitions."""
     ends = {(name.rpartition("-")[0], int(name.rpartition("-")[2])): offset for name, offset in offsets.items()}
     (log_dir / f"{which}-offset-checkpoint").write_bytes(files.write_offset_checkpoint(ends))
 
@@ -74,7 +74,7 @@ def put_partition(
     epochs: Iterable[tuple[int, int]] | None = None,
     empty_indexes: bool = False,
 ) -> Path:
-    """A partition's directory: all that follows from a `Log`, or the bytes of its segment, or of several by base offset."""
+    """Write a partition's directory: all files that follow from a `Log`, or only the bytes of its segments (by base offset)."""
     directory.mkdir(parents=True, exist_ok=True)
     if isinstance(log, Log):
         _put_log(directory, log)
@@ -108,7 +108,7 @@ def _put_log(directory: Path, log: Log) -> None:
 def put_log_dir(
     log_dir: Path, node_id: int, logs: Mapping[str, Log], *, clean: bool = True, committed: Offsets | None = None, **meta: Any
 ) -> None:
-    """A broker's log directory after a shutdown; `committed` has the high watermarks of partitions that end above them."""
+    """Write a broker's log directory as a shutdown leaves it; `committed` has high watermarks below the log end."""
     put_meta(log_dir, node_id, **meta)
     for name, log in logs.items():
         put_partition(log_dir / name, log)
@@ -133,9 +133,10 @@ def put_replica(
     clean: bool = False,
     **given: Any,
 ) -> Path:
-    """`folder/broker-N`, a log directory with a partition and, of a broker that is a number, `meta.properties`.
+    """Write `folder/broker-N`, a log directory with one partition and, if `broker` is a number, `meta.properties`.
 
-    `cleaned` is how far a cleaner has been, `clean` how the broker stopped; what is not given is not written down.
+    `cleaned` is the cleaner's checkpointed offset; `clean` writes the mark of a clean shutdown. An offset of None writes no
+    checkpoint.
     """
     log_dir = folder / f"broker-{broker}"
     put_partition(log_dir / partition, log, **given)
@@ -155,11 +156,11 @@ def put_copies(folder: Path, brokers: Iterable[int], log: Batches | Mapping[int,
 
 
 def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
-    """`__consumer_offsets-N` in a log directory, with its id if others there have theirs; its `.log` file."""
-    known: dict[str, Any] = {}
+    """Write `__consumer_offsets-N` in a log directory, with a topic id if other partitions have one; return its `.log` file."""
+    identity: dict[str, Any] = {}
     if any(log_dir.glob("*/partition.metadata")):
-        known = {"topic_id": OFFSETS_ID_TEXT, "epochs": [(0, 0)]}
-    return put_partition(log_dir / f"__consumer_offsets-{partition}", log, empty_indexes=True, **known) / segment_file(0)
+        identity = {"topic_id": OFFSETS_ID_TEXT, "epochs": [(0, 0)]}
+    return put_partition(log_dir / f"__consumer_offsets-{partition}", log, empty_indexes=True, **identity) / segment_file(0)
 
 
 def put_share_state(log_dir: Path, log: bytes, partition: int = 0) -> Path:
@@ -168,7 +169,7 @@ def put_share_state(log_dir: Path, log: bytes, partition: int = 0) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The log directories of brokers 1, 2 and 3, and the tools injectors work with."""
+    """The log directories of brokers 1, 2 and 3, with methods that inject damage."""
 
     root: Path
     log: Log
@@ -201,13 +202,13 @@ class Brokers:
         self.overwrite(broker, batch, bytes([batch.data[byte] ^ 1 << bit]), byte)
 
     def remove(self, broker: int, base_offset: int, *suffixes: str) -> None:
-        """A segment's files are gone, those with these suffixes or all but its snapshot."""
+        """Delete a segment's files: those with these suffixes, or all but its producer snapshot."""
         for suffix in suffixes or LOG_FILES:
             for path in self.directory(broker).glob(segment_file(base_offset, suffix)):
                 path.unlink()
 
     def checkpoint(self, which: str, offset: int, *on: int) -> None:
-        """What these brokers (all unless they are named) wrote down of `t-0`."""
+        """Set the offset of `t-0` in a checkpoint of these brokers (default: all)."""
         for broker in on or BROKERS:
             write_checkpoint(self.log_dir(broker), which, offset)
 
@@ -215,7 +216,7 @@ class Brokers:
         put_epochs(self.directory(broker), *entries)
 
     def crash(self, broker: int) -> None:
-        """Take away what only a clean shutdown writes: its mark, the last snapshot, a recovery point at the log end."""
+        """Undo what only a clean shutdown writes: its mark, the last snapshot, a recovery point at the log end."""
         (self.log_dir(broker) / ".kafka_cleanshutdown").unlink()
         self.file(broker, self.log.next_offset, "snapshot").unlink()
         self.checkpoint("recovery-point", self.log.segments[-1], broker)
@@ -229,21 +230,24 @@ def put_brokers(
     high_watermarks: Mapping[int, int] | None = None,
     clean: bool = True,
 ) -> Brokers:
-    """The log directories `b1`, `b2` and so on of a cluster; `high_watermarks` are those of `t-0`, else all is committed."""
+    """Write the log directories `b1`, `b2`, … of a cluster; without `high_watermarks` (of `t-0`, by broker) all is committed."""
     for broker in brokers:
-        of_broker = {
+        broker_logs = {
             name: log if isinstance(log, Log) else log[broker]
             for name, log in logs.items()
             if isinstance(log, Log) or broker in log
         }
         committed = {DIRECTORY: high_watermarks[broker]} if high_watermarks is not None else None
-        put_log_dir(root / f"b{broker}", broker, of_broker, clean=clean, committed=committed)
+        put_log_dir(root / f"b{broker}", broker, broker_logs, clean=clean, committed=committed)
     first = next(iter(logs.values()))
     return Brokers(root, first if isinstance(first, Log) else next(iter(first.values())))
 
 
 def put_replicas(root: Path, logs: Log | Mapping[int, Log], high_watermarks: Mapping[int, int] | int | None = None) -> Brokers:
-    """Replicas of `t-0` with these logs, or three with this one; a number is the high watermark of all that reach so far."""
+    """Write replicas of `t-0` with these logs, or three with the same log.
+
+    A high watermark that is a number holds for every replica, limited to its log end.
+    """
     by_broker = dict.fromkeys(BROKERS, logs) if isinstance(logs, Log) else logs
     if high_watermarks is None or isinstance(high_watermarks, int):
         ends = {broker: log.next_offset for broker, log in by_broker.items()}
@@ -252,12 +256,12 @@ def put_replicas(root: Path, logs: Log | Mapping[int, Log], high_watermarks: Map
 
 
 def healthy(root: Path, high_watermark: int = HIGH_WATERMARK) -> Brokers:
-    """Three equal replicas, stopped cleanly, all but the last batch committed; `Brokers.crash` undoes the clean stop."""
+    """Write three equal replicas, stopped cleanly, all but the last batch committed; `Brokers.crash` undoes the clean shutdown."""
     return put_replicas(root, HEALTHY, high_watermark)
 
 
 def put_compacted(root: Path, logs: Mapping[int, Log], cleaned: Mapping[int, int], high_watermark: int | None = None) -> Brokers:
-    """Brokers whose cleaners have been up to these offsets; a broker that is not named has not cleaned yet."""
+    """Write brokers whose cleaners reached these offsets; a broker that `cleaned` does not name has not cleaned yet."""
     end = min(log.next_offset for log in logs.values()) if high_watermark is None else high_watermark
     brokers = put_replicas(root, logs, end)
     for broker, offset in cleaned.items():
@@ -268,6 +272,6 @@ def put_compacted(root: Path, logs: Mapping[int, Log], cleaned: Mapping[int, int
 def put_cleaned_apart(
     root: Path, story: History, dropped: Mapping[int, set[int]], cleaned: Mapping[int, int] | None = None
 ) -> Brokers:
-    """Three brokers, each without what its cleaner dropped of a history."""
+    """Write three brokers whose cleaners dropped different offsets of one history."""
     logs = {broker: story.left(dropped.get(broker, ()), roll=CLEANED) for broker in BROKERS}
     return put_compacted(root, logs, dict.fromkeys(dropped, CLEANED) if cleaned is None else cleaned)

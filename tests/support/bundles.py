@@ -1,4 +1,4 @@
-"""Bundles taken apart and put together again, pseudonyms read back, and a small broker to make a bundle of."""
+"""Unpacks, changes and repacks bundles, replaces pseudonyms, and writes a small broker to collect."""
 
 import hashlib
 import io
@@ -31,11 +31,11 @@ PAYMENTS: Final = f"payments-0/{LOG}"
 OFFSETS: Final = f"__consumer_offsets-0/{LOG}"
 CHECKPOINT: Final = "replication-offset-checkpoint"
 SIZE, MTIME, ALLOCATED, REFUSED, LEFT_OUT, IS_LOG, HASHED, SECTIONS = range(2, 10)
-"""Places in the row of a file."""
+"""Indexes into the listing's row of a file."""
 
 
 def put_broker(folder: Path, *, batches: int = 6, secret: bytes = b"value") -> Path:
-    """A log directory of every kind of log, nothing wrong with it."""
+    """Write a sound log directory with one log of every kind."""
     log_dir = put_replica(folder, 1, log(batches, value=secret), high_watermark=2 * batches)
     transaction = by_producer(0, secret.decode(), is_transactional=True) + marker(1, commit=True)
     for partition, data in (("payments-0", transaction), ("old-0", legacy_entry(0) + legacy_entry(1))):
@@ -52,15 +52,15 @@ def bundle_of(log_dir: Path, path: Path, options: CollectOptions | None = None) 
 
 
 def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files of local sources that are opened from now on."""
+    """A list that grows by the path of every file that a local source opens."""
     names: list[str] = []
-    right = LocalSource.open
+    original_open = LocalSource.open
 
-    def open_noted(self: LocalSource, path: str) -> Any:
+    def recording_open(self: LocalSource, path: str) -> Any:
         names.append(path)
-        return right(self, path)
+        return original_open(self, path)
 
-    monkeypatch.setattr(LocalSource, "open", open_noted)
+    monkeypatch.setattr(LocalSource, "open", recording_open)
     return names
 
 
@@ -108,7 +108,7 @@ class TakenApart:
 
 
 def members_of(about: object, parts: list[bytes], listing: bytes) -> dict[str, bytes]:
-    """The members of a bundle of these inflated parts and this JSON, without a seal."""
+    """The members of a bundle with these decompressed parts and this listing, without `seal.json`."""
     members = {"bundle.json": json.dumps(about).encode()}
     members |= {f"parts/{number:06}.zst": bytes(cramjam.zstd.compress(part)) for number, part in enumerate(parts)}
     return members | {"listing.zst": bytes(cramjam.zstd.compress(listing))}
@@ -145,15 +145,21 @@ def taken_apart(path: Path) -> TakenApart:
         data = members[name]
         index = read_index(data, number)
         sections = [
-            [of, section.kind.value, section.start, section.end, data[section.position : section.position + section.size_in_bytes]]
-            for of, section in index.sections
+            [
+                file_path,
+                section.kind.value,
+                section.start,
+                section.end,
+                data[section.position : section.position + section.size_in_bytes],
+            ]
+            for file_path, section in index.sections
         ]
         parts.append(Part(sections, list(index.files), index.begun))
     return TakenApart(json.loads(members["bundle.json"]), parts, json.loads(members["listing.zst"]))
 
 
 def section_of(columns: Any, damage: Sequence[tuple[Damage, bool]] = (), *, written: Any = None, digests: Any = None) -> bytes:
-    """The section of a (BATCH_COLUMNS, n) matrix; without `digests` those of batches that could not be digested."""
+    """The section of a (BATCH_COLUMNS, n) matrix; default digests are zeros, as for batches that could not be digested."""
     rows = columns.shape[1]
     return write_batches(
         columns,
@@ -172,5 +178,5 @@ def names_of(path: Path) -> dict[str, tuple[str, str]]:
 
 
 def read_back(text: str, names: Names) -> str:
-    """`text` with the names that its pseudonyms stand for, as far as the map holds them."""
+    """`text` with every pseudonym that `names` holds replaced by its name."""
     return PSEUDONYM.sub(lambda match: names[match[0]][1] if match[0] in names else match[0], text)

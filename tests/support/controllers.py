@@ -1,4 +1,4 @@
-"""Controllers' logs written record by record, and put into log directories as copies of `__cluster_metadata`."""
+"""Writes controllers' logs record by record, and puts them into log directories as copies of `__cluster_metadata`."""
 
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC, TOPIC_ID, Brokers, pu
 from tests.support.segments import BASE_TIMESTAMP
 
 START_MS: Final = 1_700_001_000_000
-"""Of the first record; each batch is a second later."""
+"""Time of the first record; each batch is one second later."""
 CONTROLLER: Final = 100
 METADATA: Final = "__cluster_metadata-0"
 HUGE: Final = b"\xff\xff\xff\xff\x0f"
@@ -26,9 +26,9 @@ def raw_id(topic_id: str) -> bytes:
 
 
 def record(api_key: int, version: int | None = None, **fields: Any) -> bytes:
-    """A record's value, of the newest version unless another is asked for; ids may be text."""
-    given = {name: raw_id(value) if name == "topic_id" and isinstance(value, str) else value for name, value in fields.items()}
-    return write_metadata_record(api_key, len(MESSAGES[api_key]) - 1 if version is None else version, given)
+    """A record's value, by default of the newest version; topic ids may be text."""
+    values = {name: raw_id(value) if name == "topic_id" and isinstance(value, str) else value for name, value in fields.items()}
+    return write_metadata_record(api_key, len(MESSAGES[api_key]) - 1 if version is None else version, values)
 
 
 def topic(name: str = TOPIC, topic_id: str | bytes = TOPIC_ID) -> bytes:
@@ -36,7 +36,7 @@ def topic(name: str = TOPIC, topic_id: str | bytes = TOPIC_ID) -> bytes:
 
 
 def partition(isr: list[int], leader: int, **fields: Any) -> bytes:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "partition_id": 0,
         "topic_id": TOPIC_ID,
         "replicas": isr,
@@ -48,12 +48,12 @@ def partition(isr: list[int], leader: int, **fields: Any) -> bytes:
         "partition_epoch": 0,
         "directories": [],
     }
-    return record(3, **given | fields)
+    return record(3, **defaults | fields)
 
 
 def change(**fields: Any) -> bytes:
-    given: dict[str, Any] = {"partition_id": 0, "topic_id": TOPIC_ID}
-    return record(5, **given | fields)
+    defaults: dict[str, Any] = {"partition_id": 0, "topic_id": TOPIC_ID}
+    return record(5, **defaults | fields)
 
 
 def setting(name: str, value: str | None, resource: str = TOPIC, resource_type: int = 2) -> bytes:
@@ -61,16 +61,16 @@ def setting(name: str, value: str | None, resource: str = TOPIC, resource_type: 
 
 
 def registered(broker: int, epoch: int) -> bytes:
-    """A broker registers; its epoch is the offset of this record."""
+    """The RegisterBrokerRecord of a broker; its epoch is the offset of this record."""
     flags: dict[str, Any] = dict.fromkeys(("is_migrating_zk_broker", "in_controlled_shutdown"), False)
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "broker_id": broker,
         "broker_epoch": epoch,
         "incarnation_id": bytes(15) + b"\1",
         "fenced": True,
         "rack": None,
     }
-    return record(0, **given, **flags, end_points=[], features=[], log_dirs=[])
+    return record(0, **fields, **flags, end_points=[], features=[], log_dirs=[])
 
 
 def read(value: bytes) -> MetadataRecord:
@@ -92,8 +92,8 @@ class ControllerLog:
 
     def lead(self, voters: list[int], leader_epoch: int = 1) -> "ControllerLog":
         self.leader_epoch = leader_epoch
-        named = [{"voter_id": voter} for voter in voters]
-        return self._append([control(2, leader_id=voters[0], voters=named, granting_voters=named)], is_control_batch=True)
+        rows = [{"voter_id": voter} for voter in voters]
+        return self._append([control(2, leader_id=voters[0], voters=rows, granting_voters=rows)], is_control_batch=True)
 
     def control(self, *records: RecordToWrite) -> "ControllerLog":
         return self._append(list(records), is_control_batch=True)
@@ -117,7 +117,8 @@ class ControllerLog:
         return ControllerLog(list(self.batches), self.next_offset, self.leader_epoch, self.start_ms)
 
     def put(self, log_dir: Path, node_id: int = CONTROLLER, *, start: int = 0, without: tuple[int, ...] = ()) -> Path:
-        """Write a copy into a node's log directory: batches from offset `start` on, those at base offsets `without` left out."""
+        """Write a copy into a node's log directory: batches from offset `start` on, except those with a base offset in
+        `without`."""
         put_meta(log_dir, node_id)
         kept = [batch for base, batch in self.batches if base >= start and base not in without]
         return put_partition(log_dir / METADATA, {start: kept}, empty_indexes=True)
@@ -138,7 +139,7 @@ def snapshot(*values: bytes, footer: bool = True) -> bytes:
 
 
 def controlled_by(brokers: Brokers, *values: bytes, start_ms: int = START_MS) -> Brokers:
-    """A controller beside the brokers whose log holds these records, one a batch."""
+    """Add a controller whose log holds these records, one per batch."""
     log = ControllerLog(start_ms=start_ms)
     log.lead([CONTROLLER])
     for value in values:
@@ -153,14 +154,14 @@ def in_sync(isr: list[int], elr: list[int] | None = None) -> tuple[bytes, bytes]
 
 
 def put_snapshot(directory: Path, offset: int, data: bytes) -> None:
-    """A snapshot up to an offset, of epoch 1, beside the controllers' log."""
+    """Write a snapshot up to an offset, of epoch 1, into the directory of the controllers' log."""
     (directory / snapshot_file(offset)).write_bytes(data)
 
 
 def put_controller(
     log_dir: Path, *, isr: list[int], replicas: list[int], leader: int, topic_id: bytes, topic_name: str = TOPIC
 ) -> None:
-    """`__cluster_metadata-0` that says how partition 0 of a topic stands."""
+    """Write a `__cluster_metadata-0` with the state of partition 0 of a topic."""
     directories = [bytes(15) + b"\1"] * len(replicas)
     state = partition(isr, leader, topic_id=topic_id, replicas=replicas, directories=directories)
     log = ControllerLog(leader_epoch=0, start_ms=BASE_TIMESTAMP)

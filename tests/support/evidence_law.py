@@ -1,4 +1,5 @@
-"""Evidence follows its declared schema: a finding carries what the class of its kind declares, all of it, and nothing else."""
+"""Checks that evidence follows its declared schema: a finding carries every field that the class of its kind declares, and no
+other."""
 
 from collections.abc import Iterable, Iterator
 from types import UnionType
@@ -13,15 +14,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def _evidence_is_as_declared() -> Iterator[None]:
-    """Every scan of every test, in its process: what its findings carry is what the catalogue says."""
+    """Check the evidence of every scan that runs in a test's process."""
     from kafka_forensics.scanning.judging.whole_scan import (
-        Scan,  # late: as a plugin this is loaded before all tests, and must not break with it
+        Scan,  # imported late: pytest loads this plugin before all tests, even when the package cannot be imported
     )
 
-    right = Scan.finish
+    original_finish = Scan.finish
 
     def finish(self: Scan) -> "ScanResult":
-        result = right(self)
+        result = original_finish(self)
         assert broken(result.findings) == []
         return result
 
@@ -31,7 +32,7 @@ def _evidence_is_as_declared() -> Iterator[None]:
 
 
 def broken(findings: "Iterable[Finding]") -> list[str]:
-    """What in the evidence of these is not as it is declared, a line each."""
+    """Differences between the findings' evidence and its declared classes, one line each."""
     from kafka_forensics.analysis.kinds import CATALOGUE
 
     return [
@@ -44,9 +45,9 @@ def broken(findings: "Iterable[Finding]") -> list[str]:
 
 
 def _faults(value: Any, declared: Any, place: str, *, counted: bool = False) -> Iterator[str]:
-    """Faults of a value; of one `counted` for several, what is not alike in all of them is left out."""
+    """Differences between a value and its declared type; a finding `counted` for several omits fields that differ among them."""
     if is_typeddict(declared):
-        yield from _of_names(value, declared, place, counted=counted)
+        yield from _typed_dict_faults(value, declared, place, counted=counted)
     elif declared is Any:
         return
     elif get_origin(declared) in (Union, UnionType):
@@ -69,7 +70,7 @@ def _faults(value: Any, declared: Any, place: str, *, counted: bool = False) -> 
         yield f"{place}: {value!r} is no {declared.__name__}"
 
 
-def _of_names(value: Any, declared: Any, place: str, *, counted: bool) -> Iterator[str]:
+def _typed_dict_faults(value: Any, declared: Any, place: str, *, counted: bool) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f"{place}: {value!r} is no {declared.__name__}"
         return

@@ -1,4 +1,4 @@
-"""What a scan says of injected faults, in the few words that tests compare."""
+"""Scans injected faults and reduces the findings to the few values that tests compare."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +27,7 @@ def verdict(brokers: Brokers, **options: Any) -> ScanResult:
 
 
 def said(result: ScanResult) -> Said:
-    """Every finding as (kind, severity, broker), sorted; likenesses to incidents have their own tests."""
+    """Every finding as (kind, severity, broker), sorted; without INCIDENT_SIGNATURE, which has tests of its own."""
     rows = [
         (finding.kind, finding.severity.value, finding.place.broker)
         for finding in result.findings
@@ -37,7 +37,7 @@ def said(result: ScanResult) -> Said:
 
 
 def kinds(result: ScanResult) -> Counter[tuple[str, str]]:
-    """How many findings there are of each kind and severity, likenesses to incidents left out."""
+    """The number of findings by kind and severity, without INCIDENT_SIGNATURE."""
     return Counter((finding.kind, finding.severity.value) for finding in result.findings if finding.kind != "INCIDENT_SIGNATURE")
 
 

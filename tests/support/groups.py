@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` and `__share_group_state`, as coordinators write them."""
+"""Writes records of `__consumer_offsets` and `__share_group_state` as group and share coordinators do."""
 
 from typing import Any
 
@@ -72,13 +72,13 @@ def group_value(*members: dict[str, Any], version: int = 3, **given: Any) -> byt
 
 
 def new_value(record_type: int, **given: Any) -> bytes:
-    """The value of a record about a new group; what is not given is 0, empty or null."""
+    """The value of a record of the new group protocol (KIP-848); fields not passed are 0, empty or null."""
     layout = consumer_offsets.GROUP_VALUES[record_type]
-    nothing = {field.name: _nothing(field) for field in layout.fields if not isinstance(field, Tag)}
-    return consumer_offsets.write_value(layout, nothing | given)
+    empty = {field.name: _empty_value(field) for field in layout.fields if not isinstance(field, Tag)}
+    return consumer_offsets.write_value(layout, empty | given)
 
 
-def _nothing(field: Any) -> Any:
+def _empty_value(field: Any) -> Any:
     if isinstance(field.subcon, Array):
         return []
     if isinstance(field.subcon, Text):
@@ -93,7 +93,7 @@ def share_key(group: str = "workers", topic_id: str = TOPIC_ID_TEXT, partition: 
 
 
 def share_value(start_offset: int, *batches: tuple[int, int, int, int], record_type: int = 0, **given: Any) -> bytes:
-    """The value of a snapshot or of an update; batches as (first, last, state, count)."""
+    """The value of a share snapshot or share update; batches are (first offset, last offset, delivery state, delivery count)."""
     names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
     fields = {
         "snapshot_epoch": 1,
@@ -108,7 +108,7 @@ def share_value(start_offset: int, *batches: tuple[int, int, int, int], record_t
 
 
 def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given: Any) -> bytes:
-    """A batch for each record, as a coordinator writes them."""
+    """One batch per record, as a coordinator writes them."""
     given.setdefault("base_timestamp", BASE_TIMESTAMP)
     return b"".join(
         write_batch([RecordToWrite(key, value)], base_offset=start + number, **given) for number, (key, value) in enumerate(records)
@@ -118,7 +118,7 @@ def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given:
 def transaction_of(
     *records: tuple[bytes | None, bytes | None], start: int, producer_id: int = 7, commit: bool | None = None
 ) -> bytes:
-    """The same inside a transaction, and its marker if it has ended."""
+    """One batch per record in a transaction; with `commit`, followed by its commit or abort marker."""
     data = log_of(*records, start=start, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
     if commit is None:
         return data

@@ -1,4 +1,4 @@
-"""What modules import: circles, and names that are not part of a sub-package's public API."""
+"""Finds what modules import: import cycles, and imports of names outside a sub-package's public API."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Module:
-    """One file: its dotted name, its text and its tree."""
+    """One Python file: its dotted name, its text and its syntax tree."""
 
     name: str
     is_package: bool
@@ -27,8 +27,10 @@ class Module:
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """(line, module, name in it) of everything imported anywhere in a module; a module as such has no name, a relative one starts
-    with a dot."""
+    """(line, module, imported name) of every import in a module.
+
+    The name is "" for `import module`; a relative module starts with a dot.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name, "") for alias in node.names)
@@ -47,10 +49,13 @@ def modules_of(root: Path, folder: str) -> dict[str, Module]:
 
 
 def first_circle(modules: Mapping[str, Module]) -> list[str]:
-    """Modules that import each other in a circle, if any do."""
+    """The modules of one import cycle; empty if no cycle exists."""
     graph = {}
     for name, module in modules.items():
-        graph[name] = {_module_of(f"{origin}.{one}", modules) for _, origin, one in imported(module.tree)} - {"", name}
+        graph[name] = {_module_of(f"{origin}.{imported_name}", modules) for _, origin, imported_name in imported(module.tree)} - {
+            "",
+            name,
+        }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

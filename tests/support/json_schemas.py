@@ -14,17 +14,17 @@ from kafka_forensics.model.results import SCHEMA_VERSION
 def json_schema(command: str = "scan") -> Json:
     """The JSON Schema (2020-12) of a command's document; `$defs/line` of scan's describes a line of its JSON Lines.
 
-    That of `compare` refers to that of `scan` by its `$id`.
+    The schema of `compare` refers to the schema of `scan` by its `$id`.
     """
     text = files("kafka_forensics").joinpath("schema", f"{command}-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 def validate(command: str, *instances: Any, definition: str | None = None) -> None:
-    """Hold documents of a command, or what one of its definitions describes, to the command's schema."""
+    """Validate documents against a command's schema, or against one of its definitions. Raises ValidationError."""
     resources = [Resource.from_contents(json_schema(name)) for name in {"scan", command}]
     registry: Registry[Any] = Registry().with_resources([(str(resource.id()), resource) for resource in resources])
-    of_definition = {"$ref": f"urn:kafka-forensics:{command}-{SCHEMA_VERSION}#/$defs/{definition}"}
-    schema = json_schema(command) if definition is None else of_definition
+    reference = {"$ref": f"urn:kafka-forensics:{command}-{SCHEMA_VERSION}#/$defs/{definition}"}
+    schema = json_schema(command) if definition is None else reference
     for instance in instances:
         Draft202012Validator(schema, registry=registry).validate(instance)

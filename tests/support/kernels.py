@@ -1,4 +1,4 @@
-"""Both forms of kernels: what they answer, which must be one, and which of them plain calls run."""
+"""Runs both forms of a kernel (interpreted and compiled), and chooses the form that plain calls run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ FORMS = ("interpreted", "compiled")
 
 
 def both(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
-    """The answer of both forms of a kernel that looks at `data`, which must be one; what they write into, the second overwrites."""
+    """The answer of a kernel on `data`, which both forms must give; the second form overwrites output arrays of the first."""
     answers = [getattr(kernel, form)(readable(data, compiled=form == "compiled"), *arguments) for form in FORMS]
     assert answers[0] == answers[1]
     return answers[0]
@@ -21,7 +21,7 @@ def both(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
 
 @contextmanager
 def kernels(*, compiled: bool) -> Iterator[None]:
-    """Plain calls of kernels run this form, whatever the environment says, and then the one that they ran before."""
+    """Make plain calls of kernels run this form, whatever the environment says; afterwards the form they ran before."""
     before = using_compiled()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)

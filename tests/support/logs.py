@@ -1,7 +1,7 @@
-"""Logs written batch by batch: by producers, by the clock, and keyed records of which cleaners leave some.
+"""Builds logs batch by batch: of producers, by time, and of keyed records that cleaners remove in part.
 
-A log is built as brokers build one: batches with sequences and transactions, rolled segments, and what the indexes, snapshots and
-checkpoints beside it hold. `tests.support.brokers` makes directories of it.
+A log is built as a broker builds it: batches with sequences and transactions, rolled segments, and the contents of indexes,
+snapshots and checkpoints. `tests.support.brokers` writes it as a directory.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ VALUE_BYTES: Final = 480
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A batch and where it stands; `position` counts from the start of its segment's file."""
+    """A batch with its segment; `position` is its first byte in the segment's file."""
 
     data: bytes
     base_offset: int
@@ -40,13 +40,13 @@ class Written:
 
     @property
     def end(self) -> int:
-        """Byte behind it."""
+        """Position after its last byte."""
         return self.position + len(self.data)
 
 
 @dataclass(slots=True)
 class Log:
-    """A replica's log while it is written. `tag` makes the records of one history differ from another's."""
+    """A replica's log while it is written; `tag` makes record values differ between histories."""
 
     tag: str = ""
     next_offset: int = 0
@@ -59,7 +59,7 @@ class Log:
     snapshots: dict[int, list[ProducerEntry]] = field(default_factory=dict)
 
     def roll(self) -> None:
-        """Begin a segment; the producers' state is written down there."""
+        """Begin a segment and take a producer snapshot at its base offset."""
         if self.segments:
             self.snapshots[self.next_offset] = list(self.producers.values())
         self.segments.append(self.next_offset)
@@ -81,7 +81,7 @@ class Log:
         return written
 
     def records(self, count: int) -> list[RecordToWrite]:
-        """Records of their own offsets, with values that compress badly and hold no long runs."""
+        """Records with a key and value derived from their offset; values compress badly and hold no long runs."""
         numbers = range(self.next_offset, self.next_offset + count)
         values = [hashlib.shake_128(f"{self.tag}/{number}".encode()).digest(VALUE_BYTES) for number in numbers]
         return [RecordToWrite(f"key-{number}".encode(), value) for number, value in zip(numbers, values, strict=True)]
@@ -98,7 +98,7 @@ class Log:
         offsets: int | None = None,
         **header: Any,
     ) -> Written:
-        """A batch of these records that takes so many `offsets`; the state of an idempotent producer follows it."""
+        """Append a batch of these records that spans `offsets` offsets, and update the state of its idempotent producer."""
         base, delta = self.next_offset, (len(records) if offsets is None else offsets) - 1
         data = write_batch(
             records,
@@ -120,7 +120,7 @@ class Log:
         return self.append(data, base + delta, stamp)
 
     def end(self, producer_id: int, stamp: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Written:
-        """The marker that ends a producer's transaction; an abort goes to the segment's transaction index."""
+        """Append the marker that ends a producer's transaction; an abort adds an entry to the segment's transaction index."""
         offset = self.next_offset
         data = write_marker(
             commit,
@@ -144,32 +144,32 @@ class Log:
         return written
 
     def plain(self, count: int = 3) -> Written:
-        """A batch of a producer that is not idempotent."""
+        """Append a batch of a producer that is not idempotent."""
         return self.write(self.records(count), BASE_TIMESTAMP + 1000 * self.next_offset)
 
     def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False, skip: int = 0) -> Written:
-        """A batch of an idempotent producer, `skip` sequence numbers further than its last."""
+        """Append a batch of an idempotent producer that skips `skip` sequence numbers after its last batch."""
         state = self.producers.get(producer_id)
         sequence = 0 if state is None else (state.last_sequence + 1 + skip) & MAX_SEQUENCE
         stamp = BASE_TIMESTAMP + 1000 * self.next_offset
         return self.write(self.records(count), stamp, producer_id=producer_id, sequence=sequence, transactional=transactional)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> Written:
-        """The marker that ends a producer's transaction, by the clock of `produce`."""
+        """Append the marker that ends a producer's transaction, with the timestamps of `produce`."""
         return self.end(producer_id, BASE_TIMESTAMP + 1000 * self.next_offset, commit=commit)
 
     def of_segment(self, segment: int) -> list[Written]:
         return [batch for batch in self.batches if batch.segment == segment]
 
     def times_of(self, segment: int) -> list[tuple[int, int]]:
-        """Entries of its time index: of each batch but the first, also where its timestamp is not the largest."""
+        """Entries of a segment's time index: one per batch after the first, even where its timestamp is not the largest."""
         return [(batch.max_timestamp, batch.last_offset) for batch in self.of_segment(segment)[1:]]
 
     def at(self, offset: int) -> Written:
         return next(batch for batch in self.batches if batch.base_offset <= offset <= batch.last_offset)
 
     def grown(self, batches: int = 2, *, roll: bool = False, epoch: int | None = None, tag: str = "") -> Self:
-        """The log with more batches of three records each after it."""
+        """A copy of the log with more batches of three records appended."""
         longer = deepcopy(self)
         longer.tag = tag
         if roll:
@@ -180,7 +180,7 @@ class Log:
         return longer
 
     def cut(self, end: int) -> Self:
-        """The log as far as an offset where a batch begins, after whatever cut it there."""
+        """A copy of the log truncated to an offset where a batch begins."""
         shorter = deepcopy(self)
         shorter.batches = [batch for batch in shorter.batches if batch.base_offset < end]
         shorter.segments = [segment for segment in shorter.segments if segment < end]
@@ -194,7 +194,7 @@ class Log:
         return shorter
 
     def expired(self, start: int) -> Self:
-        """The log from a segment on, after retention deleted those before it."""
+        """A copy of the log after retention deleted the segments before `start`."""
         later = deepcopy(self)
         later.batches = [batch for batch in later.batches if batch.segment >= start]
         later.segments = [segment for segment in later.segments if segment >= start]
@@ -205,23 +205,23 @@ class Log:
 
 
 class Historian(Protocol):
-    """Who writes a log: `Log` batch by batch, or the brokers of `lab/fault_base.py`."""
+    """A writer of a log: `Log` batch by batch, or the brokers of `lab/fault_base.py`."""
 
     def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False) -> object:
-        """A batch of one of the three producers; a transaction begins if it has none open."""
+        """Append a batch of one of the three producers; begin a transaction if none is open."""
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> object:
-        """The marker that ends its transaction."""
+        """Append the marker that ends the producer's transaction."""
 
     def roll(self) -> None:
-        """What follows stands in a new segment."""
+        """Begin a segment with the next batch."""
 
     def lead(self, leader_epoch: int) -> None:
-        """What follows is appended under this leader epoch."""
+        """Use this leader epoch for the next batches."""
 
 
 def write_base(log: Historian) -> None:
-    """Offsets [0, 75) in three segments (0, 29, 55), leader epochs 0, 1 and 2, two transactional producers."""
+    """Write offsets [0, 75) in three segments (0, 29, 55) with leader epochs 0, 1 and 2 and two transactional producers."""
     _ = log.produce(), log.produce(), log.produce(COMMITTING, transactional=True), log.produce()
     log.end_transaction(COMMITTING, commit=True)
     _ = log.produce(ABORTING, transactional=True), log.produce(), log.produce(ABORTING, transactional=True)
@@ -249,11 +249,11 @@ HEALTHY: Final = Log()
 write_base(HEALTHY)
 LOG_END: Final = HEALTHY.next_offset
 HIGH_WATERMARK: Final = HEALTHY.batches[-1].base_offset
-"""Of every replica: all but the last batch is committed."""
+"""High watermark of every replica: all but the last batch is committed."""
 
 
 def history(*batches: tuple[str, int], records: int = 1) -> Log:
-    """A log of plain batches, each with the history its records belong to and its leader epoch; `|` begins a segment."""
+    """A log of plain batches from (history tag, leader epoch) pairs; the tag `|` begins a segment."""
     log = Log()
     for tag, leader_epoch in batches:
         if tag == "|":
@@ -265,7 +265,7 @@ def history(*batches: tuple[str, int], records: int = 1) -> Log:
     return log
 
 
-# By the clock: times are given in seconds after `BASE_TIMESTAMP`, so that a test says what happened when.
+# Logs with explicit times, in seconds after `BASE_TIMESTAMP`.
 
 APP, OTHER = "app-1", "other-1"
 APP_ID, OTHER_ID = 1000, 2000
@@ -278,7 +278,7 @@ def ms(seconds: float) -> int:
 
 class ClockLog(Log):
     def times_of(self, segment: int) -> list[tuple[int, int]]:
-        """Entries of its time index, as brokers write them: only where the largest timestamp has risen."""
+        """Entries of a segment's time index as brokers write them: only where the largest timestamp rises."""
         times = super().times_of(segment)
         return [entry for number, entry in enumerate(times) if entry[0] > max((stamp for stamp, _ in times[:number]), default=-1)]
 
@@ -298,7 +298,7 @@ class DataLog(ClockLog):
         return self.end(producer_id, ms(at), commit=commit, epoch=epoch, coordinator_epoch=coordinator_epoch)
 
     def traffic(self, at: float) -> Written:
-        """A transaction of somebody else, as a clock."""
+        """Append a transaction of another producer, whose timestamps move the log's time forward."""
         self.data(at, OTHER_ID)
         return self.marker(at + 0.02, commit=True, producer_id=OTHER_ID)
 
@@ -319,7 +319,7 @@ class CoordinatorLog(ClockLog):
         since: float | None = None,
         client: int = 0,
     ) -> Written:
-        """The state of a transactional id from now on; `partitions` are those of `t`."""
+        """Append a transaction-log record with the state of a transactional id; `partitions` are partitions of `t`."""
         producer_id = APP_ID if name == APP else OTHER_ID
         listed = tuple(("t", number) for number in partitions)
         started = ms(at if since is None else since)
@@ -331,7 +331,7 @@ class CoordinatorLog(ClockLog):
     def transaction(
         self, at: float, partitions: tuple[int, ...], *, commit: bool, name: str = APP, epoch: int = 0, client: int = 0
     ) -> None:
-        """A whole transaction: 50 ms of data, then the decision, 40 ms for the markers; the epoch rises in version 2."""
+        """Append a whole transaction: data for 50 ms, then the decision, markers after 40 ms; version 2 raises the epoch."""
         verdict, after = ("Commit" if commit else "Abort"), epoch + (client == 2)
         self.state(at, "Ongoing", partitions, name=name, epoch=epoch, client=client)
         self.state(at + 0.05, f"Prepare{verdict}", partitions, name=name, epoch=after, since=at, client=client)
@@ -341,19 +341,19 @@ class CoordinatorLog(ClockLog):
         return self.value(at, write_transaction_log_key(name), None)
 
 
-# Of a compacted topic: one history, and what each broker's cleaner has left of it.
+# Compacted topics: one history, and the records that each broker's cleaner left of it.
 
 CLEANED = 12
-"""Where the active segment of `history` begins, and so the farthest a cleaner comes."""
+"""Base offset of the active segment of `keyed_history`, where every cleaner ends."""
 FUTURE_MS = 4_000_000_000_000
-"""Times that no file's age reaches."""
+"""A time later than the age of any file."""
 Keyed = tuple[str | None, str | None]
-"""Key and value; None is null, so that a key without a value is a tombstone."""
+"""Key and value; None is null, and a key with a null value is a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A batch of the history: records, or the marker that ends a producer's transaction."""
+    """A batch of a history: records, or the marker that ends a producer's transaction."""
 
     records: tuple[Keyed, ...] = ()
     producer_id: int = -1
@@ -366,7 +366,7 @@ class Step:
 
 @dataclass(slots=True)
 class History:
-    """What the leader wrote, batch by batch; offsets are counted from 0."""
+    """The batches that the leader wrote, from offset 0."""
 
     steps: list[Step] = field(default_factory=list)
     start_ms: int = BASE_TIMESTAMP
@@ -376,13 +376,13 @@ class History:
         return self
 
     def fill(self, count: int, name: str = "fill") -> "History":
-        """Batches of one record each, with keys of their own."""
+        """Append `count` batches of one record, each with a different key."""
         for _ in range(count):
             self.put((f"{name}-{self.end}", "x"))
         return self
 
     def transaction(self, producer_id: int, *records: Keyed, commit: bool | None) -> "History":
-        """A batch in a transaction, and its marker unless it stays open."""
+        """Append a batch in a transaction and its marker; with `commit=None` the transaction stays open."""
         self.steps.append(Step(records, producer_id))
         return self if commit is None else self.marker(producer_id, commit=commit)
 
@@ -397,11 +397,11 @@ class History:
     def left(
         self, dropped: Iterable[int] = (), *, end: int | None = None, roll: int | None = None, horizon: int | None = None
     ) -> Log:
-        """A replica's log up to `end` without the dropped offsets; batches with nothing left are gone, segments keep their names.
+        """A replica's log up to `end` without the dropped offsets; empty batches are left out, segments keep their base offsets.
 
         The active segment begins at `roll`; `horizon` is the delete horizon of the batches before it.
         """
-        log, gone, offset = Log(), set(dropped), 0
+        log, removed, offset = Log(), set(dropped), 0
         log.roll()
         for step in self.steps:
             span = range(offset, offset + step.offsets)
@@ -411,7 +411,7 @@ class History:
             if roll is not None and span.start == roll and log.batches:
                 log.next_offset = roll
                 log.roll()
-            kept = [one for one in span if one not in gone]
+            kept = [number for number in span if number not in removed]
             if kept:
                 log.next_offset = span.start
                 self._write(log, step, kept, None if roll is not None and span.start >= roll else horizon)
@@ -440,12 +440,12 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def keyed_history(start_ms: int = BASE_TIMESTAMP) -> History:
-    """Offsets [0, 16): 0 a=1, 1 b=1, 2 a=2, 3 c=1, 4 c deleted, then keys of their own."""
+    """Offsets [0, 16): 0 a=1, 1 b=1, 2 a=2, 3 c=1, 4 c deleted, then keys that occur once."""
     story = History(start_ms=start_ms)
     story.put(("a", "1")).put(("b", "1"), ("a", "2")).put(("c", "1")).put(("c", None))
     return fill_segment(story)
 
 
 def fill_segment(story: History) -> History:
-    """The same, followed by keys of their own up to behind where the active segment begins."""
+    """Append records with keys that occur once, up to four offsets into the active segment."""
     return story.fill(CLEANED + 4 - story.end)

@@ -1,4 +1,4 @@
-"""Evidence in memory: a file and a tree that behave as the storage room promises, for tests of everything above it."""
+"""A file and a tree in memory with the interfaces of `kafka_forensics.storage`, for tests of the packages above it."""
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -9,9 +9,9 @@ from kafka_forensics.storage.source import Entry, EntryKind
 
 
 class MemoryFile:
-    """A `ByteFile` over `content`; `ranges` claims where the data is, as a sparse file would (default: everywhere).
+    """A `ByteFile` over `content`; `ranges` are the data ranges it reports, as a sparse file does (default: the whole file).
 
-    `bytes_read` and `furthest_byte` say what was asked for, so that a test can hold a reader to its limits.
+    Tests check the limits of a reader by `bytes_read` and `furthest_byte`.
     """
 
     def __init__(self, content: bytes, ranges: Iterable[tuple[int, int]] | None = None, size_in_bytes: int | None = None) -> None:
@@ -56,10 +56,10 @@ class MemoryFile:
 
 
 class MemorySource:
-    """A `ByteSource` over `files` (path → content); a sole path "" makes the root itself a file.
+    """A `ByteSource` over `files` (path → content); with the single path "" the root is a file.
 
-    `kinds` adds entries that are no regular files (empty directories, symlinks, FIFOs); `unreadable` names paths whose
-    listing or opening fails, as without permission. `name` is what the user would have typed.
+    `kinds` adds entries that are not regular files (empty directories, symlinks, FIFOs); `unreadable` lists paths that cannot be
+    listed or opened, as without permission. `name` is the path that a user would type.
     """
 
     def __init__(

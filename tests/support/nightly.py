@@ -1,4 +1,4 @@
-"""What `make test` looks at of many cases that are alike: one of each kind. `make nightly` takes them all."""
+"""Selects the cases of a parametrized test that `make test` runs; `make nightly` runs all of them."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: Callable[[Item], str]) -> list[ParameterSet]:
-    """All items as parameters, called by `name`: the first of each kind, the others marked `nightly`."""
+    """All items as parameters with the id `name(item)`; all but the first item of each kind are marked `nightly`."""
     seen: set[Hashable] = set()
     params = []
     for item in items:
@@ -21,7 +21,7 @@ def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: C
 
 
 def daily_subset(daily: Iterable[Hashable], items: Iterable[Item], name: Callable[[Item], str] = str) -> list[ParameterSet]:
-    """All items as parameters: those of which `daily` holds the name in every run, the others marked `nightly`."""
+    """All items as parameters; items whose name is not in `daily` are marked `nightly`."""
     kept = set(daily)
     params = [pytest.param(item, marks=[] if name(item) in kept else [pytest.mark.nightly], id=name(item)) for item in items]
     assert kept <= {param.id for param in params}, kept

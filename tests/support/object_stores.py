@@ -1,4 +1,5 @@
-"""Object stores on loopback, each a process of its own: moto's S3 with a proxy that counts requests and breaks some, and GCS."""
+"""Object stores on loopback, each in a separate process: moto's S3 with a proxy that records requests and injects errors, and
+GCS."""
 
 import contextlib
 import http.client
@@ -22,15 +23,15 @@ SECONDS_TO_START: Final = 30.0
 
 
 def free_port() -> int:
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port: int = chosen.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
 @contextlib.contextmanager
 def serving(command: list[str], port: int) -> Iterator[None]:
-    """Run `command`, which listens on `port`: up when the block begins, ended with it. Raises AssertionError if it is not."""
+    """Run a server that listens on `port` for the length of the block. Raises AssertionError if it does not start."""
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONWARNINGS": ""}
     )
@@ -64,7 +65,7 @@ class S3Server:
     endpoint: str
 
     def client(self) -> Any:
-        """boto3's client of this server, for making buckets and objects."""
+        """A boto3 client of this server, to create buckets and objects."""
         import boto3
 
         return boto3.client(
@@ -76,7 +77,7 @@ class S3Server:
         )
 
     def upload(self, folder: Path, bucket: str, prefix: str) -> None:
-        """Every file below `folder` as an object below `prefix`; the bucket is made if needed."""
+        """Upload every file below `folder` as an object below `prefix`; create the bucket if needed."""
         client = self.client()
         client.create_bucket(Bucket=bucket)
         for file in sorted(folder.rglob("*")):
@@ -86,7 +87,7 @@ class S3Server:
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """A server on a free port, up when the block begins and ended with it. Raises AssertionError if it does not come up."""
+    """Run moto's S3 server on a free port for the length of the block. Raises AssertionError if it does not start."""
     port = free_port()
     with serving([sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
         yield S3Server(f"http://127.0.0.1:{port}")
@@ -94,7 +95,7 @@ def s3_server() -> Iterator[S3Server]:
 
 @dataclass(frozen=True)
 class Request:
-    """One request as the proxy saw it; `answered` bytes of body went back."""
+    """A request that passed the proxy; `answered` is the size of the response body in bytes."""
 
     method: str
     path: str
@@ -104,21 +105,22 @@ class Request:
 
 
 Fault = Callable[[str, str, int], "int | bytes | tuple[int, bytes] | None"]
-"""`fault(method, path, number)` of the request with this number: a status to give, a body to send instead, both, None to pass."""
+"""`fault(method, path, number)` → status to answer, body to send instead, both, or None to forward; requests are numbered from
+1."""
 
 
-def said(code: str, words: str) -> bytes:
-    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{words}</Message><RequestId>1</RequestId></Error>".encode()
+def error_body(code: str, message: str) -> bytes:
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message><RequestId>1</RequestId></Error>".encode()
 
 
-SLOW_DOWN: Final = 503, said("SlowDown", "Please reduce your request rate.")
-INTERNAL_ERROR: Final = 500, said("InternalError", "We encountered an internal error. Please try again.")
-ACCESS_DENIED: Final = 403, said("AccessDenied", "Access Denied")
+SLOW_DOWN: Final = 503, error_body("SlowDown", "Please reduce your request rate.")
+INTERNAL_ERROR: Final = 500, error_body("InternalError", "We encountered an internal error. Please try again.")
+ACCESS_DENIED: Final = 403, error_body("AccessDenied", "Access Denied")
 
 
 @dataclass
 class S3Proxy:
-    """A proxy before a server: `endpoint` to be given instead of the server's, `requests` in order, `fault` to be set."""
+    """A proxy in front of a server: tests use its `endpoint`, set `fault`, and read `requests`, which are in order."""
 
     endpoint: str
     requests: list[Request] = field(default_factory=list)
@@ -132,7 +134,7 @@ class S3Proxy:
 
 @contextlib.contextmanager
 def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
-    """A proxy before `server`, ended with the block."""
+    """Run a proxy in front of `server` for the length of the block."""
     host = server.endpoint.removeprefix("http://")
 
     class Handler(BaseHTTPRequestHandler):
@@ -144,19 +146,19 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
                 proxy.number += 1
                 number = proxy.number
             sent = _body(self)
-            wrong = None if proxy.fault is None else proxy.fault(self.command, self.path, number)
+            injected = None if proxy.fault is None else proxy.fault(self.command, self.path, number)
             headers: dict[str, str]
-            if isinstance(wrong, int):
-                status, headers, body = wrong, {}, b""
-            elif isinstance(wrong, tuple):
-                status, headers, body = wrong[0], {"Content-Type": "application/xml"}, wrong[1]
+            if isinstance(injected, int):
+                status, headers, body = injected, {}, b""
+            elif isinstance(injected, tuple):
+                status, headers, body = injected[0], {"Content-Type": "application/xml"}, injected[1]
             else:
-                status, headers, body = _forwarded(host, self, sent)
-                body = body if wrong is None else wrong
+                status, headers, body = _forward(host, self, sent)
+                body = body if injected is None else injected
             size = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
             with proxy.lock:
-                given = 0 if self.command == "HEAD" else len(body)
-                proxy.requests.append(Request(self.command, self.path, self.headers.get("Range"), status, given))
+                answered = 0 if self.command == "HEAD" else len(body)
+                proxy.requests.append(Request(self.command, self.path, self.headers.get("Range"), status, answered))
             self.send_response_only(status)
             for name, value in (headers | {"Content-Length": size}).items():
                 self.send_header(name, value)
@@ -167,7 +169,7 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
         do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - the base looks for these names
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's own name
-            """Say nothing: the requests are kept."""
+            """Log nothing: `requests` has them."""
 
     listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listener.daemon_threads = True
@@ -183,18 +185,18 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
 
 
 def _body(handler: BaseHTTPRequestHandler) -> bytes:
-    """What a request carries, its chunks put together."""
+    """A request's body, its chunks joined."""
     if "chunked" not in handler.headers.get("Transfer-Encoding", ""):
         return handler.rfile.read(int(handler.headers.get("Content-Length", "0")))
-    pieces = []
+    chunks = []
     while size := int(handler.rfile.readline().partition(b";")[0], 16):
-        pieces.append(handler.rfile.read(size))
+        chunks.append(handler.rfile.read(size))
         handler.rfile.readline()
     handler.rfile.readline()
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
-def _forwarded(host: str, handler: BaseHTTPRequestHandler, sent: bytes) -> tuple[int, dict[str, str], bytes]:
+def _forward(host: str, handler: BaseHTTPRequestHandler, sent: bytes) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection(host, timeout=SECONDS_TO_ANSWER)
     passed = {name: value for name, value in handler.headers.items() if name.lower() not in {"transfer-encoding", "expect"}}
     try:
@@ -214,7 +216,7 @@ class GcsServer:
     endpoint: str
 
     def put(self, name: str, data: bytes) -> None:
-        """One object of any name, of some bytes; markers for the directories above it are made here as little as by `gsutil`."""
+        """Create an object; like `gsutil`, without markers for the directories above it."""
         query = urllib.parse.urlencode({"uploadType": "media", "name": name})
         url, kind = f"{self.endpoint}/upload/storage/v1/b/logs/o?{query}", {"Content-Type": "application/octet-stream"}
         request = urllib.request.Request(url, data, kind, method="POST")  # noqa: S310 - loopback
@@ -233,7 +235,7 @@ class GcsServer:
 
 @contextlib.contextmanager
 def gcs_server() -> Iterator[GcsServer]:
-    """A server on a free port, up when the block begins and ended with it. Raises AssertionError if it does not come up."""
+    """Run a GCS emulator on a free port for the length of the block. Raises AssertionError if it does not start."""
     port = free_port()
     options = ["--host=127.0.0.1", f"--port={port}", "--in-memory", "--default-bucket=logs"]
     with serving([sys.executable, "-W", "ignore", "-m", "gcp_storage_emulator", "start", *options], port):

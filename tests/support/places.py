@@ -1,4 +1,4 @@
-"""Where things are in the repository."""
+"""Folders of the repository."""
 
 from pathlib import Path
 from typing import Final
@@ -7,4 +7,4 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 SAMPLES: Final = ROOT / "sample_logs"
 GOLDEN: Final = ROOT / "tests" / "golden"
 DUMP_INPUTS: Final = GOLDEN / "dump" / "inputs"
-"""Segments and small files of real brokers, with what `kafka-dump-log` prints of them."""
+"""Segments and small files of real brokers, with the output of `kafka-dump-log` for them."""

@@ -1,4 +1,4 @@
-"""Partitions as a plan is given them, in few words, and the law that binds a plan and a scan."""
+"""Builds partitions as input of a plan, and checks a plan against the scan it was made from."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ def entries(*pairs: tuple[int, int]) -> tuple[EpochEntry, ...]:
 
 
 def replica(broker: int, end: int, *epochs: tuple[int, int], hw: int | None = None, start: int = 0) -> PlanReplica:
-    """A replica whose checkpoint says what its batches say; without epochs it has no checkpoint."""
+    """A replica whose leader-epoch checkpoint agrees with its batches; without epochs it has no checkpoint."""
     return PlanReplica(broker, start, end, hw, entries(*epochs), entries(*epochs) if epochs else None)
 
 
@@ -25,13 +25,13 @@ def partition(
 
 
 def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600), topic: str = "clicks") -> PlanPartition:
-    """Replicas of one epoch that end at `ends`; each knows of all that it holds that it is committed."""
+    """Replicas of one epoch that end at `ends`; the high watermark of each is its log end."""
     replicas = [replica(broker, end, (0, 0), hw=end) for broker, end in enumerate(ends, 1)]
     return PlanPartition(topic, 0, replicas, {}, control)
 
 
 def broken_laws(plans: Plans) -> Iterator[str]:
-    """Partitions of which the plan foretells a loss by an ordinary start, and the scan it was made from no error."""
+    """Partitions where the plan forecasts a loss by an ordinary start but the scan reports no error."""
     assert plans.result is not None
     worst: dict[tuple[str, int], int] = {}
     for finding in plans.result.findings:

@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`, as a leader's copy task writes them."""
+"""Writes records of `__remote_log_metadata` as a leader's copy task does."""
 
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ def partition_of(topic: str = "t", partition: int = 0, topic_id: str = TOPIC_ID_
 
 
 def copied(number: int, first: int, last: int, *, epochs: tuple[tuple[int, int], ...] | None = None, **given: Any) -> bytes:
-    """The first event of a segment; epochs as (epoch, offset)."""
-    named = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
+    """The first event of a segment (COPY_SEGMENT_STARTED by default); epochs are (epoch, start offset)."""
+    names = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
     fields = {
-        "remote_log_segment_id": {"topic_id_partition": partition_of(**named), "id": segment_id(number)},
+        "remote_log_segment_id": {"topic_id_partition": partition_of(**names), "id": segment_id(number)},
         "start_offset": first,
         "end_offset": last,
         "broker_id": 1,
@@ -40,10 +40,10 @@ def copied(number: int, first: int, last: int, *, epochs: tuple[tuple[int, int],
 
 
 def updated(number: int, state: int, **given: Any) -> bytes:
-    """A later event of a segment."""
-    named = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
+    """A later event of a segment, which changes its state."""
+    names = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
     fields = {
-        "remote_log_segment_id": {"topic_id_partition": partition_of(**named), "id": segment_id(number)},
+        "remote_log_segment_id": {"topic_id_partition": partition_of(**names), "id": segment_id(number)},
         "broker_id": 1,
         "event_timestamp_ms": BASE_TIMESTAMP + 2000 + number,
         "custom_metadata": None,
@@ -58,6 +58,6 @@ def deleted_partition(state: int = 1) -> bytes:
 
 
 def put_remote_log(log_dir: Path, *values: bytes | None, partition: int = 0) -> Path:
-    """`__remote_log_metadata-N` with a batch for each event; its `.log` file."""
+    """Write `__remote_log_metadata-N` with one batch per event; return its `.log` file."""
     log = log_of(*((None, value) for value in values))
     return put_partition(log_dir / f"__remote_log_metadata-{partition}", log, empty_indexes=True) / segment_file(0)

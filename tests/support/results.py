@@ -1,4 +1,4 @@
-"""Hand-made answers of a scan, for tests of everything that shows one."""
+"""Hand-made scan results, for tests of the outputs."""
 
 from kafka_forensics.analysis.incidents import incidents
 from kafka_forensics.analysis.kinds import finding
@@ -17,11 +17,11 @@ from kafka_forensics.model.results import (
 )
 
 EVIL = "\x1b]0;pwned\x07\x1b[31m\x9b5m\x7f\u202e\u2066\u200b\u2028\ud800\r\n\t|`<script>\\&*_"
-"""All that a hostile name may try at once: sequences for the terminal, bidirectional marks, forged rows, Markdown."""
+"""A hostile name: terminal escape sequences, bidirectional marks, forged rows, Markdown."""
 
 
 def replica(broker: int | str, end: int, epochs: list[tuple[int, int]] | None = None, **given: object) -> ReplicaSummary:
-    made = ReplicaSummary(
+    summary = ReplicaSummary(
         broker=broker,
         log_dir=f"copies/broker-{broker}",
         directory="audit-0",
@@ -38,23 +38,23 @@ def replica(broker: int | str, end: int, epochs: list[tuple[int, int]] | None = 
         bytes=end * 60,
     )
     for name, value in given.items():
-        setattr(made, name, value)
-    return made
+        setattr(summary, name, value)
+    return summary
 
 
 def partition(
     topic: str, number: int, agreement: Agreement, replicas: list[ReplicaSummary], findings: list[Finding]
 ) -> PartitionSummary:
-    """A partition whose verdict follows from those of `findings` that are its own."""
-    own = [each for each in findings if (each.place.topic, each.place.partition) == (topic, number)]
-    ends = [each.high_watermark for each in replicas if each.high_watermark is not None]
+    """A partition; its verdict follows from the findings in `findings` whose place is this partition."""
+    partition_findings = [finding for finding in findings if (finding.place.topic, finding.place.partition) == (topic, number)]
+    ends = [replica.high_watermark for replica in replicas if replica.high_watermark is not None]
     witness = f"replication-offset-checkpoint of broker {replicas[0].broker}"
     return PartitionSummary(
         topic=topic,
         partition=number,
         topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tA",
         cleanup_policy="delete",
-        verdict=verdict_of(own),
+        verdict=verdict_of(partition_findings),
         high_watermark_at_least=max(ends, default=None),
         high_watermark_witness=witness if ends else None,
         agreement=agreement,
@@ -64,7 +64,7 @@ def partition(
 
 
 def lost_records() -> Finding:
-    """What an unclean election leaves behind."""
+    """The finding of an unclean election that lost offsets [300, 370)."""
     place = Place("audit", 0, 2, "copies/broker-2", "audit-0/00000000000000000000.log", 18204, 22409, 300, 370)
     evidence = {
         "offset": 300,
@@ -106,17 +106,17 @@ def unclean_result() -> ScanResult:
             findings,
         ),
         partition("clicks", 0, Agreement("prefix", 200), [replica(1, 600), replica(2, 600), replica(3, 200)], findings),
-        partition("orders", 0, identical, [replica(each, 600) for each in (1, 2, 3)], findings),
-        partition("orders", 1, Agreement("conflict", 10), [replica(each, 600) for each in (1, 2, 3)], findings),
+        partition("orders", 0, identical, [replica(broker, 600) for broker in (1, 2, 3)], findings),
+        partition("orders", 1, Agreement("conflict", 10), [replica(broker, 600) for broker in (1, 2, 3)], findings),
         partition(
             "payments", 0, identical, [replica(1, 600, transactions=TransactionCounts(3, 1, 1, 0)), replica(2, 600)], findings
         ),
     ]
-    replicas = [each for one in partitions for each in one.replicas]
-    size = sum(each.bytes or 0 for each in replicas)
+    replicas = [summary for partition_summary in partitions for summary in partition_summary.replicas]
+    size = sum(summary.bytes or 0 for summary in replicas)
     result = ScanResult(
         engine="local",
-        brokers=[BrokerSummary(each, "5L6g3nShT-eMCtK--X86sw", [f"copies/broker-{each}"], each != 2) for each in (1, 2, 3)],
+        brokers=[BrokerSummary(broker, "5L6g3nShT-eMCtK--X86sw", [f"copies/broker-{broker}"], broker != 2) for broker in (1, 2, 3)],
         partitions=partitions,
         findings=sorted(findings, key=Finding.sort_key),
         totals=Totals(
@@ -125,7 +125,7 @@ def unclean_result() -> ScanResult:
             replicas=len(replicas),
             segments=len(replicas),
             batches=2 * len(replicas),
-            records=sum(each.records or 0 for each in replicas),
+            records=sum(summary.records or 0 for summary in replicas),
             bytes_total=size,
             bytes_decoded=size - 500,
             bytes_damaged=500,
@@ -150,7 +150,7 @@ def clean_result() -> ScanResult:
 
 
 def hostile_result() -> ScanResult:
-    """Every text that comes out of evidence is hostile."""
+    """A result in which every text taken from evidence is hostile."""
     place = Place(EVIL, 0, EVIL, EVIL, EVIL, 0, 10, 0, 10)
     evidence = {"name": EVIL, EVIL: [EVIL, {"held_by": EVIL}], "held_by": [EVIL, 1], "reason": EVIL}
     findings = [
@@ -159,9 +159,9 @@ def hostile_result() -> ScanResult:
         finding("NODE_ID_CLASH", Place(log_dir=EVIL), evidence, severity=Severity.CRITICAL),
         finding("FILE_UNKNOWN", Place(EVIL, 7), {"names": [EVIL]}),
     ]
-    one = partition(EVIL, 0, Agreement("conflict", 3, {EVIL: 1}), [replica(EVIL, 5, log_dir=EVIL), replica(2, 5)], findings)
-    one.high_watermark_witness = EVIL
-    other = partition(EVIL, 7, Agreement("identical"), [replica(EVIL, 5)], findings)
+    differing = partition(EVIL, 0, Agreement("conflict", 3, {EVIL: 1}), [replica(EVIL, 5, log_dir=EVIL), replica(2, 5)], findings)
+    differing.high_watermark_witness = EVIL
+    identical = partition(EVIL, 7, Agreement("identical"), [replica(EVIL, 5)], findings)
     brokers = [BrokerSummary(EVIL, EVIL, [EVIL, EVIL + "2"], clean_shutdown=False)]
     totals = Totals(brokers=1, partitions=2, replicas=3)
-    return folded(ScanResult("local", brokers, [one, other], findings, totals, [Incomplete(EVIL, EVIL)]))
+    return folded(ScanResult("local", brokers, [differing, identical], findings, totals, [Incomplete(EVIL, EVIL)]))

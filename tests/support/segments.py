@@ -1,5 +1,5 @@
-"""Bytes of segments for tests: batches and index files by a few numbers, old formats spelled by hand, damage, and readings held
-whole."""
+"""Bytes of segments for tests: batches, index files, legacy entries written without the package, damage; and whole segments
+read."""
 
 import random
 import struct
@@ -27,7 +27,7 @@ BASE_TIMESTAMP = 1_700_000_000_000
 
 
 def segment_file(base_offset: int, suffix: str = "log") -> str:
-    """Name of a file of the segment with this base offset."""
+    """The name of a file of the segment with this base offset."""
     return f"{base_offset:020d}.{suffix}"
 
 
@@ -41,7 +41,7 @@ def batch(base_offset: int, count: int = 1, *, epoch: int = 0, value: bytes = b"
 def values(
     base_offset: int, *texts: str, key: bytes | None = b"key", epoch: int = 0, time_ms: int = BASE_TIMESTAMP, **given: Any
 ) -> bytes:
-    """A batch of records with these values, each a millisecond later than the one before."""
+    """A batch of records with these values; each record is one millisecond later than the previous."""
     records = [RecordToWrite(key, text.encode(), timestamp_delta=number) for number, text in enumerate(texts)]
     return write_batch(records, base_offset=base_offset, base_timestamp=time_ms, partition_leader_epoch=epoch, **given)
 
@@ -49,7 +49,7 @@ def values(
 def by_producer(
     base_offset: int, *texts: str, sequence: int = 0, producer: int = 7, producer_epoch: int = 0, **given: Any
 ) -> bytes:
-    """The same of an idempotent producer."""
+    """A batch of records with these values, of an idempotent producer."""
     given |= {"producer_id": producer, "producer_epoch": producer_epoch, "base_sequence": sequence}
     return values(base_offset, *texts, **given)
 
@@ -69,12 +69,12 @@ def keyed(offset: int, *records: tuple[str, str | None], epoch: int = 0) -> byte
 
 
 def with_payload(payload: bytes, **given: Any) -> bytes:
-    """A batch of a header as `write_batch` writes it, with these bytes in place of records, under a right CRC."""
+    """A batch with the header that `write_batch` writes, these bytes in place of records, and a correct CRC."""
     return write_raw_batch(RECORD_BATCH_HEADER.parse(write_batch([], **given)), payload)
 
 
 def legacy_entry(offset: int, magic: int = 1, *, value: bytes = b"value", attributes: int = 0, timestamp: int = 7) -> bytes:
-    """An entry of magic 0 or 1 with a key and a value, spelled independently of the package."""
+    """An entry of magic 0 or 1 with a key and a value, written without the package's writers."""
     stamp = struct.pack(">q", timestamp) if magic else b""
     body = struct.pack(">bb", magic, attributes) + stamp + struct.pack(">i", 3) + b"key" + struct.pack(">i", len(value)) + value
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
@@ -89,10 +89,10 @@ def write_legacy_wrapper(
     timestamp: int = NO_TIMESTAMP,
     timestamp_type: str = "CreateTime",
 ) -> bytes:
-    """A compressed message that holds `entries`; `offset` is that of the last of them, absolute.
+    """A compressed message that holds `entries`; `offset` is the absolute offset of the last entry.
 
-    Offsets of the entries are the caller's: absolute for magic 0, counted from the wrapper's first for magic 1. The LZ4 frame of
-    magic 0 carries the wrong header checksum that all writers of that time gave it.
+    The caller sets the entries' offsets: absolute for magic 0, relative to the first entry for magic 1. The LZ4 frame of magic 0
+    has the wrong header checksum that Kafka's clients wrote before 0.10 (KAFKA-3160).
     """
     return write_legacy_entry(
         None,
@@ -130,11 +130,11 @@ def _cut(rng: random.Random, data: bytes) -> bytes:
 
 
 def _flip(rng: random.Random, data: bytes) -> bytes:
-    changed = bytearray(data)
+    mutated = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 8))):
-        if changed:
-            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    return bytes(changed)
+        if mutated:
+            mutated[rng.randrange(len(mutated))] ^= 1 << rng.randrange(8)
+    return bytes(mutated)
 
 
 def _zero(rng: random.Random, data: bytes) -> bytes:
@@ -150,10 +150,10 @@ def _junk(rng: random.Random, data: bytes) -> bytes:
 
 def _extreme(rng: random.Random, data: bytes) -> bytes:
     start = rng.randrange(len(data) + 1)
-    word = rng.choice(
+    value = rng.choice(
         (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"9" * 40)
     )
-    return data[:start] + word + data[start + len(word) :]
+    return data[:start] + value + data[start + len(value) :]
 
 
 MUTATIONS: tuple[Mutation, ...] = (_cut, _flip, _zero, _junk, _extreme)
@@ -161,32 +161,33 @@ MUTATIONS: tuple[Mutation, ...] = (_cut, _flip, _zero, _junk, _extreme)
 
 
 def write_offset_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:
-    """A `.index` of (absolute offset, position in the `.log`); any order is written. Raises FormatError for what passes 32 bits."""
+    """A `.index` of (absolute offset, position in the `.log`), in any order. Raises FormatError for values over 32 bits."""
     rows = ({"relative_offset": offset - base_offset, "position": position} for offset, position in entries)
     return build_entries(OFFSET_INDEX_ENTRY, rows)
 
 
 def write_time_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:
-    """A `.timeindex` of (timestamp in ms, absolute offset); any order is written. Raises FormatError for an offset out of reach."""
+    """A `.timeindex` of (timestamp in ms, absolute offset), in any order. Raises FormatError for relative offsets over 32 bits."""
     rows = ({"timestamp": timestamp, "relative_offset": offset - base_offset} for timestamp, offset in entries)
     return build_entries(TIME_INDEX_ENTRY, rows)
 
 
 def small_windows(patch: pytest.MonkeyPatch, ordinary: int, largest: int) -> None:
-    """Readers hold so many bytes at once, and a batch of more than `largest` never whole."""
+    """Make readers hold `ordinary` bytes at once, and never a whole batch of more than `largest` bytes."""
     patch.setattr(log_damage, "WINDOW_BYTES", ordinary)
     for module in (segment, log_damage):
         patch.setattr(module, "MAX_WINDOW_BYTES", largest)
 
 
 def starts(batches: list[bytes]) -> list[int]:
-    """Position of each batch in their concatenation, and their end."""
-    return [0, *np.cumsum([len(one) for one in batches]).tolist()]
+    """The position of each batch in their concatenation, and the end of the last."""
+    return [0, *np.cumsum([len(data) for data in batches]).tolist()]
 
 
 @dataclass(slots=True)
 class Reading:
-    """What a reader said about a range: all rows in one matrix, all damage in order, the bytes by account, where it landed."""
+    """A range that was read: all rows in one matrix, all damage in order, decoded, damaged and skipped bytes, where the reader
+    ended."""
 
     columns: "NDArray[np.int64]"
     damage: list[Damage]
@@ -209,8 +210,9 @@ class Reading:
 
     @property
     def good(self) -> list[int]:
-        right = self.columns[BatchColumn.CRC] == self.columns[BatchColumn.CRC_COMPUTED]
-        return [int(value) for value in self.columns[BatchColumn.BASE_OFFSET, right]]
+        """Base offsets of the batches with a correct CRC."""
+        has_correct_crc = self.columns[BatchColumn.CRC] == self.columns[BatchColumn.CRC_COMPUTED]
+        return [int(value) for value in self.columns[BatchColumn.BASE_OFFSET, has_correct_crc]]
 
     @property
     def base_offsets(self) -> list[int]:
@@ -240,7 +242,7 @@ def read(data: "bytes | MemoryFile", start: int = 0, end: int | None = None, **g
 
 
 def columns_of(rows: list[dict[BatchColumn, int]]) -> "NDArray[np.int64]":
-    """A matrix of batches that join bytes and hold what `rows` say, absent facts as an ordinary batch has them."""
+    """A matrix of batches that follow each other without gaps; columns that a row does not set are those of an ordinary batch."""
     matrix = np.zeros((BATCH_COLUMNS, len(rows)), np.int64)
     position = 0
     for index, row in enumerate(rows):
@@ -266,8 +268,8 @@ def columns_of(rows: list[dict[BatchColumn, int]]) -> "NDArray[np.int64]":
 
 
 def chunk_of(columns: "NDArray[np.int64]", damage: list[Damage] | None = None) -> BatchChunk:
-    """A chunk of these batches and this damage; its bytes are those of the batches and of the damage."""
-    right = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+    """A chunk of these batches and this damage, with the bytes of both as decoded or damaged."""
+    has_correct_crc = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     size = columns[BatchColumn.SIZE_IN_BYTES]
-    lost = sum(one.size_in_bytes for one in damage or [])
-    return BatchChunk(columns, damage or [], int(size[right].sum()), int(size[~right].sum()) + lost, 0)
+    lost = sum(found.size_in_bytes for found in damage or [])
+    return BatchChunk(columns, damage or [], int(size[has_correct_crc].sum()), int(size[~has_correct_crc].sum()) + lost, 0)

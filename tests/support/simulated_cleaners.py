@@ -1,4 +1,4 @@
-"""Histories of keys drawn by hypothesis, and what cleaners, each at times of its own, leave of them on replicas."""
+"""Histories of keyed records drawn by Hypothesis, and simulated cleaners that clean each replica at different times."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +9,12 @@ from tests.support.brokers import put_compacted
 from tests.support.logs import History
 
 RETENTION = 10
-"""How long the simulated cleaners keep tombstones and markers, in their own time."""
+"""How long the simulated cleaners keep tombstones and markers, in units of simulated time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What is known of an offset: key and value of a record, the transaction it belongs to or ends, and how that ended."""
+    """The content of an offset: a record's key and value, its transaction, and how that ended (`commits` None: it is open)."""
 
     key: str | None
     value: str | None
@@ -25,14 +25,14 @@ class Fact:
 
 @dataclass(slots=True)
 class KnownHistory:
-    """A history and what each of its offsets is."""
+    """A history and the content of each offset."""
 
     history: History = field(default_factory=History)
     facts: list[Fact] = field(default_factory=list)
 
     @property
     def first_unstable(self) -> int:
-        """No cleaner comes farther."""
+        """The first unstable offset, where every cleaner stops."""
         return min([offset for offset, fact in enumerate(self.facts) if fact.commits is None], default=len(self.facts))
 
 
@@ -61,7 +61,8 @@ def histories(draw: st.DrawFn) -> KnownHistory:
 
 @dataclass(slots=True)
 class Replica:
-    """A log and its cleaner: which offsets are left, up to where it cleaned, and from when tombstones and markers may go."""
+    """A log and its cleaner: the offsets left, the end of the cleaned part, and by offset the delete horizon of tombstones and
+    markers."""
 
     facts: list[Fact]
     kept: set[int]
@@ -70,23 +71,24 @@ class Replica:
     horizons: dict[int, int] = field(default_factory=dict)
 
     def clean(self, until: int, now: int) -> None:
-        """One round of the cleaner: `until` is where its offset map ends."""
+        """Run the cleaner once; `until` is the end of its offset map."""
         until = min(until, self.end)
         latest: dict[str, int] = {}
         for offset in sorted(self.kept):
             fact = self.facts[offset]
             if self.cleaned <= offset < until and fact.key is not None and fact.commits:
                 latest[fact.key] = offset
-        for offset in sorted(one for one in self.kept if one < until):
-            if self._goes(offset, latest, now):
+        for offset in sorted(offset for offset in self.kept if offset < until):
+            if self._is_dropped(offset, latest, now):
                 self.kept.discard(offset)
         self.cleaned = max(self.cleaned, until)
 
-    def _goes(self, offset: int, latest: dict[str, int], now: int) -> bool:
+    def _is_dropped(self, offset: int, latest: dict[str, int], now: int) -> bool:
         fact = self.facts[offset]
         if fact.is_marker:
-            data = [one for one in self.kept if self.facts[one].transaction == fact.transaction and not self.facts[one].is_marker]
-            return not data and self._expired(offset, now)
+            kept = [self.facts[number] for number in self.kept]
+            has_data = any(other.transaction == fact.transaction and not other.is_marker for other in kept)
+            return not has_data and self._expired(offset, now)
         if fact.commits is False or fact.key is None or latest.get(fact.key, -1) > offset:
             return True
         return fact.value is None and self._expired(offset, now)
@@ -101,7 +103,8 @@ class Replica:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[KnownHistory, list[Replica]]:
-    """A leader that cleans, a follower that does so at other times, perhaps one that lags or began anew from the cleaned leader."""
+    """A leader and a follower that clean at different times, and perhaps a third replica: lagging, or new and copied from the
+    leader."""
     told = draw(histories())
     end = len(told.facts)
 

@@ -1,4 +1,4 @@
-"""Snapshots of three brokers with one partition, written at two times, and what is told of the time between."""
+"""Snapshots of three brokers with one partition, taken at two times, and the changes between them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ class Snapshots:
     root: Path
 
     def put(self, name: str, logs: dict[int, Log] | Log, high_watermark: int = HIGH_WATERMARK, *, log_start: int = 0) -> Path:
-        """A snapshot in which brokers (all three, if one log is given) have these logs and this high watermark."""
+        """Write a snapshot of brokers with these logs (one log: on all three brokers) and this high watermark."""
         folder = self.root / name
         put_replicas(folder, logs, high_watermark)
         for log_dir in folder.iterdir():
@@ -28,18 +28,18 @@ class Snapshots:
         return folder
 
     def between(self, old: dict[int, Log] | Log, new: dict[int, Log] | Log, *newer: int, log_start: int = 0) -> SnapshotsResult:
-        """What is told of two snapshots with these logs; `newer` is the high watermark of the newer one."""
+        """Write and compare two snapshots with these logs; `newer` is the high watermark of the newer snapshot."""
         self.put(OLD, old)
         self.put(NEW, new, *newer, log_start=log_start)
         return self.told()
 
     def told(self, **options: Any) -> SnapshotsResult:
-        """What a comparison of all of them says; the same, whichever way it is asked."""
+        """Compare all snapshots, with and without deferred keys, which must give the same result."""
         return with_keys_apart(str(self.root), ScanOptions(**options))
 
 
 def rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:
-    """Every change in short; those alone whose fields are as `wanted`."""
+    """The row of every change whose fields have the values in `wanted`."""
     return [short(change) for change in result.changes if all(getattr(change, name) == value for name, value in wanted.items())]
 
 

@@ -1,4 +1,4 @@
-"""Strategies for Hypothesis: batches, segments and payloads of any kind, sound or broken, logs of producers, and cuts for folds."""
+"""Hypothesis strategies: batches, segments and payloads, sound or broken; logs of producers; ranges and merges for folds."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeVar
@@ -17,21 +17,21 @@ PRODUCERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "is_transactional": st.booleans(),
     }
 )
-"""Header fields of an idempotent producer, none of which is another's, nor fits into one that is narrower."""
+"""Header fields of an idempotent producer, from disjoint ranges, so that a reader that swaps two fields fails."""
 _VALUES = st.one_of(st.binary(max_size=40), st.just(batch(1, 1)), st.just(bytes(80)))
 
 
 @st.composite
 def batch_lists(draw: st.DrawFn, *, max_size: int = 6) -> list[bytes]:
-    """Whole batches whose offsets join, legacy entries before magic 2 if there are any; markers and emptied batches among them.
+    """Whole batches with contiguous offsets: perhaps legacy entries, then batches of magic 2 with markers and emptied batches.
 
-    No two fields of a header have one value by the way they are made: a reader that takes one for another is found out.
+    The header fields have disjoint ranges of values, so that a reader that swaps two fields fails.
     """
-    made: list[bytes] = []
+    batches: list[bytes] = []
     offset = draw(st.integers(0, 3))
     for _ in range(draw(st.integers(0, 2))):
         stamp = BASE_TIMESTAMP + draw(st.integers(-99, 99))
-        made.append(legacy_entry(offset, draw(st.integers(0, 1)), value=draw(_VALUES), timestamp=stamp))
+        batches.append(legacy_entry(offset, draw(st.integers(0, 1)), value=draw(_VALUES), timestamp=stamp))
         offset += 1
     for _ in range(draw(st.integers(0, max_size))):
         kind, epoch, producer = draw(st.integers(0, 9)), draw(st.integers(0, 2)), draw(PRODUCERS)
@@ -39,7 +39,7 @@ def batch_lists(draw: st.DrawFn, *, max_size: int = 6) -> list[bytes]:
             commit, coordinator_epoch = draw(st.booleans()), draw(st.integers(0, 2**31 - 1))
             numbers = {"producer": producer["producer_id"], "producer_epoch": producer["producer_epoch"], "epoch": epoch}
             stamp = BASE_TIMESTAMP + draw(st.integers(-99, 99))
-            made.append(marker(offset, commit=commit, coordinator_epoch=coordinator_epoch, timestamp=stamp, **numbers))
+            batches.append(marker(offset, commit=commit, coordinator_epoch=coordinator_epoch, timestamp=stamp, **numbers))
             offset += 1
         elif kind == 2:
             delta = draw(st.integers(0, 3))
@@ -52,29 +52,29 @@ def batch_lists(draw: st.DrawFn, *, max_size: int = 6) -> list[bytes]:
                 last_offset_delta=delta,
                 **producer,
             )
-            made.append(emptied)
+            batches.append(emptied)
             offset += delta + 1
         else:
             count = draw(st.integers(1, 3))
             codec = draw(st.sampled_from(["none", "none", "gzip"]))
-            given = producer if kind < 7 else {}
-            made.append(batch(offset, count, epoch=epoch, value=draw(_VALUES), compression_type=codec, **given))
+            header = producer if kind < 7 else {}
+            batches.append(batch(offset, count, epoch=epoch, value=draw(_VALUES), compression_type=codec, **header))
             offset += count
-    return made
+    return batches
 
 
 @st.composite
 def any_segments(draw: st.DrawFn) -> bytes:
-    """Bytes of a segment, whole or after up to three accidents; sometimes any bytes at all."""
+    """Bytes of a segment, whole or with up to three kinds of damage; sometimes arbitrary bytes."""
     if draw(st.integers(0, 7)) == 0:
         return draw(st.binary(max_size=300))
     data = b"".join(draw(batch_lists()))
     for _ in range(draw(st.integers(0, 3))):
-        data = _accident(draw, data)
+        data = _damaged(draw, data)
     return data
 
 
-def _accident(draw: st.DrawFn, data: bytes) -> bytes:
+def _damaged(draw: st.DrawFn, data: bytes) -> bytes:
     if not data:
         return draw(st.sampled_from([b"", bytes(30), b"\xff" * 70]))
     position = draw(st.integers(0, len(data) - 1))
@@ -100,7 +100,7 @@ HEADERS = st.lists(st.tuples(st.sampled_from(["", "h", "trace"]), SMALL), max_si
 
 @st.composite
 def written(draw: st.DrawFn) -> bytes:
-    """A batch of magic 2: of records, plain or compressed, by time of client or broker, in a transaction or not; or a marker."""
+    """A batch of magic 2: of records (any compression, timestamp type, in a transaction or not), or a marker."""
     base_offset = draw(st.integers(0, 2**40))
     if draw(st.integers(0, 5)) == 0:
         commit, timestamp = draw(st.booleans()), draw(st.integers(0, 2**41))
@@ -122,7 +122,7 @@ def written(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def broken(draw: st.DrawFn) -> bytes:
-    """A batch whose CRC is right and in which bytes behind the header are not."""
+    """A batch with wrong bytes after the CRC field and a CRC that matches them."""
     batch = bytearray(draw(written()))
     for _ in range(draw(st.integers(1, 3))):
         batch[draw(st.integers(57, len(batch) - 1))] = draw(st.integers(0, 255))
@@ -221,7 +221,7 @@ def _act(draw: st.DrawFn, action: str, log: Log, producer: int, epochs: dict[int
 
 class Fold(Protocol):
     def merge(self, right: Self) -> None:
-        """Add the stretch that follows."""
+        """Add the state of the range that follows."""
 
 
 F = TypeVar("F", bound=Fold)
@@ -242,7 +242,7 @@ def merged(draw: st.DataObject, states: list[F]) -> F:
 
 
 def folded(draw: st.DataObject, make: Callable[[], F], step: Callable[[F, int, int], None], length: int) -> F:
-    """A fold over `length` items, cut into stretches and each stretch into chunks; `step(state, start, end)` adds items."""
+    """A fold over `length` items, cut into ranges and each range into chunks; `step(state, start, end)` adds items."""
     states = []
     for start, end in cuts(draw, length):
         state = make()
@@ -265,7 +265,7 @@ def records_to_write(draw: st.DrawFn) -> RecordToWrite:
 
 @st.composite
 def payloads(draw: st.DrawFn) -> bytes:
-    """A decompressed payload: records, whole or after up to three accidents; sometimes any bytes at all."""
+    """A decompressed payload: records, whole or with up to three kinds of damage; sometimes arbitrary bytes."""
     if draw(st.integers(0, 5)) == 0:
         return draw(st.binary(max_size=60))
     records = draw(st.lists(records_to_write(), max_size=4))
