@@ -1,61 +1,39 @@
-"""Where an export goes: to a directory of its own, or as a snapshot to a dataset of many: Parquet files, Delta or Iceberg tables.
+"""Beginning an export: to a new directory, or as a snapshot of a dataset of many, in Parquet files, Delta or Iceberg tables.
 
-Parquet files count when their directory is renamed (`snapshots`), files of a table when its library commits a transaction that
-names them. There is no transaction over several tables: they are committed one after the other. Files that a killed run has not
-committed are in no table; they stay until the table's own tools remove them.
+Parquet files become part of the dataset when their directory is renamed (`snapshots`), files of a table when its library commits a
+transaction that names them. Tables are committed one after the other, because no transaction covers several. Files that a killed
+run has not committed are in no table; they stay until the table's own tools remove them.
 """
 
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.datasets import Written
+from kafka_forensics.export.datasets import DatasetFile
 from kafka_forensics.export.delta import opened_delta
 from kafka_forensics.export.iceberg import CATALOG, opened_iceberg
-from kafka_forensics.export.labels import Label, labelled_schema, require_name
-from kafka_forensics.export.places import ExportPlace, Storage, below, open_place, opened_place, root_of
+from kafka_forensics.export.labels import Label, dataset_schema, require_name
+from kafka_forensics.export.places import ExportPlace, Storage, export_place, open_place, place_below, shared_place
 from kafka_forensics.export.snapshots import opened_snapshot
-from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, TEMPORARY, refuse_names
+from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, TEMPORARY, require_empty
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.private import private_files
 from kafka_forensics.storage.remote import remote_place
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 PARQUET: Final = "parquet"
 TABLE_FORMATS: Final = (PARQUET, "delta", "iceberg")
 KEPT_IN: Final = {"delta": "_delta_log", "iceberg": "metadata"}
-"""Where below a table its library keeps which files count."""
-
-
-class Tables(Protocol):
-    """Tables of a library, one a fact."""
-
-    def exists(self, fact: str) -> bool:
-        """Whether there is a table of a fact."""
-
-    def check(self, fact: str, schema: "pa.Schema") -> None:
-        """Raise UsageError if such rows cannot be added to the table of a fact, which exists."""
-
-    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> bool:
-        """Make these files all that there is of a snapshot, in one transaction; whether others were.
-
-        Raises UsageError if another transaction came between.
-        """
-
-    def close(self) -> None:
-        """Let go of what is held open."""
+"""The directory below a table in which its library records the table's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddedSnapshot:
-    """Which snapshot is added to a dataset of which format; what an Iceberg catalogue is called, None: a file in the dataset."""
+    """The snapshot that is added, and the dataset's format; an Iceberg `catalog` of None is a file in the dataset."""
 
     cluster: str
     snapshot: str
@@ -70,41 +48,31 @@ class Opened:
 
     target: ExportPlace
     output: str
-    """As other processes find the target."""
+    """The target as the user would name it, for other processes."""
     label: Label | None = None
-    """The snapshot that is added to a dataset; None where the export is a new one."""
-    commit: Callable[[Mapping[str, Sequence[Written]]], None] | None = None
-    """What makes the files of each fact count; None where the seal of the target does."""
+    """The snapshot that is added to a dataset; None for a new export."""
+    commit: Callable[[Mapping[str, Sequence[DatasetFile]]], None] | None = None
+    """Adds the files of each fact to tables; None where `_SUCCESS` completes the export."""
     replaced: bool = False
-    """Whether the snapshot was there before."""
+    """Whether the dataset had this snapshot before."""
 
 
 @contextmanager
 def opened_export(output: str, storage: Storage, added: AddedSnapshot | None) -> Iterator[Opened]:
-    """Begin an export; in the end, a snapshot that was written to Parquet files is put in its place.
+    """Begin an export; at the end, publish a snapshot in Parquet files.
 
-    If it fails, a dataset is what it was, but for tables that were committed already. Raises UsageError if something else is there,
-    the output cannot be written to, or another run is adding to it.
+    If it fails, a dataset is unchanged except for tables that were committed already. Raises UsageError if the output holds
+    something else or cannot be written to, and if another run is adding to it.
     """
-    if added is not None:
-        require_name("--cluster", added.cluster)
-        require_name("--snapshot", added.snapshot)
-    with private_files(local_path(output)), _opened(output, storage, added) as opened:
-        yield opened
-
-
-def _opened(output: str, storage: Storage, added: AddedSnapshot | None) -> AbstractContextManager[Opened]:
     if added is None:
-        return _opened_place(output, storage)
-    if added.table_format == PARQUET:
-        return _opened_snapshot(output, added)
-    return _opened_tables(output, storage, added)
-
-
-@contextmanager
-def _opened_place(output: str, storage: Storage) -> Iterator[Opened]:
-    with opened_place(output, storage) as target:
-        yield Opened(target, output)
+        with private_files(local_path(output)), export_place(output, storage) as target:
+            yield Opened(target, output)
+        return
+    require_name("--cluster", added.cluster)
+    require_name("--snapshot", added.snapshot)
+    opening = _opened_snapshot(output, added) if added.table_format == PARQUET else _opened_tables(output, storage, added)
+    with private_files(local_path(output)), opening as opened:
+        yield opened
 
 
 @contextmanager
@@ -124,20 +92,20 @@ def _opened_snapshot(output: str, added: AddedSnapshot) -> Iterator[Opened]:
 
 @contextmanager
 def _opened_tables(output: str, storage: Storage, added: AddedSnapshot) -> Iterator[Opened]:
-    """Files are written to a directory of this run alone, and moved to their table before they are committed."""
+    """Files are written to a directory of this run, and moved to their table before they are committed."""
     label = Label(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=True)
-    schemas = {name: labelled_schema(fact, label) for name, fact in FACTS.items()}
+    schemas = {name: dataset_schema(fact, label) for name, fact in FACTS.items()}
     opener = opened_delta() if added.table_format == "delta" else opened_iceberg(added.catalog, added.namespace)
-    root = root_of(output, storage)
+    root = shared_place(output, storage)
     _refuse_others(root, added.table_format)
     with contextlib.closing(opener(output, root.path, storage)) as tables:
         for name, schema in schemas.items():
             if tables.exists(name):
                 tables.check(name, schema)
-        staging = below(output, f"{TEMPORARY}/{label.run}")
+        staging = place_below(output, f"{TEMPORARY}/{label.run}")
         opened = Opened(open_place(staging, storage), staging, label)
 
-        def commit(written: Mapping[str, Sequence[Written]]) -> None:
+        def commit(written: Mapping[str, Sequence[DatasetFile]]) -> None:
             others = [name for name in FACTS if name not in written and tables.exists(name)]
             for name in (*written, *others):
                 files = written.get(name, ())
@@ -155,7 +123,7 @@ def _opened_tables(output: str, storage: Storage, added: AddedSnapshot) -> Itera
 
 
 def _refuse_others(root: ExportPlace, table_format: str) -> None:
-    """Raise UsageError if anything but tables of this format is there."""
+    """Raise UsageError if the root holds anything but tables of this format."""
     names = root.names()
     if LOCK in names:
         raise UsageError(
@@ -163,7 +131,7 @@ def _refuse_others(root: ExportPlace, table_format: str) -> None:
         )
     if {SUCCESS, INCOMPLETE}.intersection(names):
         raise UsageError(f"{root.path} holds an export that was made without --append", hint="choose another directory")
-    refuse_names(root.path, [name for name in names if name not in (*FACTS, TEMPORARY) and not name.startswith(CATALOG)])
+    require_empty(root.path, [name for name in names if name not in (*FACTS, TEMPORARY) and not name.startswith(CATALOG)])
     for fact in FACTS.keys() & names:
         for other, kept_in in KEPT_IN.items():
             if other != table_format and kept_in in root.names(fact):

@@ -1,4 +1,4 @@
-"""Changes between snapshots as JSON: one document, or one object a line. `schema/changes-1.0.json` describes the document."""
+"""Changes between snapshots as JSON: a document, or an object for each line. `schema/changes-1.0.json` describes the document."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete, ScanResult
 
 
 def document(result: SnapshotsResult) -> Iterator[str]:
-    """The JSON document in pieces, a line a row."""
+    """The JSON document in chunks, with a line for each row."""
     yield head(_engine(result))
     yield from json_list(' "snapshots"', (_snapshot(name, scan) for name, scan in result.snapshots.items()))
     yield f' "summary": {json_text(_summary(result))},\n'
@@ -27,11 +27,11 @@ def document(result: SnapshotsResult) -> Iterator[str]:
     yield from json_list(' "findings"', map(finding_object, result.findings))
     yield from json_list(' "incidents"', map(incident_object, result.incidents))
     yield f' "notes": {json_text(result.notes)},\n'
-    yield from json_list(' "incomplete"', (_gap(name, gap) for name, gap in incomplete_rows(result)), "}\n")
+    yield from json_list(' "incomplete"', map(_incomplete, incomplete_rows(result)), "}\n")
 
 
 def lines(result: SnapshotsResult) -> Iterator[str]:
-    """The same as JSON Lines, an object with its `type` each."""
+    """The result as JSON Lines, objects with a `type`."""
     for name, scan in result.snapshots.items():
         yield json_line("snapshot", _snapshot(name, scan))
     for change in result.changes:
@@ -42,17 +42,17 @@ def lines(result: SnapshotsResult) -> Iterator[str]:
         yield json_line("incident", incident_object(incident))
     for note in result.notes:
         yield json_line("note", {"note": note})
-    for snapshot, gap in incomplete_rows(result):
-        yield json_line("incomplete", _gap(snapshot, gap))
+    for row in incomplete_rows(result):
+        yield json_line("incomplete", _incomplete(row))
     yield json_line("summary", {"schema_version": SCHEMA_VERSION, "tool": tool(_engine(result)), **_summary(result)})
 
 
 def incomplete_rows(result: SnapshotsResult) -> Iterator[tuple[str | None, Incomplete]]:
-    """What could not be read, with the snapshot whose scan it was of; None: comparing them."""
-    for name, scan in result.snapshots.items():
-        yield from ((name, gap) for gap in scan.incomplete)
-    known = {gap for scan in result.snapshots.values() for gap in scan.incomplete}
-    yield from ((None, gap) for gap in result.incomplete if gap not in known)
+    """What could not be read, with the name of the scanned snapshot, or None if it was read to compare snapshots."""
+    of_scans = [(name, incomplete) for name, scan in result.snapshots.items() for incomplete in scan.incomplete]
+    yield from of_scans
+    listed = {incomplete for _, incomplete in of_scans}
+    yield from ((None, incomplete) for incomplete in result.incomplete if incomplete not in listed)
 
 
 def _change(change: Change) -> Json:
@@ -85,5 +85,5 @@ def _summary(result: SnapshotsResult) -> Json:
     }
 
 
-def _gap(name: str | None, gap: Incomplete) -> Json:
-    return {"snapshot": name, **incomplete_object(gap)}
+def _incomplete(row: tuple[str | None, Incomplete]) -> Json:
+    return {"snapshot": row[0], **incomplete_object(row[1])}

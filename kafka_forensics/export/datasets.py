@@ -1,10 +1,9 @@
-"""Parquet datasets of facts: one directory a fact, zstd, the declared schema, and a manifest of every file.
+"""Parquet datasets of facts: a directory for each fact, zstd, the declared schema, and a manifest of every file.
 
-Facts of replicas lie in `topic=/partition=/broker=` directories, and as is the custom of such datasets those three columns are in
-the names alone; each file's metadata repeats them in full. Facts whose rows name their partitions themselves are one directory
-without such names: null has no place in a path, and bytes of evidence shall not make thousands of directories. A snapshot of a
-dataset of many has one directory a fact, whose files hold many replicas each (`labels`). Memory holds one row group of a file for
-each thread that writes.
+Facts about replicas are in `topic=/partition=/broker=` directories; as usual for such datasets, these three columns exist only in
+the names, and each file's metadata repeats them. Other facts have one directory without such names, because a path cannot hold null
+and hostile names must not make thousands of directories. A snapshot in a dataset of many has one directory for each fact, whose
+files hold many replicas (`labels`). Memory holds one row group for each thread that writes.
 """
 
 import hashlib
@@ -13,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, count, groupby, repeat
 from threading import Event
@@ -22,10 +21,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafka_forensics.export.facts.facts import FactReader, Part
-from kafka_forensics.export.facts.rows import SPLIT_BYTES, cut, text
-from kafka_forensics.export.labels import NO_VALUE, Label, labelled, labelled_schema
-from kafka_forensics.export.parquet import alike, parquet_writer
+from kafka_forensics.export.facts.facts import FactPart, FactReader
+from kafka_forensics.export.facts.rows import SPLIT_BYTES, row_groups, text
+from kafka_forensics.export.labels import NO_VALUE, Label, dataset_schema, with_labels
+from kafka_forensics.export.parquet import parquet_writer, with_equal_types
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.model.json_objects import Json
@@ -34,60 +33,60 @@ from kafka_forensics.parsers.kernels.compiling import worth_threads
 from kafka_forensics.scanning.engine.work_plan import packed
 from kafka_forensics.version import __version__
 
-# Directory names of datasets: `topic=…/partition=…/broker=…`, safe on any file system whatever the names are.
-
-
 MAX_NAME_BYTES: Final = 255
-"""Of one name in a directory, on every usual file system."""
+"""Of a name in a directory, on every usual file system."""
 _DIGEST_CHARACTERS: Final = 16
+MAX_FILE_BYTES: Final = 1 << 30
+"""The next file begins when a file has reached this size."""
+MAX_REPLICAS: Final = 1024
+"""In one file of a snapshot; fewer if their logs are larger than those of a task."""
+NewFile = Callable[[str], AbstractContextManager[HashedFile]]
+"""Creates a file that gets its name when it is complete."""
 
 
 def directory_of(topic: str, partition: int, broker: str) -> str:
-    """The directory of one replica's rows, below that of the dataset."""
+    """The directory of a replica's rows, below that of the fact; its names are valid on any file system."""
     return f"{_name('topic', topic)}/{_name('partition', str(partition))}/{_name('broker', broker)}"
 
 
 def _name(key: str, value: str) -> str:
     """`key=value` with all but letters, digits, `_`, `.`, `-` and `~` percent-encoded.
 
-    A name too long for a directory is cut, with `~` and a digest of the whole behind it; the files' own metadata has all of it.
+    A name that is too long is cut, and ends in `~` and a digest of the whole; the metadata of the files has the whole name.
     """
-    spelled = value.encode("utf-8", "backslashreplace")
-    encoded = quote(spelled, safe="")
+    unencoded = value.encode("utf-8", "backslashreplace")
+    encoded = quote(unencoded, safe="")
     if value == NO_VALUE:
         encoded = encoded.replace("_", "%5F", 1)
-    room = MAX_NAME_BYTES - len(key) - 1
-    if len(encoded) <= room:
+    max_bytes = MAX_NAME_BYTES - len(key) - 1
+    if len(encoded) <= max_bytes:
         return f"{key}={encoded}"
-    kept = b""
-    for length in range(len(spelled), 0, -1):
-        kept = spelled[:length].decode("utf-8", "ignore").encode()
-        if len(quote(kept, safe="")) <= room - 1 - _DIGEST_CHARACTERS:
+    start = b""
+    for length in range(len(unencoded), 0, -1):
+        start = unencoded[:length].decode("utf-8", "ignore").encode()
+        if len(quote(start, safe="")) <= max_bytes - 1 - _DIGEST_CHARACTERS:
             break
-    return f"{key}={quote(kept, safe='')}~{hashlib.sha256(spelled).hexdigest()[:_DIGEST_CHARACTERS]}"
+    return f"{key}={quote(start, safe='')}~{hashlib.sha256(unencoded).hexdigest()[:_DIGEST_CHARACTERS]}"
 
 
-MAX_FILE_BYTES: Final = 1 << 30
-"""A file that has reached this size is followed by another."""
-MAX_REPLICAS: Final = 1024
-"""Replicas in one file of a snapshot at most; fewer where their logs are larger than those of a task."""
-NewFile = Callable[[str], AbstractContextManager[HashedFile]]
-"""Begins a file of a name, which it has once it is whole."""
+def replica_folder(fact: Fact, topic: str, partition: int, broker: str) -> str:
+    """The directory of a replica's files, below the target."""
+    return f"{fact.name}/{directory_of(topic, partition, broker)}"
 
 
-@dataclass(slots=True)
-class Dataset:
-    """What was written of one fact."""
+def name_of(folder: str, number: int) -> str:
+    """The path of the file with this number in a directory."""
+    return f"{folder}/part-{number:05}.parquet"
 
-    fact: str
-    rows: int = 0
-    files: int = 0
-    size_in_bytes: int = 0
+
+def replica_keys(topic: str, partition: int, broker: str) -> Json:
+    """The keys of a replica, in the metadata of its files."""
+    return {"topic": topic, "partition": partition, "broker": broker}
 
 
 @dataclass(slots=True)
-class Written:
-    """A file of a dataset, for the manifest; `keys` are those of its replica, if its fact is about replicas."""
+class DatasetFile:
+    """A file of a dataset; `keys` are those of its replica or snapshot, if it has one."""
 
     path: str
     keys: Json
@@ -101,46 +100,88 @@ class Written:
         return json.dumps(described, ensure_ascii=True)
 
 
-Work = Callable[[Event], Iterator[Written]]
-"""Writes some files, and raises CancelledError once what it is given is set."""
-
-
 @dataclass(slots=True)
-class _Manifest:
-    """`_manifest.json`, written line by line while files become whole."""
+class Dataset:
+    """The sums of a dataset that was written."""
 
-    file: HashedFile
-    lines: int = 0
-    datasets: list[Dataset] = field(default_factory=list)
+    fact: str
+    rows: int = 0
+    files: int = 0
+    size_in_bytes: int = 0
 
-    def begin(self, reader: FactReader) -> None:
-        """What made it, and of what."""
-        tool = {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine}
-        self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool)},\n')
-        self._put(f' "options": {json.dumps(_options(reader))},\n "files": [')
-
-    def add(self, file: Written) -> None:
-        """A file that is whole."""
-        self._put(f"{',' if self.lines else ''}\n  {file.line()}")
-        self.lines += 1
-
-    def end(self, reader: FactReader) -> None:
-        """Sums, and what could not be read."""
-        sums = {
-            dataset.fact: {"rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes}
-            for dataset in self.datasets
-        }
-        gaps = [asdict(incomplete) for incomplete in reader.gaps()]
-        self._put(f'],\n "datasets": {json.dumps(sums)},\n "incomplete": {json.dumps(gaps)}}}\n')
-
-    def _put(self, piece: str) -> None:
-        self.file.write(piece.encode("ascii"))
+    def add(self, file: DatasetFile) -> None:
+        """Count a file."""
+        self.rows += file.rows
+        self.files += 1
+        self.size_in_bytes += file.size_in_bytes
 
 
-def _options(reader: FactReader) -> Json:
-    """Of what an export was made."""
+WriteFiles = Callable[[Event], Iterator[DatasetFile]]
+"""Writes some files; raises CancelledError when the event is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOrder:
+    """An export: the facts `names`, to `target`.
+
+    It ends with `_SUCCESS`, or with `_INCOMPLETE` if something could not be read and that is not allowed.
+    """
+
+    target: ExportPlace
+    names: Sequence[str]
+    output: str = ""
+    """The target as the user named it."""
+    payloads: bool = False
+    allow_incomplete: bool = False
+    split_bytes: int = SPLIT_BYTES
+    """Of logs that a task reads, where there are tasks."""
+    label: Label | None = None
+    """The snapshot that is added to a dataset of many; None for a new export."""
+    commit: Callable[[Mapping[str, Sequence[DatasetFile]]], None] | None = None
+    """Makes the files of each fact part of a dataset; None: the manifest and `_SUCCESS` do."""
+
+
+def export_facts(
+    reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[DatasetFile]] | None = None
+) -> list[Dataset]:
+    """Write a dataset for each fact, what could not be read, the manifest, and `_SUCCESS` last; `written` facts have their files.
+
+    Raises UsageError if something cannot be written.
+    """
+    datasets = [Dataset(name) for name in [*(name for name in order.names if name != INCOMPLETE_FACT.name), INCOMPLETE_FACT.name]]
+    jobs = reader.options.jobs if worth_threads() and all(source.seekable for source in reader.inputs.sources) else 1
+
+    def files_of(dataset: Dataset) -> Iterator[DatasetFile]:
+        if dataset.fact == INCOMPLETE_FACT.name:
+            reader.incomplete += reader.changed_files()
+        files = None if written is None else written.get(dataset.fact)
+        for file in _dataset_files(FACTS[dataset.fact], reader, order, jobs) if files is None else files:
+            dataset.add(file)
+            yield file
+
+    if order.commit is not None:
+        order.commit({dataset.fact: list(files_of(dataset)) for dataset in datasets})
+        return datasets
+    with order.target.file(MANIFEST) as manifest:
+        manifest.write(_manifest_start(reader).encode("ascii"))
+        separator = ""
+        for dataset in datasets:
+            for file in files_of(dataset):
+                manifest.write(f"{separator}\n  {file.line()}".encode("ascii"))
+                separator = ","
+            if not dataset.files:
+                dataset.add(empty := _empty_file(FACTS[dataset.fact], order))
+                manifest.write(f"{separator}\n  {empty.line()}".encode("ascii"))
+                separator = ","
+        manifest.write(_manifest_end(reader, datasets).encode("ascii"))
+    order.target.finish(whole=order.allow_incomplete or not reader.gaps())
+    return datasets
+
+
+def _manifest_start(reader: FactReader) -> str:
+    tool = {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine}
     options = reader.options
-    return {
+    described = {
         "topic": options.topic_glob,
         "partition": options.partition,
         "broker": options.broker,
@@ -150,102 +191,88 @@ def _options(reader: FactReader) -> Json:
         "deep": reader.result.totals.records_decoded,
         "payloads": reader.payloads,
     }
+    return (
+        f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool)},\n'
+        f' "options": {json.dumps(described)},\n "files": ['
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOrder:
-    """What is to be exported where: the facts `names` to `target`.
-
-    The seal is `_SUCCESS`; `_INCOMPLETE` where something could not be read, unless that is allowed.
-    """
-
-    target: ExportPlace
-    names: Sequence[str]
-    output: str = ""
-    """As the target was opened, where other processes find it."""
-    payloads: bool = False
-    allow_incomplete: bool = False
-    split_bytes: int = SPLIT_BYTES
-    """Of logs that a task reads, where there are tasks."""
-    label: Label | None = None
-    """The snapshot that is added to a dataset of many; None where the export is a new one."""
-    commit: Callable[[Mapping[str, Sequence[Written]]], None] | None = None
-    """What makes the files of each fact count; None: the manifest and the seal."""
+def _manifest_end(reader: FactReader, datasets: Iterable[Dataset]) -> str:
+    sums = {dataset.fact: {"rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes} for dataset in datasets}
+    incomplete = [asdict(unread) for unread in reader.gaps()]
+    return f'],\n "datasets": {json.dumps(sums)},\n "incomplete": {json.dumps(incomplete)}}}\n'
 
 
-def export_facts(reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[Written]] | None = None) -> list[Dataset]:
-    """Write a dataset for each fact, what could not be read, then the manifest, then the seal; of facts in `written` the files are
-    there. Raises UsageError where it cannot be written."""
-    target = order.target
-    if order.commit is not None:
-        every = {name: list(files) for name, files in _fact_files(reader, order, written)}
-        order.commit(every)
-        return [_sums(name, files) for name, files in every.items()]
-    with target.file(MANIFEST) as file:
-        manifest = _Manifest(file)
-        manifest.begin(reader)
-        for name, files in _fact_files(reader, order, written):
-            manifest.datasets.append(_write_dataset(FACTS[name], files, order, manifest))
-        manifest.end(reader)
-    target.finish(whole=order.allow_incomplete or not reader.gaps())
-    return manifest.datasets
+def _empty_file(fact: Fact, order: ExportOrder) -> DatasetFile:
+    """Write a file without rows, for a fact that has none."""
+    label = order.label
+    file = DatasetFile(name_of(fact.name, 0), {}) if label is None else DatasetFile(label.file(fact.name, 0), label.keys)
+    schema = fact.schema if label is None else dataset_schema(fact, label)
+    with order.target.file(file.path) as opened:
+        _write_file(opened, _schema_of_file(schema, file.keys), iter(()), file)
+    return file
 
 
-def _fact_files(
-    reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[Written]] | None
-) -> Iterator[tuple[str, Iterable[Written]]]:
-    """The files of each fact that is ordered, what could not be read last; a file is written when it is asked for."""
-    jobs = reader.options.jobs if worth_threads() and all(source.seekable for source in reader.inputs.sources) else 1
-    for name in [*(name for name in order.names if name != INCOMPLETE_FACT.name), INCOMPLETE_FACT.name]:
-        if name == INCOMPLETE_FACT.name:
-            reader.incomplete += reader.changed()
-        there = None if written is None else written.get(name)
-        yield name, _dataset_files(FACTS[name], reader, order, jobs) if there is None else there
+def _dataset_files(fact: Fact, reader: FactReader, order: ExportOrder, jobs: int) -> Iterator[DatasetFile]:
+    """The files of a dataset in the order of its parts; several directories or shares are written at once on `jobs` threads."""
+    writes = (partial(_write_parts, *parts, order.target.file) for parts in _parts_by_files(fact, reader, order.label))
+    return _written_by(writes, jobs if fact.by_replica else 1)
 
 
-def folder_of(fact: Fact, topic: str, partition: int, broker: str) -> tuple[str, Json]:
-    """(directory below the target, keys) of a replica's files."""
-    return f"{fact.name}/{directory_of(topic, partition, broker)}", {"topic": topic, "partition": partition, "broker": broker}
+def _parts_by_files(
+    fact: Fact, reader: FactReader, label: Label | None
+) -> Iterator[tuple[pa.Schema, list[Iterable[pa.RecordBatch]], Iterator[str], Json]]:
+    """(schema, rows in parts that share no file, names of files, keys) of each directory, or of each share of a snapshot."""
+    parts = reader.parts(fact.name)
+    if label is not None:
+        schema = dataset_schema(fact, label)
+        for number, share in enumerate(_shares(fact, parts, reader)):
+            rows = with_labels(fact, label, ((_keys(part), part.batches) for part in share))
+            yield schema, [rows], map(partial(label.file, fact.name, number), count()), label.keys
+        return
+    for keys, of_replica in groupby(parts, key=_keys if fact.by_replica else lambda _: {}):
+        folder = replica_folder(fact, **keys) if fact.by_replica else fact.name
+        yield fact.own, [part.batches for part in of_replica], map(partial(name_of, folder), count()), keys
 
 
-def name_of(folder: str, number: int) -> str:
-    """The path of the file with this number in a directory."""
-    return f"{folder}/part-{number:05}.parquet"
+def _keys(part: FactPart) -> Json:
+    return {"topic": part.topic, "partition": part.partition, "broker": part.broker}
 
 
-def _dataset_files(fact: Fact, reader: FactReader, order: ExportOrder, jobs: int) -> Iterator[Written]:
-    """The files of a dataset in the order of its parts; those of several directories or shares are written at once on `jobs`
-    threads."""
-    parts, label = reader.parts(fact.name), order.label
-    works: Iterator[Work]
-    if label is None:
-        works = (
-            partial(_folder_files, fact, folder, keys, [part for *_, part in of_folder], order.target)
-            for (folder, keys), of_folder in groupby(_placed(fact, parts), key=lambda placed: placed[:2])
-        )
-    else:
-        works = (
-            partial(_share_files, fact, number, share, order.target, label)
-            for number, share in enumerate(_shares(fact, parts, reader))
-        )
-    yield from _written_by(works, jobs if fact.by_replica else 1)
+def _shares(fact: Fact, parts: Iterable[FactPart], reader: FactReader) -> Iterator[list[FactPart]]:
+    """Neighbouring parts that go to the same files, as many as a task would read."""
+    reads_logs = fact.by_replica and fact.name != "replicas"
+    weights = [plan.bytes for plan in reader.inputs.replicas] if reads_logs else []
+    return packed(zip(parts, chain(weights, repeat(0)), strict=False), SPLIT_BYTES, MAX_REPLICAS)
 
 
-def _written_by(works: Iterable[Work], jobs: int) -> Iterator[Written]:
-    """The files of each work, in order; they are written at once on `jobs` threads.
+def _write_parts(
+    schema: pa.Schema, parts: list[Iterable[pa.RecordBatch]], names: Iterator[str], keys: Json, new_file: NewFile, ended: Event
+) -> Iterator[DatasetFile]:
+    """Write the files of each part; raises CancelledError once the export has `ended`."""
 
-    Parsing, compressing and writing hold no interpreter lock.
-    """
+    def until_end(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if ended.is_set():
+                raise CancelledError
+            yield batch
+
+    for batches in parts:
+        yield from write_part(schema, until_end(batches), new_file, names, keys)
+
+
+def _written_by(writes: Iterable[WriteFiles], jobs: int) -> Iterator[DatasetFile]:
+    """The files of each call, in order, written at once on `jobs` threads: parsing, compressing and writing release the GIL."""
     if jobs <= 1:
-        for work in works:
-            yield from work(Event())
+        for write in writes:
+            yield from write(Event())
         return
     ended = Event()
     with ThreadPoolExecutor(jobs) as pool:
-        ahead: deque[Future[list[Written]]] = deque()
+        ahead: deque[Future[list[DatasetFile]]] = deque()
         try:
-            for work in works:
-                ahead.append(pool.submit(_all_written, work, ended))
+            for write in writes:
+                ahead.append(pool.submit(lambda write: list(write(ended)), write))
                 while len(ahead) > 2 * jobs:
                     yield from ahead.popleft().result()
             while ahead:
@@ -255,106 +282,30 @@ def _written_by(works: Iterable[Work], jobs: int) -> Iterator[Written]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _all_written(work: Work, ended: Event) -> list[Written]:
-    return list(work(ended))
-
-
-def _placed(fact: Fact, parts: Iterable[Part]) -> Iterator[tuple[str, Json, Part]]:
-    """(directory below the target, keys, part) of each; parts of one directory follow each other."""
-    for part in parts:
-        if not fact.by_replica:
-            yield fact.name, {}, part
-            continue
-        assert part.topic is not None
-        assert part.partition is not None
-        assert part.broker is not None
-        yield *folder_of(fact, part.topic, part.partition, part.broker), part
-
-
-def _folder_files(
-    fact: Fact, folder: str, keys: Json, parts: Iterable[Part], target: ExportPlace, ended: Event
-) -> Iterator[Written]:
-    """The files of one directory; raises CancelledError once the export has `ended`."""
-    names = (name_of(folder, number) for number in count())
-    for part in parts:
-        yield from write_part(fact.own, _unless(ended, part.batches), target.file, names, keys)
-
-
-def _share_files(fact: Fact, number: int, parts: list[Part], target: ExportPlace, label: Label, ended: Event) -> Iterator[Written]:
-    """The files of neighbouring parts of a snapshot; raises CancelledError once the export has `ended`."""
-    names = (label.file(fact.name, number, following) for following in count())
-    rows = labelled(fact, label, ((_keys(part), _unless(ended, part.batches)) for part in parts))
-    yield from write_part(labelled_schema(fact, label), rows, target.file, names, label.keys)
-
-
-def _keys(part: Part) -> Json:
-    return {"topic": part.topic, "partition": part.partition, "broker": part.broker}
-
-
-def _shares(fact: Fact, parts: Iterable[Part], reader: FactReader) -> Iterator[list[Part]]:
-    """Parts that go to the same files: neighbours, as many as a task would read."""
-    read = fact.by_replica and fact.name != "replicas"
-    weights = [plan.bytes for plan in reader.inputs.replicas] if read else []
-    return packed(zip(parts, chain(weights, repeat(0)), strict=False), SPLIT_BYTES, MAX_REPLICAS)
-
-
-def _unless(ended: Event, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, as long as nothing has `ended`; raises CancelledError then."""
-    for batch in batches:
-        if ended.is_set():
-            raise CancelledError
-        yield batch
-
-
-def _write_dataset(fact: Fact, files: Iterable[Written], order: ExportOrder, manifest: _Manifest) -> Dataset:
-    dataset = Dataset(fact.name)
-    for written in files:
-        _count(dataset, manifest, written)
-    if not dataset.files:
-        label = order.label
-        written = Written(name_of(fact.name, 0), {}) if label is None else Written(label.file(fact.name, 0), label.keys)
-        schema = fact.schema if label is None else labelled_schema(fact, label)
-        with order.target.file(written.path) as file:
-            _write_file(file, _plain(schema, written.keys), iter(()), written)
-        _count(dataset, manifest, written)
-    return dataset
-
-
-def _count(dataset: Dataset, manifest: _Manifest, file: Written) -> None:
-    dataset.rows += file.rows
-    dataset.files += 1
-    dataset.size_in_bytes += file.size_in_bytes
-    manifest.add(file)
-
-
-def _sums(name: str, files: Sequence[Written]) -> Dataset:
-    return Dataset(name, sum(file.rows for file in files), len(files), sum(file.size_in_bytes for file in files))
-
-
 def write_part(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], new_file: NewFile, names: Iterator[str], keys: Json
-) -> Iterator[Written]:
-    """Files of as many row groups as there are, called by `names`; none if there are no rows."""
+) -> Iterator[DatasetFile]:
+    """Write all rows to one file, or to several if they are large, with the next of `names`; no file if there are no rows."""
     first_batch = next(batches := iter(batches), None)
     if first_batch is None:
         return
-    schema = _plain(schema, keys)
-    groups = cut(alike(chain([first_batch], batches)), first_batch.schema)
+    schema = _schema_of_file(schema, keys)
+    groups = row_groups(with_equal_types(chain([first_batch], batches)), first_batch.schema)
     for first in groups:
-        written = Written(next(names), keys)
+        written = DatasetFile(next(names), keys)
         with new_file(written.path) as file:
             _write_file(file, schema, chain([first], groups), written)
         yield written
 
 
-def _plain(schema: pa.Schema, keys: Json) -> pa.Schema:
-    """`schema` with the keys in its metadata and without the meanings of columns, which would outweigh the rows of small files."""
+def _schema_of_file(schema: pa.Schema, keys: Json) -> pa.Schema:
+    """`schema` with the keys in its metadata, without the descriptions of columns, which would outweigh the rows of small files."""
     labels = {f"kf.{name}".encode(): text(str(value)).encode() for name, value in keys.items()}
     return pa.schema([field.remove_metadata() for field in schema]).with_metadata({**(schema.metadata or {}), **labels})
 
 
-def _write_file(file: HashedFile, schema: pa.Schema, groups: Iterator[pa.Table], written: Written) -> None:
-    """Row groups until there are no more or the file is large enough; what was written, into `written`."""
+def _write_file(file: HashedFile, schema: pa.Schema, groups: Iterator[pa.Table], written: DatasetFile) -> None:
+    """Write row groups until none is left or the file is large enough, and complete `written`."""
     sink: Any = pa.PythonFile(cast("Any", file), mode="w")
     with parquet_writer(sink, schema) as write:
         for group in groups:

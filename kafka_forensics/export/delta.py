@@ -1,6 +1,6 @@
-"""Delta tables of a dataset, one a fact, by delta-rs: what is added and what it replaces are one transaction of a table.
+"""Delta tables of a dataset, one for each fact, by delta-rs: adding a snapshot and removing its earlier files is one transaction.
 
-The files are those that this tool writes itself, and the transaction names them; so nothing of a table is in memory.
+The transaction names files that are written already, so no rows of a table are in memory.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.datasets import Written
+from kafka_forensics.export.datasets import DatasetFile
 from kafka_forensics.export.labels import Label
 from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
@@ -30,7 +30,7 @@ PARTITION_BY: Final = ["cluster", "snapshot"]
 
 
 class DeltaTables:
-    """The tables at one place."""
+    """The tables of one dataset."""
 
     def __init__(self, output: str, path: str, storage: "Storage") -> None:
         here = local_path(output)
@@ -49,15 +49,15 @@ class DeltaTables:
         """Whether there is a table of a fact."""
         from deltalake import DeltaTable
 
-        with self._explained(fact):
+        with self._as_usage_errors(fact):
             return DeltaTable.is_deltatable(f"{self._root}/{fact}", self._options)
 
     def check(self, fact: str, schema: "pa.Schema") -> None:
-        """Raise UsageError if such rows cannot be added to the table of a fact, which exists."""
+        """Raise UsageError if rows of this schema cannot be added to the fact's existing table."""
         self._columns(fact, self._table(fact), schema)
 
-    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> bool:
-        """Make these files all that there is of a snapshot, in one transaction; whether others were.
+    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[DatasetFile]) -> bool:
+        """Make these files the whole snapshot in one transaction; whether it had files before.
 
         Raises UsageError if another transaction came between.
         """
@@ -76,32 +76,34 @@ class DeltaTables:
             )
             for file in files
         ]
-        said = CommitProperties(custom_metadata={"kafka_forensics_run": label.run})
+        properties = CommitProperties(custom_metadata={"kafka_forensics_run": label.run})
         if not self.exists(fact):
-            with self._explained(fact):
+            with self._as_usage_errors(fact):
                 create_table_with_add_actions(
                     f"{self._root}/{fact}",
                     Schema.from_arrow(schema),
                     actions,
                     partition_by=PARTITION_BY,
                     storage_options=self._options,
-                    commit_properties=said,
+                    commit_properties=properties,
                 )
             return False
         table = self._table(fact)
         columns = self._columns(fact, table, schema)
         filters = [(name, "=", value) for name, value in label.keys.items()]
-        with self._explained(fact):
+        with self._as_usage_errors(fact):
             replaces = label.keys in table.partitions()
             if actions or replaces:
-                table.create_write_transaction([*actions], "overwrite", columns, PARTITION_BY, filters, commit_properties=said)
+                table.create_write_transaction(
+                    [*actions], "overwrite", columns, PARTITION_BY, filters, commit_properties=properties
+                )
         return replaces
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""
 
     def _columns(self, fact: str, table: "DeltaTable", schema: "pa.Schema") -> "Schema":
-        """The columns of the table, then those that only `schema` has. Raises UsageError where one has another type."""
+        """The columns of the table, then those that only `schema` has. Raises UsageError if a column has another type."""
         from deltalake import Schema
 
         older, newer = table.schema().fields, Schema.from_arrow(schema).fields
@@ -118,12 +120,12 @@ class DeltaTables:
     def _table(self, fact: str) -> "DeltaTable":
         from deltalake import DeltaTable
 
-        with self._explained(fact):
+        with self._as_usage_errors(fact):
             return DeltaTable(f"{self._root}/{fact}", storage_options=self._options)
 
     @contextmanager
-    def _explained(self, fact: str) -> Iterator[None]:
-        """Errors of the library as UsageError."""
+    def _as_usage_errors(self, fact: str) -> Iterator[None]:
+        """Turn errors of the library into UsageError."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         try:
@@ -141,7 +143,7 @@ class DeltaTables:
 
 
 def opened_delta() -> Callable[[str, str, "Storage"], DeltaTables]:
-    """What opens the tables of a dataset. Raises UsageError if the library is not installed."""
+    """A function that opens the tables of a dataset. Raises UsageError if the library is not installed."""
     if find_spec("deltalake") is None:
         raise UsageError(
             "--table-format delta needs the package deltalake, which is not installed",
@@ -151,7 +153,7 @@ def opened_delta() -> Callable[[str, str, "Storage"], DeltaTables]:
 
 
 def _service_options(scheme: str, options: StorageOptions) -> dict[str, str]:
-    """How delta-rs reaches the same service; what is not given it finds in the environment."""
+    """The options with which delta-rs reaches the service; it takes missing ones from the environment."""
     if scheme != "s3":
         return dict(options.other)
     given = {

@@ -1,7 +1,7 @@
-"""Iceberg tables of a dataset, one a fact, by PyIceberg: what is added and what it replaces are one transaction of a table.
+"""Iceberg tables of a dataset, one a fact, by PyIceberg: adding a snapshot and removing its earlier files is one transaction.
 
-The files are those that this tool writes itself, and the transaction names them; so nothing of a table is in memory. The catalogue
-is an SQLite file in the dataset, or one that PyIceberg's own configuration names.
+The transaction names files that are written already, so no rows of a table are in memory. The catalogue is an SQLite file in the
+dataset, or one that PyIceberg's configuration names.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.datasets import Written
+from kafka_forensics.export.datasets import DatasetFile
 from kafka_forensics.export.labels import Label
 from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from kafka_forensics.export.places import Storage
 
 CATALOG: Final = "_catalog.sqlite"
-"""The catalogue, if it lies beside the tables."""
+"""The catalogue file beside the tables."""
 NAMESPACE: Final = "kafka_forensics"
 _BOUND: Final = "Iceberg's tables name whole paths and do not move or copy with their directory: append where they were made"
 
 
 class IcebergTables:
-    """The tables at one place, in one namespace of a catalogue."""
+    """The tables of one dataset, in one namespace of a catalogue."""
 
     def __init__(self, catalog: str | None, namespace: str | None, output: str, path: str, storage: "Storage") -> None:
         self._namespace = namespace or NAMESPACE
         self._path = path
         self._name = catalog or NAMESPACE
         self._file: str | None = None
-        """Of the catalogue in the dataset, if that is it."""
+        """Of the catalogue in the dataset; None for another catalogue."""
         self._opened: Catalog | None = None
         self._properties: dict[str, str | None] = {}
         here = local_path(output)
@@ -59,26 +59,26 @@ class IcebergTables:
             self._file = os.path.join(folder, CATALOG)
             self._properties = {"type": "sql", "uri": f"sqlite:///{quote(self._file)}", "warehouse": self._root}
         else:
-            with self._explained("catalogue"):
+            with self._as_usage_errors("catalogue"):
                 self._opened = self._open()
 
     def exists(self, fact: str) -> bool:
         """Whether there is a table of a fact."""
         if self._opened is None and self._file is not None and not os.path.lexists(self._file):
-            return False  # it is made with the first table
-        with self._explained(fact):
+            return False  # the first table creates it
+        with self._as_usage_errors(fact):
             return self._catalog().table_exists((self._namespace, fact))
 
     def check(self, fact: str, schema: "pa.Schema") -> None:
-        """Raise UsageError if such rows cannot be added to the table of a fact, or its files lie elsewhere."""
-        with self._explained(fact):
+        """Raise UsageError if rows of this schema cannot be added to the fact's existing table, or its files are elsewhere."""
+        with self._as_usage_errors(fact):
             table = self._catalog().load_table((self._namespace, fact))
             table.update_schema().union_by_name(schema)  # nothing is committed
         if (location := table.location().rstrip("/")) != f"{self._root}/{fact}":
             raise UsageError(f"the Iceberg table of {self._path}/{fact} lies at {location}", hint=_BOUND)
 
-    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[Written]) -> bool:
-        """Make these files all that there is of a snapshot, in one transaction; whether others were.
+    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[DatasetFile]) -> bool:
+        """Make these files the whole snapshot in one transaction; whether it had files before.
 
         Raises UsageError if another transaction came between.
         """
@@ -86,9 +86,9 @@ class IcebergTables:
 
         of_snapshot = And(_equal("cluster", label.cluster), _equal("snapshot", label.snapshot))
         paths = [f"{self._root}/{file.path}" for file in files]
-        said = {"kafka_forensics.run": label.run}
+        properties = {"kafka_forensics.run": label.run}
         identifier = (self._namespace, fact)
-        with self._explained(fact):
+        with self._as_usage_errors(fact):
             catalog = self._catalog()
             if not catalog.table_exists(identifier):
                 catalog.create_namespace_if_not_exists(self._namespace)
@@ -97,7 +97,7 @@ class IcebergTables:
                         spec.add_identity("cluster")
                         spec.add_identity("snapshot")
                     if paths:
-                        creation.add_files(paths, said, check_duplicate_files=False)
+                        creation.add_files(paths, properties, check_duplicate_files=False)
                 return False
             table = catalog.load_table(identifier)
             with table.transaction() as transaction:
@@ -105,13 +105,13 @@ class IcebergTables:
                     columns.union_by_name(schema)
                 replaces = any(True for _ in table.scan(row_filter=of_snapshot).plan_files())
                 if replaces:
-                    transaction.delete(of_snapshot, said)
+                    transaction.delete(of_snapshot, properties)
                 if paths:
-                    transaction.add_files(paths, said, check_duplicate_files=False)
+                    transaction.add_files(paths, properties, check_duplicate_files=False)
             return replaces
 
     def close(self) -> None:
-        """Let go of the catalogue."""
+        """Close the catalogue."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -127,8 +127,8 @@ class IcebergTables:
         return load_catalog(self._name, **self._properties)
 
     @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
-        """Errors of the library as UsageError."""
+    def _as_usage_errors(self, what: str) -> Iterator[None]:
+        """Turn errors of the library into UsageError."""
         from pyiceberg import exceptions
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -160,7 +160,7 @@ class IcebergTables:
 
 
 def opened_iceberg(catalog: str | None, namespace: str | None) -> Callable[[str, str, "Storage"], IcebergTables]:
-    """What opens the tables of a dataset. Raises UsageError if the library is not installed."""
+    """A function that opens the tables of a dataset. Raises UsageError if the library is not installed."""
     for package in ("pyiceberg", "sqlalchemy"):
         if find_spec(package) is None:
             raise UsageError(
@@ -171,7 +171,7 @@ def opened_iceberg(catalog: str | None, namespace: str | None) -> Callable[[str,
 
 
 def _service_options(scheme: str, options: StorageOptions) -> dict[str, str | None]:
-    """How PyIceberg reaches the same service; what is not given it finds in the environment."""
+    """The options with which PyIceberg reaches the service; it takes missing ones from the environment."""
     if scheme != "s3":
         return {}
     given = {
@@ -186,7 +186,7 @@ def _service_options(scheme: str, options: StorageOptions) -> dict[str, str | No
 
 
 def _equal(name: str, value: str) -> Any:
-    """Rows in which a column is that; the library's own types know only how it reads such a thing from JSON."""
+    """Rows in which a column has a value; the library's types describe only how it reads the expression from JSON."""
     from pyiceberg.expressions import EqualTo
 
     equal: Any = EqualTo

@@ -1,4 +1,4 @@
-"""A scan's answer as JSON: one document, or one object a line. `schema/scan-1.0.json` describes both."""
+"""The result of a scan as JSON: a document, or an object for each line. `schema/scan-1.0.json` describes both."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -66,9 +66,9 @@ _INCIDENT: Final[Columns] = {
 
 
 def document(result: ScanResult) -> Iterator[str]:
-    """The JSON document in pieces: the contract's order of keys, a line a row, the gravest findings first."""
+    """The JSON document in chunks, with a line for each row and the most severe findings first."""
     yield head(result.engine)
-    yield from json_list(' "input": {"brokers"', map(broker_object, result.brokers), "},\n")
+    yield from json_list(' "input": {"brokers"', (object_of(_BROKER, broker) for broker in result.brokers), "},\n")
     yield f' "summary": {json_text(summary_object(result))},\n'
     partitions = (
         {**partition_object(partition), "replicas": [replica_object(replica) for replica in partition.replicas]}
@@ -82,22 +82,22 @@ def document(result: ScanResult) -> Iterator[str]:
 
 
 def lines(result: ScanResult) -> Iterator[str]:
-    """The same as JSON Lines, an object with its `type` each: brokers, every partition and what is its own, the summary.
+    """The result as JSON Lines, objects with a `type`: brokers, partitions with their replicas and findings, the summary.
 
-    First the partitions that were settled before the scan was whole, then the others, and what else was found.
+    Partitions that were final before the end of the scan come first, then the others and further findings.
     """
     yield from broker_lines(result.brokers)
     yield from lines_at_end(result, 0)
 
 
 def broker_lines(brokers: Iterable[BrokerSummary]) -> Iterator[str]:
-    """The lines that are the first."""
-    for broker_summary in brokers:
-        yield json_line("broker", broker_object(broker_summary))
+    """The lines about brokers, which come first."""
+    for broker in brokers:
+        yield json_line("broker", object_of(_BROKER, broker))
 
 
 def partition_lines(partition: PartitionSummary, findings: Iterable[Finding]) -> Iterator[str]:
-    """The lines of a partition: itself, its replicas, what was found in it."""
+    """The lines of a partition: the partition, its replicas, its findings."""
     yield json_line("partition", partition_object(partition))
     for replica in partition.replicas:
         yield json_line("replica", {"topic": partition.topic, "partition": partition.partition, **replica_object(replica)})
@@ -106,26 +106,25 @@ def partition_lines(partition: PartitionSummary, findings: Iterable[Finding]) ->
 
 
 def lines_at_end(result: ScanResult, written: int) -> Iterator[str]:
-    """The lines behind those of the first `written` partitions that were settled."""
-    for number, of_partition in result.settled[written:]:
-        yield from partition_lines(result.partitions[number], [result.findings[place] for place in of_partition])
-    told = {number for number, _ in result.settled}
-    order = [place for _, of_partition in result.settled for place in of_partition]
+    """The lines after those of the first `written` final partitions (`ScanResult.settled`)."""
+    for number, finding_numbers in result.settled[written:]:
+        yield from partition_lines(result.partitions[number], [result.findings[finding] for finding in finding_numbers])
+    final = {number for number, _ in result.settled}
+    order = [finding for _, finding_numbers in result.settled for finding in finding_numbers]
     partitions = {
         (partition.topic, partition.partition): partition
         for number, partition in enumerate(result.partitions)
-        if number not in told
+        if number not in final
     }
     findings: dict[tuple[str, int], list[int]] = {}
-    known = frozenset(order)
+    listed = frozenset(order)
     for number, finding in enumerate(result.findings):
-        if number not in known:
+        if number not in listed:
             place = finding.place
             findings.setdefault((place.topic or "", -1 if place.partition is None else place.partition), []).append(number)
     for key in sorted(partitions.keys() | findings.keys()):
-        own = findings.get(key, [])
-        order += own
-        of_key = [result.findings[number] for number in own]
+        order += findings.get(key, [])
+        of_key = [result.findings[number] for number in findings.get(key, [])]
         if partition := partitions.get(key):
             yield from partition_lines(partition, of_key)
         else:
@@ -138,42 +137,33 @@ def lines_at_end(result: ScanResult, written: int) -> Iterator[str]:
 
 
 def _placed(incidents: Iterable[Incident], order: Iterable[int]) -> Iterator[Incident]:
-    """Incidents that number findings by their places in this order."""
+    """Incidents with the numbers of findings replaced by their places in `order`."""
     places = {number: place for place, number in enumerate(order)}
     return (replace(incident, findings=sorted(places[number] for number in incident.findings)) for incident in incidents)
 
 
 def head(engine: str) -> str:
-    """The first lines of a document."""
+    """The start of a document."""
     return f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(tool(engine))},\n'
 
 
 def tool(engine: str) -> Json:
-    """What made the answer."""
+    """The program that made the result."""
     return {"name": "kafka-forensics", "version": __version__, "engine": engine}
 
 
-def broker_object(broker: BrokerSummary) -> Json:
-    """An element of `input.brokers`."""
-    return object_of(_BROKER, broker)
-
-
 def summary_object(result: ScanResult) -> Json:
-    """`summary`: totals, and the number of findings of each severity, worst first."""
-    return {
-        "verdict": result.verdict,
-        **object_of(_TOTALS, result.totals),
-        "findings": counted(result.findings),
-    }
+    """`summary`: totals, and the number of findings of each severity, most severe first."""
+    return {"verdict": result.verdict, **object_of(_TOTALS, result.totals), "findings": counted(result.findings)}
 
 
 def counted(findings: Iterable[Finding]) -> Json:
-    """Number of findings by the name of their severity, worst first, none left out."""
+    """Number of findings by the name of each severity, most severe first."""
     return {severity.value: count for severity, count in severity_counts(findings).items()}
 
 
 def severity_counts(findings: Iterable[Finding]) -> dict[Severity, int]:
-    """Number of findings of every severity, worst first, none left out."""
+    """Number of findings of every severity, most severe first."""
     counts = dict.fromkeys(sorted(Severity, key=lambda severity: -severity.rank), 0)
     for finding in findings:
         counts[finding.severity] += 1
@@ -206,12 +196,12 @@ def incomplete_object(gap: Incomplete) -> Json:
 
 
 def json_line(kind: str, content: Json) -> str:
-    """An object of JSON Lines, of a kind."""
+    """An object of JSON Lines with its `type`."""
     return json_text({"type": kind, **content}) + "\n"
 
 
 def json_list(opening: str, objects: Iterable[Json], closing: str = ",\n") -> Iterator[str]:
-    """`opening: [` and a line an object, then `]` and `closing`."""
+    """`opening: [`, a line for each object, `]` and `closing`."""
     yield f"{opening}: ["
     for index, item in enumerate(objects):
         yield f"{',' if index else ''}\n  {json_text(item)}"

@@ -1,9 +1,9 @@
-"""Facts as Parquet: every file declares the types of the model, however its columns were held and are encoded.
+"""Facts as Parquet: every file declares the types of the model, whatever the types and encodings of its columns in memory.
 
-What costs the time is choosing encodings by trying them, so they are chosen here by what a column is. Whole numbers of 32 and 64
-bits mostly rise from row to row (offsets, positions, times) or stay as they are: differences take a tenth of the time of a
-dictionary of numbers that are all different, and a hundredth of its bytes. Words that the rows share come as Arrow dictionaries,
-whose numbers are written as they are; as text each of them would be hashed again in every row.
+Parquet writers choose encodings by trying them, which takes most of the time, so the type of a column decides here. Integers of 32
+and 64 bits mostly rise from row to row or stay the same (offsets, positions, times): their differences take a tenth of the time and
+a hundredth of the bytes of a dictionary. Text that rows share comes as Arrow dictionaries, whose indices are written unchanged; as
+plain text it would be hashed again in every row.
 """
 
 import base64
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 COMPRESSION_LEVEL: Final = 3
 _ROWS_AT_ONCE: Final = 8 << 10
-"""Rows of a column between two looks whether its page is full."""
-_DIFFERENCES: Final = frozenset({pa.int32(), pa.int64()})
-_AS_THEY_ARE: Final = frozenset({pa.uint32(), pa.bool_()})
-"""Checksums, which have no order and come once each; truths are bits anyway."""
+"""Rows of a column after which the writer checks whether the page is full."""
+_DELTA_CODED: Final = frozenset({pa.int32(), pa.int64()})
+_PLAIN: Final = frozenset({pa.uint32(), pa.bool_()})
+"""Checksums, which have no order and rarely repeat; truth values are single bits."""
 _DECLARED: Final = b"ARROW:schema"
-"""Where readers of Arrow look for the types a file was written of, in base64."""
+"""The metadata in which Arrow's readers find the declared schema, in base64."""
 
 
 @contextmanager
 def parquet_writer(sink: Any, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
-    """Writes row groups to an open file that declares `schema`; their text may be held as dictionaries, alike in all of them."""
+    """Writes row groups to an open file that declares `schema`; text columns may be dictionaries, the same in all row groups."""
     writers: list[pq.ParquetWriter] = []
 
     def write(group: pa.Table) -> None:
         fields: list[ArrowField] = [field.with_type(column.type) for field, column in zip(schema, group.columns, strict=True)]
-        held = pa.schema(fields)
+        in_memory = pa.schema(fields)
         if not writers:
-            writers.append(_writer(sink, schema, held))
-        table = pa.Table.from_arrays(group.columns, schema=held).unify_dictionaries()
+            writers.append(_writer(sink, schema, in_memory))
+        table = pa.Table.from_arrays(group.columns, schema=in_memory).unify_dictionaries()
         writers[0].write_table(table, row_group_size=max(group.num_rows, 1))
 
     try:
@@ -52,28 +52,28 @@ def parquet_writer(sink: Any, schema: pa.Schema) -> Iterator[Callable[[pa.Table]
             writer.close()
 
 
-def _writer(sink: Any, schema: pa.Schema, held: pa.Schema) -> "pq.ParquetWriter":
-    """Writes tables of the schema `held`, and says that they are of `schema`."""
+def _writer(sink: Any, schema: pa.Schema, in_memory: pa.Schema) -> "pq.ParquetWriter":
+    """Writes tables of the schema `in_memory` to a file that declares `schema`."""
     import pyarrow.parquet as pq
 
-    others = [field for field in schema if field.type not in _DIFFERENCES | _AS_THEY_ARE]
+    others = [field for field in schema if field.type not in _DELTA_CODED | _PLAIN]
     options: dict[str, Any] = {
         "compression": "zstd",
         "compression_level": COMPRESSION_LEVEL,
         "use_dictionary": [leaf for field in others for leaf in _leaves(field)],
-        "column_encoding": {field.name: "DELTA_BINARY_PACKED" for field in schema if field.type in _DIFFERENCES},
+        "column_encoding": {field.name: "DELTA_BINARY_PACKED" for field in schema if field.type in _DELTA_CODED},
         "write_batch_size": _ROWS_AT_ONCE,
         "store_schema": False,
     }
-    writer = pq.ParquetWriter(sink, held, **options)
+    writer = pq.ParquetWriter(sink, in_memory, **options)
     declared: Any = {_DECLARED: base64.b64encode(schema.serialize().to_pybytes()), **(schema.metadata or {})}
     writer.add_key_value_metadata(declared)
     return writer
 
 
-def _leaves(field: "ArrowField", above: str = "") -> Iterator[str]:
-    """The names of a column's leaves, as Parquet spells them."""
-    name = f"{above}{field.name}"
+def _leaves(field: "ArrowField", prefix: str = "") -> Iterator[str]:
+    """The Parquet names of a column's leaves."""
+    name = f"{prefix}{field.name}"
     if pa.types.is_list(field.type):
         yield from _leaves(field.type.value_field.with_name("element"), f"{name}.list.")
     elif pa.types.is_struct(field.type):
@@ -83,19 +83,19 @@ def _leaves(field: "ArrowField", above: str = "") -> Iterator[str]:
         yield name
 
 
-def alike(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches with their text held as in the first of them."""
+def with_equal_types(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches with the column types of the first batch: text as dictionaries, or plain."""
     first: pa.Schema | None = None
     for batch in batches:
         first = batch.schema if first is None else first
         if batch.schema.types == first.types:
             yield batch
         else:
-            arrays = [_held(column, kind) for column, kind in zip(batch.columns, first.types, strict=True)]
+            arrays = [_as_type(column, arrow_type) for column, arrow_type in zip(batch.columns, first.types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=first)
 
 
-def _held(array: "ArrowArray", kind: pa.DataType) -> "ArrowArray":
-    if array.type == kind:
+def _as_type(array: "ArrowArray", arrow_type: pa.DataType) -> "ArrowArray":
+    if array.type == arrow_type:
         return array
-    return array.dictionary_encode() if pa.types.is_dictionary(kind) else plain(array)
+    return array.dictionary_encode() if pa.types.is_dictionary(arrow_type) else plain(array)

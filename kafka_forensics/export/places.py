@@ -1,4 +1,10 @@
-"""Where an export goes, by what a user typed: a directory, or a URI of a storage service."""
+"""Targets of exports: a directory, or a URI of a storage service, as the user typed it.
+
+A storage service has no directories and cannot rename: a file is copied to its final name. `_UNFINISHED` and `_SUCCESS` mean what
+they mean in a directory (`target`), with two differences: two exports that begin at the same moment may both find the prefix empty
+(the first that looks again stops), and a process that has been given up may leave a file in `_temporary` after the end, which
+belongs to no dataset. Where UsageError is raised because something cannot be written, it is TransientError if a retry may help.
+"""
 
 import contextlib
 import os
@@ -15,8 +21,8 @@ from kafka_forensics.export.target import (
     UNFINISHED,
     HashedFile,
     Target,
-    mark_of,
-    refuse_names,
+    marker_text,
+    require_empty,
 )
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import (
@@ -24,7 +30,6 @@ from kafka_forensics.storage.remote import (
     OptionsArgument,
     RemotePlace,
     RequestFailedError,
-    RequestFailure,
     StorageOptions,
     attempt,
     list_children,
@@ -38,7 +43,7 @@ Storage = tuple[tuple[str, str], ...]
 
 
 def open_place(output: str, storage: Storage = ()) -> "ExportPlace":
-    """Begin an export. Raises UsageError if there is anything at `output`, or it cannot be written to."""
+    """Begin an export. Raises UsageError if `output` holds anything or cannot be written to."""
     here = local_path(output)
     if here is not None:
         return Target.open(here)
@@ -46,76 +51,68 @@ def open_place(output: str, storage: Storage = ()) -> "ExportPlace":
 
 
 @contextmanager
-def opened_place(output: str, storage: Storage = ()) -> "Iterator[ExportPlace]":
-    """An export begun with `open_place`; if it fails before anything is written, the place is as it was."""
+def export_place(output: str, storage: Storage = ()) -> "Iterator[ExportPlace]":
+    """An export begun with `open_place`; if it fails before anything is written, the target is restored."""
     target = open_place(output, storage)
     try:
         yield target
     except BaseException:
-        target.withdraw()
+        target.release()
         raise
 
 
 def join_place(path: str, token: str, storage: Storage = ()) -> "ExportPlace":
-    """Take part in an export at `absolute(output)`. Raises UsageError if it is not there, or cannot be written to."""
+    """Join an export at `absolute_place(output)` as a worker. Raises UsageError if it is missing or cannot be written to."""
     here = local_path(path)
     if here is not None:
         return Target.join(here, token)
     return RemoteTarget.join(path, token, storage)
 
 
-def root_of(output: str, storage: Storage = ()) -> "ExportPlace":
-    """A place that others may write to at the same time. Raises UsageError if it cannot be opened."""
+def shared_place(output: str, storage: Storage = ()) -> "ExportPlace":
+    """A target that other exports may also write to. Raises UsageError if it cannot be opened."""
     here = local_path(output)
     if here is None:
         return RemoteTarget.opened(output, storage, "")
     return Target(here, "")
 
 
-def below(output: str, name: str) -> str:
-    """A place below another, as a user would type it."""
+def place_below(output: str, name: str) -> str:
+    """The target `name` below another, as a user would type it."""
     if (here := local_path(output)) is not None:
         return os.path.join(here, name)
     bare, _, query = output.rpartition("?")
-    if not bare or remote_place(output).root.endswith(f"?{query}".rstrip("/")):  # it is part of the name
+    if not bare or remote_place(output).root.endswith(f"?{query}".rstrip("/")):  # the `?` is part of the name
         return f"{output.rstrip('/')}/{name}"
     return f"{bare.rstrip('/')}/{name}?{query}"
 
 
 def service_at(uri: str, storage: OptionsArgument = None) -> tuple[RemotePlace, StorageOptions]:
-    """The place that a URI names in a storage service, and how it is reached: as is given, as the URI says, as is found around."""
+    """The place that a URI names in a storage service, and its options: `storage`, those of the URI, those of the environment."""
     place = remote_place(uri)
     return place, storage_options(storage, uri=place.name).with_options(place.options)
 
 
 def one_line(error: BaseException) -> str:
-    """What a library says, which may be many lines."""
+    """A library's message, which may have many lines, in one line."""
     return " ".join(str(error).split())
 
 
-def absolute(output: str) -> str:
-    """The same place, whatever directory a process works in."""
+def absolute_place(output: str) -> str:
+    """The target with an absolute path, for processes with other working directories."""
     here = local_path(output)
     return output if here is None else os.path.abspath(here)
 
 
-# An export at a prefix of a storage service. There are no directories and no renaming there: a file is copied to its name.
-# Where UsageError is raised because something cannot be written, it is TransientError if the service may do better the next time.
-#
-# `_UNFINISHED` and `_SUCCESS` mean what they mean in a directory (`target`). What differs: two exports that begin at the same
-# moment may both find the prefix empty (the first that looks again gives way), and a process that has been given up may still
-# leave a file in `_temporary` after the end, which is no part of any dataset.
-
-
 Answer = TypeVar("Answer")
 _FLAT: Final = frozenset({"s3", "gs", "abfs"})
-"""Schemes without directories: nothing is made above a file, and a file is renamed by copying it."""
+"""Schemes without directories and renaming."""
 _MARK_BYTES: Final = 1 << 10
-_LOOK: Final = "check the name, the rights, and how the service is reached: --storage-option, docs/storage.md"
+_CHECK_OPTIONS: Final = "check the name, the rights, and how the service is reached: --storage-option, docs/storage.md"
 
 
 class RemoteTarget:
-    """The prefix of one export; `open` begins it, `finish` seals it."""
+    """The prefix of one export; `open` begins it, `finish` completes it."""
 
     def __init__(self, place: RemotePlace, options: StorageOptions, token: str) -> None:
         self.path = place.name
@@ -129,33 +126,36 @@ class RemoteTarget:
 
     @classmethod
     def open(cls, uri: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
-        """Take an empty prefix. Raises UsageError if something is there, or it cannot be written to."""
+        """Begin an export at an empty prefix. Raises UsageError if it holds anything or cannot be written to."""
         target = cls.opened(uri, storage, uuid.uuid4().hex)
-        refuse_names(target.path, target.names())
+        require_empty(target.path, target.names())
         with target._writing(f"{target._root}/{UNFINISHED}") as file:
-            file.write(mark_of(target.token).encode())
-        if target._mark() != mark_of(target.token):
-            refuse_names(target.path, [UNFINISHED])
+            file.write(marker_text(target.token).encode())
+        if target._mark() != marker_text(target.token):
+            require_empty(target.path, [UNFINISHED])
         return target
 
     @classmethod
     def opened(cls, uri: str, storage: tuple[tuple[str, str], ...], token: str) -> Self:
-        """The prefix, of which nothing is known yet. Raises UsageError if it cannot be opened."""
+        """The prefix, whatever it holds. Raises UsageError if it cannot be opened."""
         place = remote_place(uri)
-        with _no_source(place.name):
+        try:
             return cls(place, storage_options(storage, uri=place.name).with_options(place.options), token)
+        except SourceError as error:
+            reason = f"cannot write to {place.name}: {error.reason}"
+            raise (TransientError(reason) if is_transient(error.reason) else UsageError(reason, hint=_CHECK_OPTIONS)) from error
 
     @classmethod
     def join(cls, uri: str, token: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
-        """Take part in the export with this token. Raises UsageError if it is not what is at `uri`."""
+        """Join the export with this token as a worker. Raises UsageError if another is at `uri`."""
         target = cls.opened(uri, storage, token)
-        if target._mark() != mark_of(token):
+        if target._mark() != marker_text(token):
             raise UsageError(f"{target.path}: another export is there", hint="run this one again, to a prefix of its own")
         return target
 
     @contextmanager
     def file(self, name: str) -> Iterator[HashedFile]:
-        """A new file below the prefix, which has its `name` only once it is whole. Raises UsageError if it cannot be written."""
+        """A new file below the prefix, which gets its `name` when complete. Raises UsageError if it cannot be written."""
         temporary = f"{uuid.uuid4().hex}-{name.rpartition('/')[2]}"
         with self.temporary_file(temporary) as file:
             yield file
@@ -163,15 +163,15 @@ class RemoteTarget:
 
     @contextmanager
     def temporary_file(self, name: str) -> Iterator[HashedFile]:
-        """A new file of a process that takes part; it uses no name twice. Raises UsageError if it cannot be written."""
+        """A new file of a worker; each name is used once. Raises UsageError if it cannot be written."""
         with self._writing(f"{self._root}/{TEMPORARY}/{name}") as file:
             yield file
 
     def share(self) -> None:
-        """Let other processes take part: there is nothing to be made."""
+        """Workers can always join."""
 
     def adopt(self, temporary: str, name: str) -> None:
-        """Give its name to a whole file of another process."""
+        """Give its final name to a worker's complete file."""
         source, path = f"{self._root}/{TEMPORARY}/{temporary}", f"{self._root}/{name}"
         self._make_above(path)
         if self._is_flat:
@@ -181,39 +181,39 @@ class RemoteTarget:
             self._ask(lambda: self._move(source, path))
 
     def clear(self) -> None:
-        """Take away what no file came of."""
+        """Remove the workers' files that were not adopted."""
         self._ask(lambda: self._delete(f"{self._root}/{TEMPORARY}"))
 
     def finish(self, *, whole: bool = True) -> None:
-        """Say that the export has ended, and whether it is `whole`."""
+        """Mark the export as ended, and as complete if it is `whole`."""
         with self.file(SUCCESS if whole else INCOMPLETE):
             pass
         self.clear()
         self._remove(f"{self._root}/{UNFINISHED}")
 
-    def withdraw(self) -> None:
-        """Take the prefix back if nothing has been written to it."""
+    def release(self) -> None:
+        """Remove the marker if nothing has been written."""
         with contextlib.suppress(ForensicsError):
             if set(self.names()) <= {UNFINISHED, TEMPORARY}:
                 self.clear()
                 self._remove(f"{self._root}/{UNFINISHED}")
 
     def remove(self) -> None:
-        """Take away everything below the prefix."""
+        """Remove everything below the prefix."""
         with contextlib.suppress(ForensicsError):
             self._ask(lambda: self._delete(self._root))
 
     def names(self, folder: str = "") -> list[str]:
-        """What is directly below the prefix, or a folder there, sorted."""
+        """The sorted names directly below the prefix, or a folder in it."""
         path = f"{self._root}/{folder}" if folder else self._root
         infos, _ = self._ask(lambda: list_children(self._fs, path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def put_names_on_disk(self) -> None:
-        """A service keeps what it has taken."""
+        """A service has stored the names when it answers."""
 
     def _remove(self, path: str) -> None:
-        """Delete a file; one that is gone may be gone by a request whose answer was lost."""
+        """Delete a file; a missing one may have been deleted by a request whose response was lost."""
 
         def delete() -> None:
             with contextlib.suppress(FileNotFoundError):
@@ -222,7 +222,7 @@ class RemoteTarget:
         self._ask(delete)
 
     def _move(self, source: str, path: str) -> None:
-        """Rename a file; one that has its name already may have it by a request whose answer was lost."""
+        """Rename a file; it may have been renamed already by a request whose response was lost."""
         try:
             self._fs.move(source, path)
         except FileNotFoundError:
@@ -236,7 +236,7 @@ class RemoteTarget:
             self._fs.delete_dir(path)
 
     def _mark(self) -> str:
-        """What `_UNFINISHED` says; nothing where it is not there."""
+        """The content of `_UNFINISHED`; empty if it is missing."""
 
         def read() -> bytes:
             try:
@@ -253,7 +253,7 @@ class RemoteTarget:
 
     @contextmanager
     def _writing(self, path: str) -> Iterator[HashedFile]:
-        """A file that is there once it is whole; of one that failed, nothing stays. Raises UsageError."""
+        """A file that exists when it is complete; a failed one is removed. Raises UsageError."""
         self._make_above(path)
         stream = _Stream(self, self._ask(lambda: self._uploads.open_output_stream(path), repeats=self._repeats_beginning))
         try:
@@ -270,24 +270,20 @@ class RemoteTarget:
         try:
             return attempt(ask, self._options) if repeats else request_once(ask, self._options)
         except RequestFailedError as error:
-            raise self._cannot(error.failure) from None
-
-    def _cannot(self, failure: RequestFailure) -> ForensicsError:
-        if failure.kind == "transient":
-            return TransientError(
-                f"cannot write to {self.path}: {STILL_FAILING}; try again later; the service said: {failure.words}"
-            )
-        return UsageError(
-            f"cannot write to {self.path}: {failure.words}", hint="check the bucket, credentials and rights (docs/storage.md)"
-        )
+            words = error.failure.words
+            if error.failure.kind == "transient":
+                reason = f"cannot write to {self.path}: {STILL_FAILING}; try again later; the service said: {words}"
+                raise TransientError(reason) from None
+            hint = "check the bucket, credentials and rights (docs/storage.md)"
+            raise UsageError(f"cannot write to {self.path}: {words}", hint=hint) from None
 
 
 ExportPlace = Target | RemoteTarget
-"""Where an export goes: a directory, or a prefix of a storage service."""
+"""A target: a directory, or a prefix of a storage service."""
 
 
 class _Stream:
-    """A file on its way to a storage service. What its library raises is one of our errors here, and nothing of it is repeated."""
+    """A file that is being written to a storage service; raises our errors, and repeats no request."""
 
     def __init__(self, target: RemoteTarget, stream: Any) -> None:
         self._target = target
@@ -303,20 +299,10 @@ class _Stream:
         self._target._ask(lambda: self._stream.write(data), repeats=False)
 
     def flush(self) -> None:
-        """Hand what is buffered on. Raises UsageError."""
+        """Flush the buffer. Raises UsageError."""
         self._target._ask(self._stream.flush, repeats=False)
 
     def close(self) -> None:
-        """Make the object of what was written; a second call does nothing. Raises UsageError."""
+        """Complete the object; a second call does nothing. Raises UsageError."""
         if not self._stream.closed:
             self._target._ask(self._stream.close, repeats=False)
-
-
-@contextmanager
-def _no_source(name: str) -> Iterator[None]:
-    """Errors of what is read as errors of what is to be written to."""
-    try:
-        yield
-    except SourceError as error:
-        words = f"cannot write to {name}: {error.reason}"
-        raise (TransientError(words) if is_transient(error.reason) else UsageError(words, hint=_LOOK)) from error

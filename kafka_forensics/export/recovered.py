@@ -1,4 +1,4 @@
-"""The files of `recover`: records as JSON Lines and as Parquet, and a report that adds up; there all at once, or not at all."""
+"""The files of `recover`: records as JSON Lines and as Parquet, and a report; they appear all at once, or not at all."""
 
 import os
 import shutil
@@ -13,23 +13,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.facts.rows import text
+from kafka_forensics.export.facts.rows import record_batch, rows_of
 from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile
-from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of, rfc3339
-from kafka_forensics.model.recovered import (
-    COMMITTED,
-    MAYBE,
-    OUTCOMES_COUNTED,
-    RECOVERED_FACT,
-    UNREADABLE,
-    OutcomeCounts,
-    Proof,
-    RecoveredRecord,
-)
+from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of, times
+from kafka_forensics.model.recovered import COMMITTED, MAYBE, OUTCOMES_COUNTED, RECOVERED_FACT, UNREADABLE, RecoveredRecord
 from kafka_forensics.model.results import SCHEMA_VERSION
-from kafka_forensics.questions.recover import KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
+from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.storage.disks import UNFINISHED, sync_directory, why
 from kafka_forensics.storage.private import private_files
 
@@ -44,8 +35,8 @@ _GROUP_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file that is whole."""
+class RecordsFile:
+    """A file of records that is complete."""
 
     name: str
     records: int
@@ -54,18 +45,18 @@ class WrittenFile:
 
 
 class RecoveredFiles:
-    """Both files of records while they are written; `written` are the whole files, behind the block of `recovered_files`."""
+    """Both files of records while they are written; `written` lists them after the block of `recovered_files`."""
 
     def __init__(self, lines: HashedFile, write: "Callable[[pa.Table], None]") -> None:
         self._lines, self._write = lines, write
         self._group: list[RecoveredRecord] = []
         self._group_bytes = 0
         self.records = 0
-        self.written: list[WrittenFile] = []
+        self.written: list[RecordsFile] = []
 
     def take(self, record: RecoveredRecord) -> None:
-        """Write a record; records come in their order."""
-        self._lines.write(f"{json_text(line_of(record))}\n".encode("ascii"))
+        """Write a record; records must come in order."""
+        self._lines.write(f"{json_text(object_of(_LINE, record))}\n".encode("ascii"))
         self._group.append(record)
         self._group_bytes += record.size_in_bytes
         self.records += 1
@@ -73,14 +64,14 @@ class RecoveredFiles:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows that wait."""
+        """Write the pending rows to the Parquet file."""
         if self._group:
             self._write(_table(self._group))
         self._group, self._group_bytes = [], 0
 
 
 class RecoveryFolder:
-    """A new directory, which has its name once all is in it; an empty one that is there gets its files at the end."""
+    """A new directory, which is renamed to `output` when complete; an existing empty one gets its files at the end."""
 
     def __init__(self, output: Path) -> None:
         self.output = Path(os.path.abspath(output))
@@ -88,21 +79,21 @@ class RecoveryFolder:
         self.work = place / f".{self.output.name}.{uuid.uuid4().hex[:12]}{UNFINISHED}"
 
     def finish(self) -> None:
-        """Give the files their places, the report last."""
+        """Move the files to `output`, the report last."""
         sync_directory(str(self.work))
         if self.work.parent != self.output:
             self.work.rename(self.output)
             sync_directory(str(self.output.parent))
             return
         for name in (RECORDS_JSONL, RECORDS_PARQUET, REPORT):
-            os.link(self.work / name, self.output / name)  # never in the place of another file
+            os.link(self.work / name, self.output / name)  # unlike a rename, never replaces a file
         shutil.rmtree(self.work)
         sync_directory(str(self.output))
 
 
 @contextmanager
 def recovery_folder(output: Path) -> Iterator[RecoveryFolder]:
-    """A directory to write to, of which nothing is left unless it was finished. Raises UsageError if it cannot be written."""
+    """A directory to write to, removed unless it is finished. Raises UsageError if it cannot be written."""
     folder = RecoveryFolder(output)
     try:
         with private_files(str(output)):
@@ -119,7 +110,7 @@ def recovery_folder(output: Path) -> Iterator[RecoveryFolder]:
 
 @contextmanager
 def recovered_files(folder: RecoveryFolder) -> Iterator[RecoveredFiles]:
-    """The files of records in a directory, on disk when the block has ended well."""
+    """The files of records in a directory, on disk after the block."""
     with ExitStack() as stack:
         opened = {}
         for name in (RECORDS_JSONL, RECORDS_PARQUET):
@@ -130,52 +121,33 @@ def recovered_files(folder: RecoveryFolder) -> Iterator[RecoveredFiles]:
             files.flush()
         for name, file in opened.items():
             file.close(on_disk=True)
-            files.written.append(WrittenFile(name, files.records, file.size_in_bytes, file.sha256))
+            files.written.append(RecordsFile(name, files.records, file.size_in_bytes, file.sha256))
 
 
 def write_report(folder: RecoveryFolder, report: Json) -> None:
-    """Write the report, a line a range."""
+    """Write the report."""
     with (folder.work / REPORT).open("xb") as file:
         file.write(f"{json_text(report)}\n".encode("ascii"))
         file.flush()
         os.fsync(file.fileno())
 
 
-# A record as a line, and as a row.
-
-
 _WITNESS: Final = attributes("kind broker name end_offset")
-
-
-def line_of(row: RecoveredRecord) -> Json:
-    """A record as an object of JSON Lines: bytes as text, those that are no UTF-8 as `{"base64": ...}`."""
-    record = row.record
-    return {
-        "topic": row.topic,
-        "partition": row.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp,
-        "timestamp": rfc3339(record.timestamp),
-        "timestamp_type": record.timestamp_type,
-        "key": _bytes(record.key),
-        "value": _bytes(record.value),
-        "headers": [[_bytes(name), _bytes(value)] for name, value in record.headers],
-        "partition_leader_epoch": row.partition_leader_epoch,
-        "producer_id": row.producer_id,
-        "producer_id_string": str(row.producer_id),
-        "producer_epoch": row.producer_epoch,
-        "sequence": record.sequence,
-        "txn_state": row.txn_state,
-        "held_by": row.held_by,
-        "proof": MAYBE if row.proof is None else COMMITTED,
-        "witness": witness_object(row.proof),
-        "source": {"broker": row.source_broker, "file": row.file, "batch_position": row.batch_position},
-    }
-
-
-def witness_object(proof: Proof | None) -> Json | None:
-    """A witness; also one of the planner's."""
-    return None if proof is None else object_of(_WITNESS, proof)
+_LINE: Final[Columns] = {
+    **attributes("topic partition offset=record.offset"),
+    **times("timestamp", "record.timestamp"),
+    "timestamp_type": attribute("record.timestamp_type"),
+    "key": lambda row: _bytes(row.record.key),
+    "value": lambda row: _bytes(row.record.value),
+    "headers": lambda row: [[_bytes(name), _bytes(value)] for name, value in row.record.headers],
+    **attributes("partition_leader_epoch producer_id"),
+    "producer_id_string": lambda row: str(row.producer_id),
+    **attributes("producer_epoch sequence=record.sequence txn_state held_by"),
+    "proof": lambda row: MAYBE if row.proof is None else COMMITTED,
+    "witness": lambda row: None if row.proof is None else object_of(_WITNESS, row.proof),
+    "source": lambda row: {"broker": row.source_broker, "file": row.file, "batch_position": row.batch_position},
+}
+"""A record as an object of JSON Lines: bytes as text, or as `{"base64": ...}` if they are not UTF-8."""
 
 
 def _bytes(content: bytes | None) -> str | Json | None:
@@ -187,81 +159,68 @@ def _bytes(content: bytes | None) -> str | Json | None:
         return {"base64": b64encode(content).decode()}
 
 
+_COLUMNS: Final[Columns] = {
+    **attributes("topic partition"),
+    **attributes("offset timestamp timestamp_type key value", of="record"),
+    "headers": lambda row: [{"key": name, "value": value} for name, value in row.record.headers],
+    **attributes("partition_leader_epoch producer_id producer_epoch sequence=record.sequence txn_state"),
+    "held_by": lambda row: [str(broker) for broker in row.held_by],
+    "proof": lambda row: MAYBE if row.proof is None else COMMITTED,
+    "witness_kind": attribute("proof.kind"),
+    "witness_broker": lambda row: None if row.proof is None else str(row.proof.broker),
+    **attributes("witness_name=proof.name witness_end_offset=proof.end_offset"),
+    "source_broker": lambda row: str(row.source_broker),
+    **attributes("file batch_position"),
+}
+assert [*_COLUMNS] == RECOVERED_FACT.schema.names
+
+
 def _table(rows: list[RecoveredRecord]) -> pa.Table:
-    columns: list[list[object]] = [
-        [row.topic for row in rows],
-        [row.partition for row in rows],
-        [row.record.offset for row in rows],
-        [row.record.timestamp for row in rows],
-        [row.record.timestamp_type for row in rows],
-        [row.record.key for row in rows],
-        [row.record.value for row in rows],
-        [[{"key": name, "value": value} for name, value in row.record.headers] for row in rows],
-        [row.partition_leader_epoch for row in rows],
-        [row.producer_id for row in rows],
-        [row.producer_epoch for row in rows],
-        [row.record.sequence for row in rows],
-        [row.txn_state for row in rows],
-        [[text(str(broker)) for broker in row.held_by] for row in rows],
-        [MAYBE if row.proof is None else COMMITTED for row in rows],
-        [None if row.proof is None else row.proof.kind for row in rows],
-        [None if row.proof is None else text(str(row.proof.broker)) for row in rows],
-        [None if row.proof is None else row.proof.name for row in rows],
-        [None if row.proof is None else row.proof.end_offset for row in rows],
-        [text(str(row.source_broker)) for row in rows],
-        [row.file for row in rows],
-        [row.batch_position for row in rows],
-    ]
-    schema = RECOVERED_FACT.schema
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-# The report: what was asked, which side is kept, and what became of every offset that is lost.
+    return pa.Table.from_batches([record_batch(RECOVERED_FACT.schema, list(rows_of(_COLUMNS, rows)))])
 
 
 _TALLY: Final = attributes(" ".join(OUTCOMES_COUNTED))
 _AMOUNTS: Final = attributes("committed at_least at_most at_most_is_bound")
 
 
-def report_of(recovery: Recovery, asked: Json, written: list[WrittenFile]) -> Json:
-    """The report; all its counts are of offsets but `records` and `bytes`."""
+def report_of(recovery: Recovery, asked: Json, written: list[RecordsFile]) -> Json:
+    """The report; all counts except `records` and `bytes` are of offsets."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": tool("local"),
         "asked": asked,
         "partitions_looked_at": recovery.looked_at,
         "records": recovery.count.all.recovered,
-        "offsets": tally_object(recovery.count.all),
+        "offsets": object_of(_TALLY, recovery.count.all),
         "may_hold_more": [
             {"kind": kind, "broker": broker, "partitions": count} for (kind, broker), count in recovery.may_hold_more.items()
         ],
         "files": [
             {"name": file.name, "records": file.records, "bytes": file.size_in_bytes, "sha256": file.sha256} for file in written
         ],
-        "partitions": [partition_object(partition) for partition in recovery.partitions],
+        "partitions": [_partition_object(partition) for partition in recovery.partitions],
         "incomplete": [object_of(attributes("path reason topic partition broker"), gap) for gap in recovery.incomplete],
     }
 
 
-def tally_object(tally: OutcomeCounts) -> Json:
-    """What became of offsets, by reason."""
-    return object_of(_TALLY, tally)
-
-
-def partition_object(partition: RecoveredPartition) -> Json:
+def _partition_object(partition: RecoveredPartition) -> Json:
     """A partition of the report: the side that is kept, the plan's bounds, and the ranges, which add up to these."""
+    side, undecided = None, None
+    if isinstance(partition.side, Undecided):
+        undecided = {"reason": partition.side.reason, "hint": partition.side.hint}
+    else:
+        candidate = partition.side.candidate
+        election = {"broker": candidate.broker, "election": candidate.election}
+        side = {**election, "why": partition.side.why, "sentence": partition.side.sentence}
     return {
         "topic": partition.topic,
         "partition": partition.partition,
-        "kept": _kept_object(partition.side),
-        "undecided": {"reason": partition.side.reason, "hint": partition.side.hint}
-        if isinstance(partition.side, Undecided)
-        else None,
+        "kept": side,
+        "undecided": undecided,
         "plan": {**object_of(_AMOUNTS, partition), "records": partition.planned.records, "bytes": partition.planned.bytes},
-        "offsets": tally_object(partition.count.all),
-        "committed_offsets": tally_object(partition.count.committed),
-        "ranges": [range_object(recovered) for recovered in partition.ranges],
+        "offsets": object_of(_TALLY, partition.count.all),
+        "committed_offsets": object_of(_TALLY, partition.count.committed),
+        "ranges": [_range_object(recovered) for recovered in partition.ranges],
         "unreadable": {why: partition.unreadable[why] for why in UNREADABLE},
         "not_compared": partition.not_compared,
         "below_log_start": [{"broker": broker, "offsets": offsets} for broker, offsets in partition.below_log_start],
@@ -269,14 +228,7 @@ def partition_object(partition: RecoveredPartition) -> Json:
     }
 
 
-def _kept_object(side: KeptSide | Undecided) -> Json | None:
-    if isinstance(side, Undecided):
-        return None
-    candidate = side.candidate
-    return {"broker": candidate.broker, "election": candidate.election, "why": side.why, "sentence": side.sentence}
-
-
-def range_object(recovered: RecoveredRange) -> Json:
+def _range_object(recovered: RecoveredRange) -> Json:
     """A range of the report."""
     loss = recovered.loss
     return {
@@ -288,6 +240,6 @@ def range_object(recovered: RecoveredRange) -> Json:
         "kept_by": list(loss.kept_by),
         "read_from": [[start, end, broker] for start, end, broker in recovered.sources],
         "plan": {"records": recovered.planned.records, "bytes": recovered.planned.bytes},
-        "offsets": tally_object(recovered.count.all),
-        "committed_offsets": tally_object(recovered.count.committed),
+        "offsets": object_of(_TALLY, recovered.count.all),
+        "committed_offsets": object_of(_TALLY, recovered.count.committed),
     }

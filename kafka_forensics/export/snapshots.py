@@ -1,14 +1,14 @@
 """A dataset of many snapshots as Parquet files: a snapshot is a directory, `cluster=…/snapshot=…/`, that is renamed as a whole.
 
 A run writes the directory as `_unfinished-RUN`, which readers of datasets skip, and renames it when all of it is on disk. A rerun
-first renames the directory of the run before to `_replaced-NAME`. So a reader finds a whole snapshot or none, whenever a run is
+first renames the directory of the earlier run to `_replaced-NAME`. So a reader finds a complete snapshot or none, whenever a run is
 killed:
 
-- before the first rename: what was there before;
-- between the two: none, until the next run puts the old directory back;
-- after the second: the new one; the next run removes the old one.
+- before the first rename: the earlier snapshot;
+- between the two: none, until the next run restores the earlier directory;
+- after the second: the new snapshot; the next run removes the earlier one.
 
-A lock of the system on `_LOCK` keeps two runs apart. It ends with the process that holds it, so none is ever stale.
+A system lock on `_LOCK` prevents two runs at once. It ends with the process that holds it, so it is never stale.
 """
 
 import contextlib
@@ -23,8 +23,17 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.labels import Label, encoded
-from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, UNFINISHED, Target, explained, refuse_names
+from kafka_forensics.export.labels import Label, percent_encode
+from kafka_forensics.export.target import (
+    INCOMPLETE,
+    LOCK,
+    SUCCESS,
+    UNFINISHED,
+    Target,
+    as_usage_errors,
+    missing_directories,
+    require_empty,
+)
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.disks import sync_directory
 from kafka_forensics.storage.private import FILE_MODE
@@ -32,27 +41,27 @@ from kafka_forensics.storage.private import FILE_MODE
 CLUSTER: Final = "cluster="
 SNAPSHOT: Final = "snapshot="
 WRITTEN: Final = "_unfinished-"
-"""Before a run: what it writes, or is removing. Without `=`, because Spark reads a `_name=value` as any other."""
+"""Prefix of a directory that a run writes or removes. Without `=`, because Spark does not skip `_name=value`."""
 REPLACED: Final = "_replaced-"
-"""Before a snapshot's name: its directory of the run before, whole."""
+"""Prefix of a snapshot's complete directory of the earlier run."""
 _NO_LOCKS: Final = frozenset({errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
-"""The file system has no locks at all."""
+"""Errors of file systems without locks."""
 _WRITTEN: Final = re.compile(rf"{WRITTEN}[0-9a-f]{{32}}", re.ASCII)
 
 
-class Snapshot:
+class NewSnapshot:
     """A snapshot that is being added to a dataset; `target` is the directory to write."""
 
     def __init__(self, folder: str, label: Label, target: Target) -> None:
-        name = encoded(label.snapshot)
+        name = percent_encode(label.snapshot)
         self._folder = folder
         self._place = os.path.join(folder, f"{SNAPSHOT}{name}")
         self._aside = os.path.join(folder, f"{REPLACED}{name}")
         self.target = target
 
     def publish(self) -> bool:
-        """Put the directory, which is whole, in place of the one before; whether there was one. Raises UsageError."""
-        with self.target.explained():
+        """Replace the earlier directory by the new one, which is complete; whether there was one. Raises UsageError."""
+        with as_usage_errors(self.target.path):
             sync_directory(self.target.path)
             replaces = os.path.lexists(self._place)
             try:
@@ -62,7 +71,7 @@ class Snapshot:
                 os.rename(self.target.path, self._place)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.rename(self._aside, self._place)  # fails where the new directory is there: it stays
+                    os.rename(self._aside, self._place)  # fails if the new directory is in place, which then stays
                 raise
             sync_directory(self._folder)
             if replaces:
@@ -71,17 +80,17 @@ class Snapshot:
 
 
 @contextmanager
-def opened_snapshot(root: str, label: Label) -> Iterator[Snapshot]:
-    """A snapshot to write and to publish, in the dataset at `root` or a new one there; if that fails, the dataset is as it was.
+def opened_snapshot(root: str, label: Label) -> Iterator[NewSnapshot]:
+    """A snapshot to write and publish in the dataset at `root`, which is created if missing and unchanged if anything fails.
 
-    Raises UsageError if something else is there, another run is adding to it, or no lock can be had.
+    Raises UsageError if something else is at `root`, another run adds to it, or it cannot be locked.
     """
     _refuse_others(root)
     with _locked(root):
         _refuse_others(root)
-        _mend(root)
-        folder = os.path.join(root, f"{CLUSTER}{encoded(label.cluster)}")
-        snapshot = Snapshot(folder, label, Target.open(os.path.join(folder, f"{WRITTEN}{label.run}")))
+        _repair(root)
+        folder = os.path.join(root, f"{CLUSTER}{percent_encode(label.cluster)}")
+        snapshot = NewSnapshot(folder, label, Target.open(os.path.join(folder, f"{WRITTEN}{label.run}")))
         try:
             yield snapshot
         except BaseException:
@@ -91,35 +100,32 @@ def opened_snapshot(root: str, label: Label) -> Iterator[Snapshot]:
 
 @contextmanager
 def _locked(root: str) -> Iterator[None]:
-    """Make the directory if it is not there, and hold its lock; if that fails, take it away again unless snapshots are in it."""
-    made, above = [], os.path.abspath(root)
-    while not os.path.lexists(above):
-        made.append(above)
-        above = os.path.dirname(above)
-    with explained(root):
+    """Create the directory if it is missing, and hold its lock; if anything fails, remove it unless snapshots are in it."""
+    made = missing_directories(root)
+    with as_usage_errors(root):
         descriptor = _lock(root, made)
         for path in made:
             sync_directory(os.path.dirname(path))
     try:
         yield
     except BaseException:
-        _take_away(root, made)
+        _remove_if_unused(root, made)
         raise
     finally:
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may hold it open, too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may also have it open
         os.close(descriptor)
 
 
 def _lock(root: str, made: list[str]) -> int:
-    """The open lock file. Raises UsageError if another run holds it, or no lock can be had, and OSError."""
+    """The open lock file. Raises UsageError if another run holds the lock or there are no locks, and OSError."""
     path = os.path.join(root, LOCK)
     while True:
         os.makedirs(root, exist_ok=True)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         except FileNotFoundError:
-            continue  # another run has just taken the directory away
+            continue  # another run has just removed the directory
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -128,26 +134,19 @@ def _lock(root: str, made: list[str]) -> int:
         except OSError as error:
             os.close(descriptor)
             if error.errno in _NO_LOCKS:  # otherwise another run may hold it
-                _take_away(root, made)
+                _remove_if_unused(root, made)
             raise UsageError(
                 f"no lock can be had in {root}: {error.strerror}",
                 hint="choose a directory on a file system that has locks, or --table-format delta or iceberg",
             ) from error
-        if _is_at(descriptor, path):
-            return descriptor
+        with contextlib.suppress(FileNotFoundError):  # another run may have removed the file that is open here
+            if os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False)):
+                return descriptor
         os.close(descriptor)
 
 
-def _is_at(descriptor: int, path: str) -> bool:
-    """Whether the open file is the one at `path`, and not one that was taken away."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
-    except FileNotFoundError:
-        return False
-
-
-def _take_away(root: str, made: list[str]) -> None:
-    """Remove the lock file and the directories made here, if nothing else is in them."""
+def _remove_if_unused(root: str, made: list[str]) -> None:
+    """Remove the lock file and the directories that this run created, if nothing else is in them."""
     with contextlib.suppress(OSError):
         if os.listdir(root) == [LOCK]:
             os.unlink(os.path.join(root, LOCK))
@@ -155,9 +154,9 @@ def _take_away(root: str, made: list[str]) -> None:
             os.rmdir(path)
 
 
-def _mend(root: str) -> None:
-    """Put back what a killed run had set aside for a directory that never came, and remove what else such runs have left."""
-    with explained(root):
+def _repair(root: str) -> None:
+    """Restore a directory that a killed run renamed but did not replace, and remove all else that killed runs left."""
+    with as_usage_errors(root):
         for folder in sorted(entry.path for entry in os.scandir(root) if entry.name.startswith(CLUSTER)):
             for name in sorted(os.listdir(folder)):
                 path = os.path.join(folder, name)
@@ -173,9 +172,9 @@ def _mend(root: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Remove a directory, first by a new name: a worker of a dead run no longer finds it, and a half removed one is never put back.
+    """Rename a directory and remove it, so that no worker of a dead run finds it and a half removed one is never restored.
 
-    What cannot be removed stays by that name, for the next run.
+    What cannot be removed keeps that name, for the next run.
     """
     name = os.path.join(os.path.dirname(path), f"{WRITTEN}{uuid.uuid4().hex}")
     os.rename(path, name)
@@ -183,11 +182,11 @@ def _remove(path: str) -> None:
 
 
 def _refuse_others(root: str) -> None:
-    """Raise UsageError if `root` is no directory, or holds anything but snapshots."""
+    """Raise UsageError if `root` is not a directory, or holds anything but snapshots."""
     names = Target(root, "").names()
     if {SUCCESS, INCOMPLETE}.intersection(names):
         raise UsageError(f"{root} holds an export that was made without --append", hint="choose another directory")
     if not FACTS.keys().isdisjoint(names) and UNFINISHED not in names:
         hint = "add --table-format delta or iceberg, as they are, or choose another directory"
         raise UsageError(f"{root} holds tables of another format", hint=hint)
-    refuse_names(root, [name for name in names if name != LOCK and not name.startswith(CLUSTER)])
+    require_empty(root, [name for name in names if name != LOCK and not name.startswith(CLUSTER)])

@@ -1,8 +1,8 @@
-"""The directory an export goes to: empty at the start, told from any other while it is unfinished, and written without a trace.
+"""The directory of an export: empty at the start, marked while unfinished, and without traces of files that were not completed.
 
-Files are written under names that begin with a dot and end in `.tmp`, and renamed when they are whole. `_UNFINISHED` is there from
-the first moment until `_SUCCESS`, the last file of all, is; all others are on disk before that. Other processes that take part know
-the directory by the token in `_UNFINISHED`; they write into `_temporary`, and what is theirs gets its name from the one who began.
+Files are written under names that begin with a dot and end in `.tmp`, and renamed when complete. `_UNFINISHED` exists from the
+start until `_SUCCESS` does, which is written when all other files are on disk. Workers recognise the directory by the token in
+`_UNFINISHED`; they write to `_temporary`, and the process that began the export renames their files.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
@@ -21,21 +21,21 @@ from kafka_forensics.storage.private import DIRECTORY_MODE, FILE_MODE
 
 SUCCESS: Final = "_SUCCESS"
 INCOMPLETE: Final = "_INCOMPLETE"
-"""The seal of an export of less than was given: everything that could be read was written."""
+"""Instead of `_SUCCESS`: some input could not be read, and everything else was written."""
 MANIFEST: Final = "_manifest.json"
 LOCK: Final = "_LOCK"
 """The lock of a dataset of Parquet files that snapshots are added to."""
 UNFINISHED: Final = "_UNFINISHED"
 _SHARED: Final = "workers must see the directory that the driver made: name one that they share, or a URI"
 TEMPORARY: Final = "_temporary"
-"""Where processes that take part write."""
+"""The directory in which workers write."""
 _CLEARINGS: Final = 100
-"""How often at most `_temporary` is cleared, if others still write there; what is left is no part of any dataset."""
+"""How often `_temporary` is cleared at most while workers still write there; files that are left belong to no dataset."""
 _UNFINISHED_TEXT: Final = "This export has not finished. If no export is running, remove this directory and export again.\n"
 
 
 class HashedFile:
-    """A file that knows its size and SHA-256 while it is written from front to end."""
+    """A file that is written from start to end, with its size and SHA-256."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -55,25 +55,20 @@ class HashedFile:
         return self.size_in_bytes
 
     def flush(self) -> None:
-        """Hand what is buffered to the system."""
+        """Flush the buffer."""
         self._file.flush()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more can be written."""
+        """Whether the file is closed."""
         return bool(self._file.closed)
 
     def close(self, *, on_disk: bool = False) -> None:
-        """Hand everything to the system, and if asked wait until it is `on_disk`."""
+        """Close the file, and wait until it is `on_disk` if requested."""
         if on_disk:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._file.close()
-
-    def abandon(self) -> None:
-        """Close without a care for what is still buffered."""
-        with contextlib.suppress(OSError):
-            self._file.close()
 
     @property
     def sha256(self) -> str:
@@ -81,62 +76,68 @@ class HashedFile:
         return self._digest.hexdigest()
 
 
-def mark_of(token: str) -> str:
-    """What `_UNFINISHED` says."""
+def marker_text(token: str) -> str:
+    """The content of `_UNFINISHED`."""
     return f"{_UNFINISHED_TEXT}{token}\n"
 
 
+def missing_directories(path: str) -> list[str]:
+    """The directory at `path` and those above it that do not exist, innermost first."""
+    missing, directory = [], os.path.abspath(path)
+    while not os.path.lexists(directory):
+        missing.append(directory)
+        directory = os.path.dirname(directory)
+    return missing
+
+
 class Target:
-    """The directory of one export; `open` makes it, `finish` seals it."""
+    """The directory of one export; `open` creates it, `finish` completes it."""
 
     def __init__(self, path: str, token: str) -> None:
         self.path = path
         self.token = token
         self._made: list[str] = []
-        """Directories that were not there before, the target's own first."""
+        """Directories that this export created, the target first."""
         self._changed: set[str] = set()
-        """Directories in which something got its name."""
+        """Directories in which files were renamed."""
 
     @classmethod
     def open(cls, path: str) -> "Target":
-        """Make the directory, or take an empty one. Raises UsageError if it holds anything."""
+        """Create the directory, or use an empty one. Raises UsageError if it holds anything."""
         target = cls(path, uuid.uuid4().hex)
-        refuse_names(path, target.names())
-        above = os.path.abspath(path)
-        while not os.path.lexists(above):
-            target._made.append(above)
-            above = os.path.dirname(above)
-        with target.explained():
+        require_empty(path, target.names())
+        target._made = missing_directories(path)
+        with as_usage_errors(path):
             os.makedirs(path, exist_ok=True)
             descriptor = os.open(os.path.join(path, UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
             with os.fdopen(descriptor, "w", encoding="ascii") as marker:
-                marker.write(mark_of(target.token))
+                marker.write(marker_text(target.token))
                 marker.flush()
                 os.fsync(marker.fileno())
             if len(os.listdir(path)) > 1:
                 os.unlink(os.path.join(path, UNFINISHED))
-                refuse_names(path, target.names())
+                require_empty(path, target.names())
         return target
 
     @classmethod
     def join(cls, path: str, token: str) -> "Target":
-        """Take part in the export with this token. Raises UsageError if it is not what is at `path` here."""
+        """Join the export with this token as a worker. Raises UsageError if something else is at `path` here."""
         try:
             with open(os.path.join(path, UNFINISHED), encoding="ascii", errors="replace") as marker:
                 mark = marker.read(1 << 10)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint=_SHARED) from error
-        if mark != mark_of(token):
+        if mark != marker_text(token):
             raise UsageError(f"{path} is another directory here", hint=_SHARED)
         return cls(path, token)
 
     @contextmanager
     def file(self, name: str) -> Iterator[HashedFile]:
-        """A new file below the directory, which has its `name` only once it is whole. Raises UsageError if it cannot be written."""
+        """A new file below the directory, which gets its `name` when complete. Raises UsageError if it cannot be written."""
         path = os.path.join(self.path, *name.split("/"))
         folder, last = os.path.split(path)
         temporary = os.path.join(folder, f".{last}.tmp")
-        with self.explained():
+        with as_usage_errors(self.path):
             self._make(folder)
             with _new(temporary) as file:
                 yield file
@@ -145,27 +146,27 @@ class Target:
 
     @contextmanager
     def temporary_file(self, name: str) -> Iterator[HashedFile]:
-        """A new file of a process that takes part, on disk when it is whole; no name is used twice. Raises UsageError."""
-        with self.explained(), _new(os.path.join(self.path, TEMPORARY, name)) as file:
+        """A new file of a worker, on disk when complete; each name is used once. Raises UsageError if it cannot be written."""
+        with as_usage_errors(self.path), _new(os.path.join(self.path, TEMPORARY, name)) as file:
             yield file
             file.close(on_disk=True)
 
     def share(self) -> None:
-        """Let other processes take part."""
-        with self.explained():
+        """Let workers join."""
+        with as_usage_errors(self.path):
             os.mkdir(os.path.join(self.path, TEMPORARY), DIRECTORY_MODE)
 
     def adopt(self, temporary: str, name: str) -> None:
-        """Give its name to a whole file of another process."""
+        """Give its final name to a worker's complete file."""
         path = os.path.join(self.path, *name.split("/"))
-        with self.explained():
+        with as_usage_errors(self.path):
             self._make(os.path.dirname(path))
             os.rename(os.path.join(self.path, TEMPORARY, temporary), path)
 
     def clear(self) -> None:
-        """Take away what no file came of; a process that still writes finds no place any more."""
+        """Remove the workers' files that were not adopted; a worker that still writes then fails."""
         folder = os.path.join(self.path, TEMPORARY)
-        with self.explained():
+        with as_usage_errors(self.path):
             for _ in range(_CLEARINGS):
                 if not os.path.lexists(folder):
                     return
@@ -173,22 +174,22 @@ class Target:
                     _remove(folder)
 
     def finish(self, *, whole: bool = True) -> None:
-        """Say that the export has ended, and whether it is `whole`."""
+        """Mark the export as ended, and as complete if it is `whole`."""
         self.put_names_on_disk()
         with self.file(SUCCESS if whole else INCOMPLETE):
             pass
-        with self.explained():
+        with as_usage_errors(self.path):
             sync_directory(self.path)
             os.unlink(os.path.join(self.path, UNFINISHED))
 
     def put_names_on_disk(self) -> None:
-        """Wait until the names of all that was written are on disk."""
-        with self.explained():
+        """Wait until the names of all files are on disk."""
+        with as_usage_errors(self.path):
             for folder in sorted({*self._changed, *(os.path.dirname(path) for path in self._made)}):
                 sync_directory(folder)
 
     def names(self, folder: str = "") -> list[str]:
-        """What is directly below the directory, or a folder there, sorted; nothing where there is none. Raises UsageError."""
+        """The sorted names directly below the directory, or a folder in it; none if it does not exist. Raises UsageError."""
         path = os.path.join(self.path, folder)
         try:
             return sorted(os.listdir(path))
@@ -200,14 +201,14 @@ class Target:
             ) from error
 
     def remove(self) -> None:
-        """Take away everything that was written, and the directories that were made for it if nothing else is in them."""
+        """Remove everything that was written, and the directories that were created for it if they are empty."""
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):
             for folder in self._made[1:]:
                 os.rmdir(folder)
 
-    def withdraw(self) -> None:
-        """Take the mark back, and the directory if it was made here, unless something has been written to it."""
+    def release(self) -> None:
+        """Remove the marker, and the directory if this export created it, unless something has been written to it."""
         with contextlib.suppress(OSError):
             if set(os.listdir(self.path)) <= {UNFINISHED, TEMPORARY}:
                 shutil.rmtree(os.path.join(self.path, TEMPORARY), ignore_errors=True)
@@ -216,21 +217,17 @@ class Target:
                     os.rmdir(folder)
 
     def _make(self, folder: str) -> None:
-        """Make a directory of files; it and those above it, up to the target's own, will be put on disk."""
+        """Create a directory of files; `put_names_on_disk` syncs it and the directories between it and the target."""
         os.makedirs(folder, exist_ok=True)
-        above, last = os.path.abspath(folder), os.path.abspath(self.path)
-        while above not in self._changed:
-            self._changed.add(above)
-            above = above if above == last else os.path.dirname(above)
-
-    def explained(self) -> AbstractContextManager[None]:
-        """Errors of the file system as UsageError."""
-        return explained(self.path)
+        directory, target = os.path.abspath(folder), os.path.abspath(self.path)
+        while directory not in self._changed:
+            self._changed.add(directory)
+            directory = directory if directory == target else os.path.dirname(directory)
 
 
 @contextmanager
-def explained(path: str) -> Iterator[None]:
-    """Errors of the file system as UsageError: nothing can be written to `path`."""
+def as_usage_errors(path: str) -> Iterator[None]:
+    """Turn OSError into UsageError, which says that `path` cannot be written to."""
     try:
         yield
     except OSError as error:
@@ -243,20 +240,21 @@ def explained(path: str) -> Iterator[None]:
 
 @contextmanager
 def _new(path: str) -> Iterator[HashedFile]:
-    """A file that was not there, and will not be there if anything goes wrong."""
+    """A file that must not exist, and is removed if anything fails."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     file = HashedFile(open(os.open(path, flags, FILE_MODE), "wb", buffering=1 << 20))  # noqa: SIM115 - closed below, or when it is whole
     try:
         yield file
     except BaseException:
-        file.abandon()
+        with contextlib.suppress(OSError):
+            file.close()
         with contextlib.suppress(OSError):
             os.unlink(path)
         raise
 
 
 def _remove(folder: str) -> None:
-    """Remove a directory of files unless another one appears in it meanwhile."""
+    """Remove a directory of files, unless another file appears in it meanwhile."""
     for name in os.listdir(folder):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, name))
@@ -267,8 +265,8 @@ def _remove(folder: str) -> None:
             raise
 
 
-def refuse_names(path: str, names: list[str]) -> None:
-    """Raise UsageError, which says what they are, if there are `names` at `path`."""
+def require_empty(path: str, names: list[str]) -> None:
+    """Raise UsageError, which says what the `names` at `path` are, if there are any."""
     if not names:
         return
     if SUCCESS in names and MANIFEST in names:

@@ -1,7 +1,7 @@
-"""An export in tasks: which there are, and what a worker does with one. It writes files under names of its own and tells of them.
+"""An export in tasks: their list, and what a worker does with one, which is to write files under unique names and report these.
 
-A task is bytes, and what a worker tells is lines of JSON, so that anybody can carry them. Which files count, and what they are
-called in the end, is settled by who gave the tasks out: an attempt that is lost leaves files that nobody tells of.
+A task is bytes and its report lines of JSON, so that any engine can carry them. The process that distributes the tasks decides
+which files count and what their final names are: nobody reports the files of a lost attempt.
 """
 
 import json
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import PathMissingError, SourceError, TransientError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
-from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
+from kafka_forensics.export.datasets import DatasetFile, name_of, replica_folder, replica_keys, write_part
 from kafka_forensics.export.facts.answers import transaction_facts
-from kafka_forensics.export.facts.facts import FactReader, Replica, place_of_replica
-from kafka_forensics.export.facts.log import FactReading
+from kafka_forensics.export.facts.facts import FactReader, place_of_replica
+from kafka_forensics.export.facts.log import ReplicaReader
 from kafka_forensics.export.facts.read import piece_facts
 from kafka_forensics.export.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
-from kafka_forensics.export.facts.splits import Piece, decode, replica_tasks
-from kafka_forensics.export.labels import Label, labelled, labelled_schema
-from kafka_forensics.export.places import ExportPlace, join_place
+from kafka_forensics.export.facts.splits import FactPiece, decode, replica_tasks
+from kafka_forensics.export.labels import Label, dataset_schema, with_labels
+from kafka_forensics.export.places import ExportPlace, Storage, join_place
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
@@ -40,66 +40,65 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteSource
 
 BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
-"""Facts that tasks write; who gives them out holds the others."""
+"""Facts that tasks write; the process that distributes the tasks writes the others."""
 RECORDS_BYTES: Final = 64 << 20
-"""Bytes of logs of a task that makes records, which takes several times as long as any other fact."""
-Storage = tuple[tuple[str, str], ...]
-Rows = tuple[Json, Iterable["pa.RecordBatch"]]
+"""Bytes of logs of a task of the fact `records`, which takes several times as long as any other."""
+ReplicaRows = tuple[Json, Iterable["pa.RecordBatch"]]
 """The keys of a replica and rows of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task: some rows of one fact."""
+    """A task, which writes some rows of one fact."""
 
     fact: str
     work: bytes
 
 
 @dataclass(slots=True)
-class ExportCommon:
-    """What all tasks of an export have in common; goes along as JSON."""
+class ExportArguments:
+    """What all tasks of an export share; carried as JSON."""
 
     path: str
-    """Of the target, as any process finds it."""
+    """Of the target, absolute."""
     token: str
     storage: Storage = field(repr=False)
     names: dict[str, str] = field(default_factory=dict)
-    """Where a source is → what it is called."""
+    """Address of a source → its name."""
     payloads: bool = False
     work_bytes: int = 0
     cache_dir: str | None = None
-    """Where compiled kernels are kept, None: where it is usual."""
+    """Of compiled kernels; None for the default."""
     label: Label | None = None
-    """The snapshot that is added to a dataset of many; None where the export is a new one."""
+    """The snapshot that is added to a dataset of many; None for a new export."""
 
     def packed(self) -> str:
         """As JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def unpacked(cls, packed: str) -> "ExportCommon":
-        """Of JSON."""
+    def unpacked(cls, packed: str) -> "ExportArguments":
+        """From JSON."""
         fields = json.loads(packed)
         label = None if fields["label"] is None else Label(**fields["label"])
         return cls(**fields | {"storage": tuple(map(tuple, fields["storage"])), "label": label})
 
     def target(self) -> ExportPlace:
-        """The target. Raises UsageError if it is not what is there."""
+        """The target. Raises UsageError if this process finds something else at its path."""
         return join_place(self.path, self.token, self.storage)
 
 
-def common(reader: FactReader, token: str, path: str, *, work_bytes: int, label: Label | None = None) -> ExportCommon:
-    """What tasks about the reader's facts have in common; workers find the target at `path`."""
+def export_arguments(reader: FactReader, token: str, path: str, *, work_bytes: int, label: Label | None = None) -> ExportArguments:
+    """What the tasks about the reader's facts share; workers find the target at `path`."""
     names = {address_of(source): source.name for source in reader.inputs.sources}
     options = reader.options
-    return ExportCommon(path, token, options.storage_options, names, reader.payloads, work_bytes, options.cache_dir, label)
+    return ExportArguments(path, token, options.storage_options, names, reader.payloads, work_bytes, options.cache_dir, label)
 
 
 def known_transactions(reader: FactReader) -> bytes:
-    """What the scan and the coordinators' log say of single transactions, which every task about them is told."""
-    about = [finding for finding in reader.result.findings if finding.kind.startswith("TXN_")]
-    return pack((reader.witnesses.transaction_log, about))
+    """What the scan and the transaction coordinators' log say of single transactions; every task about them needs it."""
+    findings = [finding for finding in reader.result.findings if finding.kind.startswith("TXN_")]
+    return pack((reader.witnesses.transaction_log, findings))
 
 
 def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
@@ -107,150 +106,151 @@ def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYT
     listed: list[Task] = []
     for name in names:
         if name == "transactions":
-            listed += [Task(name, task) for task in _transaction_tasks(reader, split_bytes)]
+            listed += [Task(name, work) for work in _transaction_works(reader, split_bytes)]
         elif name in BY_TASKS:
             size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
-            packed_tasks = replica_tasks(reader.inputs.replicas, query, deep=reader.result.totals.records_decoded)
-            listed += [Task(name, json.dumps([size, packed]).encode()) for packed in packed_tasks]
+            works = replica_tasks(reader.inputs.replicas, query, deep=reader.result.totals.records_decoded)
+            listed += [Task(name, json.dumps([size, work]).encode()) for work in works]
     return listed
 
 
-def _transaction_tasks(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
-    """Whole replicas together, for a transaction is told once its marker is met; all those of an archive that cannot seek."""
+def _transaction_works(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
+    """Whole replicas, because a transaction's row needs its marker; all replicas in an archive that cannot seek together."""
     stable = reader.stable_offsets()
-    alone: dict[int, list[ReplicaPlan]] = {}
+    streams: dict[int, list[ReplicaPlan]] = {}
     seekable: list[tuple[ReplicaPlan, int]] = []
     for plan in reader.inputs.replicas:
         source = plan.log_dir.source
         if source.seekable:
             seekable.append((plan, plan.bytes + file_cost(source) * len(plan.directory.segments)))
         else:
-            alone.setdefault(id(source), []).append(plan)
-    for plans in (*packed(seekable, split_bytes), *alone.values()):
-        yield _replicas(plans, stable)
+            streams.setdefault(id(source), []).append(plan)
+    for plans in (*packed(seekable, split_bytes), *streams.values()):
+        yield pack([(plan, stable.get(place_of_replica(plan))) for plan in thin_plans(plans)])
 
 
-def _replicas(plans: list[ReplicaPlan], stable: dict[Replica, int | None]) -> bytes:
-    return pack([(plan, stable.get(place_of_replica(plan))) for plan in thin_plans(plans)])
+def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool) -> Iterator[str]:
+    """Do a task and report the files and what could not be read, as lines of JSON for `adopt_files`.
 
-
-def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterator[str]:
-    """Do a task: what was written, file by file, and what could not be read, as lines of JSON for `told`.
-
-    With `strict`, raises SourceError for what may be readable at the next attempt. Raises UsageError if the target is not there or
+    With `strict`, raises SourceError for what may be readable at the next attempt. Raises UsageError if the target is missing or
     cannot be written to.
     """
-    shared = ExportCommon.unpacked(packed)
-    target = shared.target()
-    set_cache_directory(shared.cache_dir)
-    for place in shared.names:
-        exclude_input(place)
-    compile_as_needed(shared.work_bytes)
-    gaps: list[Incomplete] = []
+    arguments = ExportArguments.unpacked(packed_arguments)
+    target = arguments.target()
+    set_cache_directory(arguments.cache_dir)
+    for address in arguments.names:
+        exclude_input(address)
+    compile_as_needed(arguments.work_bytes)
+    incomplete: list[Incomplete] = []
     attempt = uuid.uuid4().hex
     names = (f"{attempt}-{number}.parquet" for number in count())
-    read = _transactions if task.fact == "transactions" else _pieces
-    fact = FACTS[task.fact]
-    rows = read(shared, known, task, gaps, strict=strict)
-    if shared.label is not None:
-        rows = iter([(shared.label.keys, labelled(fact, shared.label, rows))])
-    schema = fact.own if shared.label is None else labelled_schema(fact, shared.label)
+    fact, label = FACTS[task.fact], arguments.label
+    if task.fact == "transactions":
+        rows = _transactions(arguments, known, task, incomplete, strict=strict)
+    else:
+        rows = _pieces(arguments, task, incomplete, strict=strict)
+    if label is not None:
+        rows = iter([(label.keys, with_labels(fact, label, rows))])
+    schema = fact.own if label is None else dataset_schema(fact, label)
     for keys, batches in rows:
         for file in write_part(schema, batches, target.temporary_file, names, keys):
             yield json.dumps(asdict(file))
-    yield from (json.dumps({"gap": [incomplete.path, incomplete.reason]}) for incomplete in gaps)
+    yield from (json.dumps({"gap": [unread.path, unread.reason]}) for unread in incomplete)
 
 
-def look(packed: str) -> str | None:
+def target_problem(packed: str) -> str | None:
     """What keeps this process from writing to the target; None if it can."""
     try:
-        with ExportCommon.unpacked(packed).target().temporary_file(f"{uuid.uuid4().hex}.look"):
+        with ExportArguments.unpacked(packed).target().temporary_file(f"{uuid.uuid4().hex}.look"):
             return None
     except (UsageError, TransientError) as error:
         return str(error)
 
 
-def _opener(shared: ExportCommon) -> Callable[[str], "ByteSource"]:
-    """Opens each source once for a task, called as its user called it."""
+def _opener(arguments: ExportArguments) -> Callable[[str], "ByteSource"]:
+    """A function that opens each source once for a task, under the name that the user gave."""
     sources: dict[str, ByteSource] = {}
 
-    def opened(place: str) -> "ByteSource":
-        if place not in sources:
-            name = shared.names.get(place, place)
+    def open_once(address: str) -> "ByteSource":
+        if address not in sources:
+            name = arguments.names.get(address, address)
             try:
-                sources[place] = open_address(place, shared.storage)
-                vars(sources[place])["name"] = name
+                sources[address] = open_address(address, arguments.storage)
+                vars(sources[address])["name"] = name
             except (PathMissingError, SourceError) as error:
-                sources[place] = LostSource(name, error)
-        return sources[place]
+                sources[address] = LostSource(name, error)
+        return sources[address]
 
-    return opened
+    return open_once
 
 
-def _pieces(shared: ExportCommon, _: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
-    """Replica by replica what the pieces of a task say."""
+def _pieces(arguments: ExportArguments, task: Task, incomplete: list[Incomplete], *, strict: bool) -> Iterator[ReplicaRows]:
+    """The rows of the pieces of a task, replica by replica."""
     split_bytes, text = json.loads(task.work)
     pieces, deep = decode(text)
-    query = FactQuery(task.fact, tuple(FACTS[task.fact].schema.names), split_bytes=split_bytes, payloads=shared.payloads)
-    opened = _opener(shared)
+    fact = FACTS[task.fact]
+    query = FactQuery(fact.name, tuple(fact.schema.names), split_bytes=split_bytes, payloads=arguments.payloads)
+    open_once = _opener(arguments)
 
-    def rows(of_one: Iterable[Piece]) -> "Iterator[pa.RecordBatch]":
-        for piece in of_one:
-            yield from piece_facts(piece, opened(piece.source), query, gaps.append, deep=deep, strict=strict)
+    def rows(of_replica: Iterable[FactPiece]) -> "Iterator[pa.RecordBatch]":
+        for piece in of_replica:
+            yield from piece_facts(piece, open_once(piece.source), query, incomplete.append, deep=deep, strict=strict)
 
-    for (topic, partition, broker), of_one in groupby(pieces, key=lambda piece: (piece.topic, piece.partition, str(piece.broker))):
-        yield folder_of(FACTS[task.fact], topic, partition, broker)[1], rows(of_one)
+    for (topic, partition, broker), of_replica in groupby(
+        pieces, key=lambda piece: (piece.topic, piece.partition, str(piece.broker))
+    ):
+        yield replica_keys(topic, partition, broker), rows(of_replica)
 
 
-def _transactions(shared: ExportCommon, known: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
-    """Replica by replica the transactions."""
-    opened = _opener(shared)
+def _transactions(
+    arguments: ExportArguments, known: bytes, task: Task, incomplete: list[Incomplete], *, strict: bool
+) -> Iterator[ReplicaRows]:
+    """The transactions of the replicas of a task, replica by replica."""
+    open_once = _opener(arguments)
     transactions = KnownTransactions(*unpack(known))
-    for plan, stable in unpack(task.work, lambda _, place: opened(place)):
+    for plan, last_stable_offset in unpack(task.work, lambda _, address: open_once(address)):
         context = plan.context
-        missing: list[Incomplete] = []
-        reading = FactReading(plan, missing.append, lambda _: None)
-        _, keys = folder_of(FACTS[task.fact], context.topic, context.partition, str(context.broker))
-        yield keys, transaction_facts(reading, stable, transactions)
-        if missing and strict:
-            raise SourceError(missing[0].path, missing[0].reason)
-        gaps += missing
+        unread: list[Incomplete] = []
+        keys = replica_keys(context.topic, context.partition, str(context.broker))
+        yield keys, transaction_facts(ReplicaReader(plan, unread.append), last_stable_offset, transactions)
+        if unread and strict:
+            raise SourceError(unread[0].path, unread[0].reason)
+        incomplete += unread
 
 
-def told(
-    answers: Iterable[tuple[Task, list[str]]], target: ExportPlace, label: Label | None = None
-) -> tuple[dict[str, list[Written]], list[Incomplete]]:
-    """Give the files of each task's one attempt that counts their names: the files of each fact, and what could not be read.
+def adopt_files(
+    reports: Iterable[tuple[Task, list[str]]], target: ExportPlace, label: Label | None = None
+) -> tuple[dict[str, list[DatasetFile]], list[Incomplete]]:
+    """Give their names to the files that one attempt of each task reports: the files of each fact, and what could not be read.
 
-    Tasks are in their order, and so are the files of a snapshot with its `label`. Raises UsageError where a file cannot be had.
+    Reports are in the order of the tasks, as are the files of a snapshot with its `label`. Raises UsageError if a file is missing.
     """
-    written: dict[str, list[Written]] = {}
-    gaps: dict[Incomplete, None] = {}
-    for task, lines in answers:
-        files = written.setdefault(task.fact, [])
+    files_of: dict[str, list[DatasetFile]] = {}
+    incomplete: dict[Incomplete, None] = {}
+    for task, lines in reports:
+        files = files_of.setdefault(task.fact, [])
         for line in map(json.loads, lines):
             if "gap" in line:
-                gaps[Incomplete(*line["gap"])] = None
+                incomplete[Incomplete(*line["gap"])] = None
             else:
-                files.append(Written(**line))
-    for name, files in written.items():
+                files.append(DatasetFile(**line))
+    for fact, files in files_of.items():
         if label is None:
-            files.sort(key=_order)
-        used: dict[str, Iterator[int]] = {}
+            files.sort(key=_scan_order)
+        numbers: dict[str, Iterator[int]] = {}
         for number, file in enumerate(files):
             if label is None:
-                folder, _ = folder_of(FACTS[name], **file.keys)
-                path = name_of(folder, next(used.setdefault(folder, count())))
+                folder = replica_folder(FACTS[fact], **file.keys)
+                path = name_of(folder, next(numbers.setdefault(folder, count())))
             else:
-                path = label.file(name, number)
+                path = label.file(fact, number)
             target.adopt(file.path, path)
             file.path = path
-    return written, list(gaps)
+    return files_of, list(incomplete)
 
 
-def _order(file: Written) -> tuple[object, ...]:
-    """By topic, partition and broker, as replicas are in a scan."""
+def _scan_order(file: DatasetFile) -> tuple[object, ...]:
     broker = file.keys["broker"]
-    known = int(broker) if broker.isascii() and broker.isdigit() else broker
-    return file.keys["topic"], file.keys["partition"], broker_order(known), broker
+    broker_id = int(broker) if broker.isascii() and broker.isdigit() else broker
+    return file.keys["topic"], file.keys["partition"], broker_order(broker_id), broker

@@ -1,7 +1,8 @@
-"""A scan's answer in other forms: tables, the JSON document, and the short page that a notebook shows."""
+"""Results of scans in other forms: tables, the JSON document, and the short page that a notebook shows."""
 
 import html
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import UsageError
@@ -33,7 +34,7 @@ _COLOURS: Final = {
 
 
 class ScanViews:
-    """The `DrawingViews` of an answer, over the reader of its facts; `document` makes the JSON, `draw` the lanes of a partition."""
+    """The `DrawingViews` of a result; `reader` reads its facts, `document` makes the JSON, `draw` the lanes of a partition."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class ScanViews:
         self._draw = draw
 
     def table(self, fact: str) -> "pa.Table":
-        """A fact as one table. Raises UsageError if there is no such fact."""
+        """A fact as one table. Raises UsageError for an unknown fact."""
         reader = self._reader
         reader.incomplete = []
         table = reader.table(fact)
@@ -61,13 +62,13 @@ class ScanViews:
         return "".join(self._document(self._reader.result))
 
     def lanes(self, topic: str, partition: int) -> Drawing:
-        """The lanes of a partition. Raises UsageError if there is no such partition, or nothing that draws."""
+        """The lanes of a partition. Raises UsageError for an unknown partition, and if nothing draws lanes here."""
         if self._draw is None:
             raise UsageError("nothing here draws lanes", hint="`kafka-forensics report` draws them, from to_json() as well")
         return self._draw(self._reader, topic, partition)
 
     def html(self) -> str:
-        """Verdict, sums, partitions that are not clean, the worst findings; fewer of them if they would not fit."""
+        """Verdict, totals, partitions that are not clean, the most severe findings; fewer rows if the page would be too large."""
         return page(self._reader.result)
 
 
@@ -78,8 +79,13 @@ def words(finding: Finding) -> tuple[str, str | None]:
 
 def page(result: ScanResult) -> str:
     """The page of `ScanViews.html`."""
+    return _within_limit(partial(_page, result))
+
+
+def _within_limit(page_of: Callable[[int], str]) -> str:
+    """A page with fewer than `MAX_PAGE_BYTES`; `page_of` makes one with a number of rows."""
     rows = _ROWS
-    while len((text := _page(result, rows)).encode()) >= MAX_PAGE_BYTES:
+    while len((text := page_of(rows)).encode()) >= MAX_PAGE_BYTES:
         rows //= 2
     return text
 
@@ -124,7 +130,7 @@ def _partition(partition: PartitionSummary) -> list[str]:
 
 
 def _end(replica: ReplicaSummary) -> str:
-    """Its log end; of a log that was not read to it, how far it was."""
+    """The log end, or how far the log was read."""
     if replica.log_end_offset is not None:
         return str(replica.log_end_offset)
     return "not read" if replica.read_end_offset is None else f"read to {replica.read_end_offset}"
@@ -132,16 +138,12 @@ def _end(replica: ReplicaSummary) -> str:
 
 def finding_cells(finding: Finding) -> list[str]:
     """Cells of a row about a finding: kind, severity, confidence, what, advice."""
-    said, do = words(finding)
-    return [
-        html_cell(finding.kind),
-        html_severity(finding.severity.value),
-        *map(html_cell, (finding.confidence.value, said, do or "")),
-    ]
+    texts = finding.confidence.value, message(finding), advice(finding) or ""
+    return [html_cell(finding.kind), html_severity(finding.severity.value), *map(html_cell, texts)]
 
 
 def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
-    """A table of a page under its title, its cells already HTML; nothing without rows. `count`: rows there are in all."""
+    """A table of HTML cells under its title; empty without rows. `count` is the number of rows before the page was limited."""
     if not rows:
         return ""
     more = f" (the first {len(rows):,} of {count:,})" if len(rows) < count else ""
@@ -152,26 +154,23 @@ def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], 
 
 
 def html_severity(name: str) -> str:
-    """A severity in its colour."""
+    """The name of a severity in its colour."""
     return f'<span style="color:{_COLOURS.get(name, "inherit")}">{html_cell(name)}</span>'
 
 
 def html_cell(value: str) -> str:
-    """`value` as text of a page: cut, control and bidirectional characters spelled out, nothing of it markup."""
+    """`value` as text of a page: shortened, without markup, with control and bidirectional characters escaped."""
     short = value if len(value) <= _CELL_CHARACTERS else value[: _CELL_CHARACTERS - 1] + "…"
     return html.escape(escape_unprintable(short))
 
 
-# The answer about several snapshots in other forms: tables with their snapshot's name, the JSON document, a page for notebooks.
-
-
 _SNAPSHOT_HEADS: Final = ("snapshot", "verdict", "partitions", "replicas", "findings")
 _QUIET: Final = frozenset({ChangeKind.UNCHANGED, ChangeKind.APPENDED, ChangeKind.DELETED, ChangeKind.CLEANED})
-"""What goes on every day; told behind everything else."""
+"""Everyday changes, listed after all others."""
 
 
 class SnapshotsViews:
-    """The `Views` of an answer, over the readers of each snapshot's facts; `document` makes the JSON."""
+    """The `Views` of a result about snapshots; `readers` read the facts of each, `document` makes the JSON."""
 
     def __init__(
         self, readers: dict[str, FactReader], result: SnapshotsResult, document: Callable[[SnapshotsResult], Iterable[str]]
@@ -181,7 +180,7 @@ class SnapshotsViews:
         self._document = document
 
     def table(self, fact: str) -> "pa.Table":
-        """`changes`, or a fact of every snapshot in their order. Raises UsageError if there is no such fact."""
+        """`changes`, or a fact of every snapshot in order. Raises UsageError for an unknown fact."""
         import pyarrow as pa
 
         from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS
@@ -204,11 +203,8 @@ class SnapshotsViews:
         return "".join(self._document(self._result))
 
     def html(self) -> str:
-        """Snapshots, findings between them, changes with the uncommon first; fewer of them if they would not fit."""
-        rows = _ROWS
-        while len((text := _snapshots_page(self._result, rows)).encode()) >= MAX_PAGE_BYTES:
-            rows //= 2
-        return text
+        """Snapshots, findings between them, changes with the uncommon first; fewer rows if the page would be too large."""
+        return _within_limit(partial(_snapshots_page, self._result))
 
 
 def with_views(
@@ -217,7 +213,7 @@ def with_views(
     scan_document: Callable[[ScanResult], Iterable[str]],
     changes_document: Callable[[SnapshotsResult], Iterable[str]],
 ) -> SnapshotsResult:
-    """The answer with what shows it in other forms; so are the scans in it."""
+    """The result, with views of itself and of its scans."""
     readers = {}
     for snapshot in compared.snapshots:
         result = compared.result.snapshots[snapshot.name]
@@ -234,14 +230,10 @@ def _snapshots_page(result: SnapshotsResult, rows: int) -> str:
     )
     pieces = [f"<div><p><b>{html_severity(result.verdict)}</b> {html_cell(sums)}</p>"]
     pieces += [f"<p>{html_cell(note)}</p>" for note in result.notes[:rows]]
-    scans = [
-        [
-            html_cell(name),
-            html_severity(scan_result.verdict),
-            *(f"{count:,}" for count in (len(scan_result.partitions), len(scan_result.replicas), len(scan_result.findings))),
-        ]
-        for name, scan_result in result.snapshots.items()
-    ]
+    scans = []
+    for name, scan in result.snapshots.items():
+        counts = (f"{len(listed):,}" for listed in (scan.partitions, scan.replicas, scan.findings))
+        scans.append([html_cell(name), html_severity(scan.verdict), *counts])
     pieces.append(html_table("snapshots", _SNAPSHOT_HEADS, scans[:rows], len(scans)))
     worst = sorted(result.findings, key=lambda finding: -finding.severity.rank)
     pieces.append(html_table("findings between snapshots", _FINDING_HEADS, list(map(finding_cells, worst[:rows])), len(worst)))

@@ -1,8 +1,8 @@
-"""Spark: the scan, the data source `kafka_log`, and a session that suits this machine. The one room that knows pyspark.
+"""Scans, exports and the data source `kafka_log` on Spark, and sessions for this machine; the only package that imports pyspark.
 
-``scan(spark, paths)`` gives the answer of `kafka_forensics.scan`, worked out by Spark's workers, and
+``scan(spark, paths)`` gives the result of `kafka_forensics.scan`, computed by Spark's workers, and
 ``scan_snapshots(spark, root)`` that of `kafka_forensics.scan_snapshots`. For facts as DataFrames,
-``register(spark)`` once, then ``spark.read.format("kafka_log").option("fact", "batches").load(path)``; docs/spark.md tells the
+``register(spark)`` once, then ``spark.read.format("kafka_log").option("fact", "batches").load(path)``; docs/spark.md has the
 options. Importing this package does not import pyspark.
 """
 
@@ -24,10 +24,10 @@ __all__ = ["default_builder", "export", "read_export", "register", "scan", "scan
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the data source `kafka_log` known to a session, Classic or Connect; doing so again changes nothing.
+    """Register the data source `kafka_log` with a session, Classic or Connect; a second call changes nothing.
 
-    A client that is newer than its Connect server is warned: rows may be read, and scans fail. Raises UsageError if pyspark is not
-    installed or too old.
+    Logs a warning if the client is newer than its Connect server: it can read rows, but not scan. Raises UsageError if pyspark is
+    not installed or too old.
     """
     from kafka_forensics.spark.sessions import newer_than_server, require_pyspark
 
@@ -47,11 +47,11 @@ def scan(
     as_of_ms: int | None = None,
     **shared: "Unpack[SharedOptions]",
 ) -> "SparkScanResult":
-    """Scan log directories by Spark's workers, which must be able to read the paths, as `kafka_forensics.scan` does here,
-    whose other options it takes, all but `jobs`.
+    """Scan log directories by Spark's workers, which must be able to read the paths; options are those of `kafka_forensics.scan`
+    without `jobs`.
 
-    The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises UsageError for paths that make
-    no sense, and where the workers cannot do the work.
+    The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises UsageError for invalid paths,
+    and if the workers cannot run tasks.
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
@@ -70,10 +70,10 @@ def scan_snapshots(
     as_of_ms: int | None = None,
     **shared: "Unpack[SharedOptions]",
 ) -> "SnapshotsResult":
-    """Scan several snapshots in one job, and compare each replica with itself over time, as `kafka_forensics.scan_snapshots` does.
+    """Scan several snapshots in one job, and compare each replica with itself over time, like `kafka_forensics.scan_snapshots`.
 
-    The changes, findings and summaries are the same, row for row; facts are read by the driver. Raises UsageError for paths that
-    make no sense, and where the workers cannot do the work.
+    The changes, findings and summaries are the same, row for row; the driver reads facts. Raises UsageError for invalid paths, and
+    if the workers cannot run tasks.
     """
     from kafka_forensics import changes_document, json_document
     from kafka_forensics.evidence.options import scan_options
@@ -105,44 +105,44 @@ def export(
     as_of_ms: int | None = None,
     **shared: "Unpack[SharedOptions]",
 ) -> "Exported":
-    """Write facts (all of them unless `facts` are named) as Parquet datasets to `output`, by Spark's workers.
+    """Write facts (None: all) as Parquet datasets to `output`, by Spark's workers.
 
-    `output` is an empty or new directory that every worker sees, or a URI such as `s3://bucket/export`; docs/facts.md tells what is
-    there then. Keys and values of records stay out without `payloads`. Raises UsageError for paths that make no sense, for a target
-    that holds something, and where the workers cannot do the work. What cannot be read is in `result.incomplete` of the answer and
-    in the dataset `incomplete`; `_INCOMPLETE` stands instead of `_SUCCESS` then, unless `allow_incomplete`.
+    `output` is an empty or new directory that every worker sees, or a URI such as `s3://bucket/export`; docs/facts.md describes the
+    datasets. Without `payloads`, keys and values of records are null. What cannot be read is in `result.incomplete` and in the
+    dataset `incomplete`; `_INCOMPLETE` is written instead of `_SUCCESS` then, unless `allow_incomplete`. Raises UsageError for
+    invalid paths, for a target that is not empty, and if the workers cannot run tasks.
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.spark.export_job import export_paths
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    given = [paths] if isinstance(paths, str) else paths
-    return export_paths(spark, given, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
+    listed = [paths] if isinstance(paths, str) else paths
+    return export_paths(spark, listed, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
 
 
 def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
-    """A fact of an export at `output`, a path or URI as Spark has them, with the columns and types that are declared for it.
+    """A fact of an export at `output`, a path or URI for Spark, with its declared columns and types.
 
-    Spark itself guesses the types of `topic` and `broker` from the names of directories: broker 1 is a number then, and a topic
-    called 2024-01-01 a date. Raises UsageError if there is no such fact.
+    Spark itself infers the types of `topic` and `broker` from directory names: broker 1 becomes a number, a topic called 2024-01-01
+    a date. Raises UsageError for an unknown fact.
     """
     from kafka_forensics.model.schemas import fact_named
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
-    from kafka_forensics.spark.columns import declared_columns, struct_of
+    from kafka_forensics.spark.columns import declared_columns, spark_struct
 
     columns = declared_columns(fact_named(fact).schema)
-    frame = spark.read.schema(struct_of(columns)).parquet(f"{output.rstrip('/')}/{fact}")
+    frame = spark.read.schema(spark_struct(columns)).parquet(f"{output.rstrip('/')}/{fact}")
     return frame.select([column.name for column in columns])
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":
-    """A builder of a session that logs errors alone, on this machine's loopback address, whose workers run this very Python.
+    """A builder of a session that logs only errors, on this machine's loopback address, whose workers run this Python interpreter.
 
-    The environment variables `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` are set unless they are already; whatever is configured
-    on the builder afterwards wins. Raises UsageError if pyspark or Java is not there.
+    Sets the environment variables `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` unless they are set; later configuration of the
+    builder takes precedence. Raises UsageError if pyspark or Java is missing.
     """
     from kafka_forensics.spark.sessions import builder
 
@@ -150,9 +150,9 @@ def default_builder(master: str = "local[*]") -> "SparkSession.Builder":
 
 
 def session(master: str = "local[*]", *, remote: str | None = None) -> "SparkSession":
-    """The running session if there is one, else one of `default_builder`, or of the Connect server `remote` (`sc://host:port`).
+    """The running session, or a new one of `default_builder` or of the Connect server `remote` (`sc://host:port`).
 
-    The data source is registered. Raises UsageError if pyspark or Java is not there.
+    The data source is registered. Raises UsageError if pyspark or Java is missing.
     """
     from kafka_forensics.spark.sessions import connected, started
 

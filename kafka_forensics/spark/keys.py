@@ -1,13 +1,14 @@
-"""Keys of large compacted logs compared by Spark: read by many tasks, sorted by its shuffle, swept by as many tasks again.
+"""Comparing the keys of large compacted logs by Spark, and what all tasks on its workers share: tables, attempts, caching.
 
-That is a sort-merge join of all replicas by key: a task of the second stage gets every row of its keys, in their order.
+Many tasks read keys, Spark's shuffle sorts them, and as many tasks compare them. This is a sort-merge join of all replicas by key:
+a task of the second stage gets every row of its keys in order.
 """
 
 import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -26,25 +27,53 @@ if TYPE_CHECKING:
     from kafka_forensics.evidence.inputs import ReplicaPlan
     from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyQuestion
 
-
-# Tasks on Spark's workers: the small tables they are given, how often one is tried, and what is kept between them.
-
-
 Batches = Iterator["pa.RecordBatch"]
 
 
-def small_table(spark: "SparkSession", columns: "Mapping[str, Sequence[object]]", schema: str) -> "DataFrame":
-    """A small table of the driver's as a DataFrame."""
+@cache
+def arrow_schema(schema: str) -> "pa.Schema":
+    """The Arrow schema of a Spark schema, such as `number bigint, path string`."""
     import pyarrow as pa
 
-    types = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "string": pa.string()}
-    fields = [field.split() for field in schema.split(", ")]
-    arrays = [pa.array(columns[name], types[kind]) for name, kind in fields]
-    return spark.createDataFrame(pa.table(arrays, names=[name for name, _ in fields]))
+    types: dict[str, pa.DataType] = {
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "binary": pa.binary(),
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+    }
+    return pa.schema([(name, types[kind]) for name, kind in (column.split() for column in schema.split(", "))])
+
+
+def batch_of(schema: str, columns: "Mapping[str, Sequence[object]]") -> "pa.RecordBatch":
+    """A record batch with a Spark schema, from the values of its columns."""
+    import pyarrow as pa
+
+    declared = arrow_schema(schema)
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in declared], schema=declared)
+
+
+def small_table(spark: "SparkSession", columns: "Mapping[str, Sequence[object]]", schema: str) -> "DataFrame":
+    """A DataFrame of a small table of the driver."""
+    import pyarrow as pa
+
+    return spark.createDataFrame(pa.Table.from_batches([batch_of(schema, columns)]))
+
+
+def works_table(spark: "SparkSession", works: list[bytes]) -> "DataFrame":
+    """A DataFrame of packed works, each in a task of its own."""
+    listed = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
+    return listed.repartitionByRange(max(len(works), 1), "work")
+
+
+def works_of(batches: Batches) -> Iterator[bytes]:
+    """On a worker: the packed works of a task."""
+    for batch in batches:
+        yield from (work.as_py() for work in batch.column("packed"))
 
 
 def is_strict(attempts: int) -> bool:
-    """On a worker: whether a log that cannot be read fails the task, to be tried again; the last attempt says so instead."""
+    """On a worker: whether a file that cannot be read fails the task, to be retried; the last attempt reports the file instead."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -52,7 +81,7 @@ def is_strict(attempts: int) -> bool:
 
 
 def attempts_of(spark: "SparkSession") -> int:
-    """How often Spark tries a task, as far as the session tells; 1 if it does not."""
+    """How often Spark tries a task; 1 if the session does not say."""
     from pyspark.errors import PySparkException
 
     try:
@@ -66,12 +95,12 @@ def attempts_of(spark: "SparkSession") -> int:
 
 
 @contextmanager
-def kept(rows: "DataFrame") -> "Iterator[DataFrame]":
-    """The rows, worked out once as long as the block lasts; on serverless compute, which keeps none, as often as they are used."""
+def cached(rows: "DataFrame") -> "Iterator[DataFrame]":
+    """The rows, computed once while the block lasts; on serverless compute, which caches none, at each use."""
     from pyspark.errors import PySparkException
 
     try:
-        held = rows.persist()
+        persisted = rows.persist()
     except PySparkException as error:
         if "PERSIST" not in str(error):
             raise
@@ -79,21 +108,22 @@ def kept(rows: "DataFrame") -> "Iterator[DataFrame]":
         yield rows
         return
     try:
-        yield held
+        yield persisted
     finally:
-        held.unpersist()
+        persisted.unpersist()
 
 
-_FACTS: Final = tuple(column.name.lower() for column in KeyColumn)
+_NUMBERS: Final = tuple(column.name.lower() for column in KeyColumn)
 _SORTED_BY: Final = ("question", "key_high", "key_low", "place", "offset")
-KEY_SCHEMA: Final = ", ".join(["question bigint", *(f"{name} bigint" for name in _FACTS), "packed binary"])
-"""A row of a key (`KeyColumn`) of the question; or at the end of each work, with no more, a packed `KeyWorkResult`."""
+KEY_SCHEMA: Final = ", ".join(["question bigint", *(f"{name} bigint" for name in _NUMBERS), "packed binary"])
+"""The numbers (`KeyColumn`) of a key of a question; or only a packed `KeyWorkResult`, at the end of each work."""
+TALLY_SCHEMA: Final = "question bigint, packed binary"
 
 
 def answered_keys(
     spark: "SparkSession", common: bytes, questions: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
 ) -> "list[KeyAnswer]":
-    """What came of the questions, in their order, each with the plans of all replicas; `common` is the packed `TaskArguments`."""
+    """The answers to questions, in their order, each with the plans of all replicas; `common`: packed `TaskArguments`."""
     from pyspark.sql.functions import broadcast
 
     under_way = KeyQuestionRun(questions)
@@ -102,13 +132,13 @@ def answered_keys(
     listed = small_table(spark, numbers | {"packed": [pack(work) for work in works]}, "work bigint, log bigint, packed binary")
     logs = [pack(log) for log in under_way.decided()]
     decided = small_table(spark, {"log": list(range(len(logs))), "decided": logs}, "log bigint, decided binary")
-    given = (
+    key_rows = (
         listed.repartitionByRange(len(works), "work")
         .join(broadcast(decided), "log")
         .select("packed", "decided")
         .mapInArrow(partial(_read, common, attempts_of(spark)), KEY_SCHEMA)
     )
-    with kept(given) as rows:
+    with cached(key_rows) as rows:
         readings = rows.filter("packed is not null").select("packed").toArrow()
         under_way.take_readings(unpack(reading.as_py()) for reading in readings.column("packed"))
         tallies = (
@@ -116,7 +146,7 @@ def answered_keys(
             .drop("packed")
             .repartitionByRange(len(works), *_SORTED_BY[:3])
             .sortWithinPartitions(*_SORTED_BY)
-            .mapInArrow(partial(_sweep, under_way.comparisons()), "question bigint, packed binary")
+            .mapInArrow(partial(_sweep, under_way.comparisons()), TALLY_SCHEMA)
             .toArrow()
         )
     for number, tally in zip(tallies.column("question"), tallies.column("packed"), strict=True):
@@ -134,30 +164,28 @@ def _read(common: bytes, attempts: int, batches: Batches) -> Batches:
 
 
 def _as_batch(rows: KeyRows) -> "pa.RecordBatch":
-    """Rows of keys, or the one of a reading."""
+    """Rows of keys, or the row of a `KeyWorkResult`."""
     import pyarrow as pa
 
     count = len(rows.rows) if rows.packed is None else 1
-    facts = rows.rows if rows.packed is None else np.zeros((1, len(_FACTS)), np.int64)
-    columns = {name: pa.array(np.ascontiguousarray(facts[:, number])) for number, name in enumerate(_FACTS)}
+    numbers = rows.rows if rows.packed is None else np.zeros((1, len(_NUMBERS)), np.int64)
+    columns = {name: pa.array(np.ascontiguousarray(numbers[:, column])) for column, name in enumerate(_NUMBERS)}
     return pa.record_batch(
         {"question": pa.array(np.full(count, rows.question)), **columns, "packed": pa.array([rows.packed] * count, pa.binary())}
     )
 
 
 def _sweep(comparisons: bytes, batches: Batches) -> Batches:
-    """On a worker: sweep over rows in the order of their keys."""
-    import pyarrow as pa
-
+    """On a worker: compare rows that are sorted by key."""
     for number, tally in sweep_keys(comparisons, _key_rows(batches)):
-        yield pa.record_batch({"question": pa.array([number], pa.int64()), "packed": pa.array([tally], pa.binary())})
+        yield batch_of(TALLY_SCHEMA, {"question": [number], "packed": [tally]})
 
 
 def _key_rows(batches: Batches) -> Iterator[KeyRows]:
-    """The rows of these batches, those of a question at a time."""
+    """The rows of these batches, question by question."""
     for batch in batches:
         numbers = batch.column("question").to_numpy()
-        rows = np.stack([batch.column(name).to_numpy() for name in _FACTS], axis=1)
+        rows = np.stack([batch.column(name).to_numpy() for name in _NUMBERS], axis=1)
         bounds = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
         for start, end in pairwise(bounds):
             if start < end:

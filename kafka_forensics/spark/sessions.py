@@ -1,4 +1,8 @@
-"""Sessions: what a Spark on this machine needs to be quiet, to stay on the loopback address, and to run this very Python."""
+"""Spark sessions: on this machine quiet, on the loopback address, and with this Python interpreter for workers.
+
+Java processes write much to standard output and error while they start, and there say why they do not start. They get a pipe of
+ours, and a thread reads its other end as long as the process lives.
+"""
 
 import os
 import re
@@ -19,15 +23,10 @@ from kafka_forensics.wording import escape_unprintable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    Session = SparkSession  # for rooms that do not know pyspark
+    Session = SparkSession  # for packages that must not import pyspark
 
 
-# What a Java process says on standard error and output: much while it starts that is nobody's business, and why it did not start.
-#
-# It gets a pipe of ours, and a thread listens at the other end for as long as the process lives.
-
-
-_PIECE: Final = 4096
+_READ_BYTES: Final = 4096
 _LONGEST_LINE: Final = 1 << 16
 _LINES_KEPT: Final = 64
 _LONGEST_REASON: Final = 400
@@ -36,16 +35,16 @@ _NOISE: Final = re.compile(
     rb"WARNING: Using incubator modules|Using Spark's default log4j profile|Setting (?:default|Spark) log level to"
     rb"|To adjust logging level use|\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:WARN|INFO) "
 )
-"""Lines of a start in which nothing went wrong."""
+"""Usual lines of a start."""
 _NO_REASON: Final = re.compile(
     r"\s*(?:$|at |\.\.\. \d+ more|WARNING: |# An error report|# +/|#\s*$|\S*spark-class: line"
     r"|Error: Could not create the Java Virtual Machine|Error: A fatal exception has occurred)"
 )
-"""Lines of a start that failed in which it is not said why."""
+"""Lines of a failed start that do not give the reason."""
 
 
 class JavaWords:
-    """A context in which `child` gives the pipe to processes; `take` gets each line they say, also after its end."""
+    """A context in which `child` gives the pipe to processes; `take` gets each line of their output, also after its end."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
@@ -58,32 +57,32 @@ class JavaWords:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The listener ends when the last process that holds the other end does, or with us."""
+        """The listener ends when the last process with the other end does, or with this process."""
         if self._write >= 0:
             os.close(self._write)
             self._write = -1
 
     @contextmanager
     def child(self) -> Iterator[None]:
-        """Processes that are started meanwhile get the pipe as both their outputs, for Java complains to either."""
+        """Processes that are started in the block get the pipe as standard output and error, because Java uses both."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        kept = {}
+        originals = {}
         for number in (1, 2):
-            with suppress(OSError):  # one that is closed
-                kept[number] = os.dup(number)
-        for number in kept:
+            with suppress(OSError):  # it is closed
+                originals[number] = os.dup(number)
+        for number in originals:
             os.dup2(self._write, number)
         try:
             yield
         finally:
-            for number, own in kept.items():
-                os.dup2(own, number)
-                os.close(own)
+            for number, original in originals.items():
+                os.dup2(original, number)
+                os.close(original)
 
     def reason(self) -> str | None:
-        """Why a process ended that has ended: the last line that says so, fit to be shown; None if none does."""
+        """Why the process has ended: the last line that may say so, escaped for terminals; None if there is no such line."""
         self.__exit__()
         self._listener.join(_SECONDS_TO_END)
         for line in reversed(list(self._last)):
@@ -94,53 +93,52 @@ class JavaWords:
 
     def _listen(self) -> None:
         rest = b""
-        while piece := os.read(self._read, _PIECE):
-            *lines, rest = re.split(rb"[\r\n]", rest + piece)
+        while output := os.read(self._read, _READ_BYTES):
+            *lines, rest = re.split(rb"[\r\n]", rest + output)
             if len(rest) > _LONGEST_LINE:
                 lines, rest = [*lines, rest], b""
             for line in lines:
-                self._say(line)
+                self._add(line)
         if rest:
-            self._say(rest)
+            self._add(rest)
         os.close(self._read)
 
-    def _say(self, line: bytes) -> None:
+    def _add(self, line: bytes) -> None:
         self._last.append(line)
         self._take(line)
 
 
-class QuietStart:
-    """Takes what Java says while it starts: what matters of it is passed on once it has started, all else from then on at once."""
+class StartupOutput:
+    """Writes Java's output to standard error: unusual lines of its start once it has started, and all later lines at once."""
 
     def __init__(self) -> None:
-        self._held: list[bytes] | None = []
+        self._pending: list[bytes] | None = []
         self._lock = threading.Lock()
 
     def take(self, line: bytes) -> None:
-        """One line, as it is said."""
+        """Add a line."""
         with self._lock:
-            if self._held is None:
-                _pass_on(line)
+            if self._pending is None:
+                _write_to_stderr(line)
             elif line and _NOISE.match(line) is None:
-                self._held.append(line)
+                self._pending.append(line)
 
     def done(self) -> None:
         """Java has started."""
         with self._lock:
-            held, self._held = self._held or [], None
-            for line in held:
-                _pass_on(line)
+            pending, self._pending = self._pending or [], None
+            for line in pending:
+                _write_to_stderr(line)
 
 
-def _pass_on(line: bytes) -> None:
+def _write_to_stderr(line: bytes) -> None:
     with suppress(OSError):
         os.write(2, line + b"\n")
 
 
-_HERE: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""For a Spark that is on this machine alone."""
+_LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _PORTS: Final = {"sc": 15002, "spark": 7077}
-_PLACE: Final = re.compile(r"(sc|spark)://([^/;?]+)")
+_SERVER_URL: Final = re.compile(r"(sc|spark)://([^/;?]+)")
 _MASTER: Final = re.compile(
     r"local(?:\[(?:\d+|\*)\s*(?:,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|spark://[^/;?]+|yarn|k8s://.+"
 )
@@ -152,11 +150,11 @@ _NO_SPACE: Final = "No space left on device"
 _WORKER: Final = re.compile(r"\(TID \d+\) \(([^\s()]+) executor")
 _JAVA_ENDED: Final = "[JAVA_GATEWAY_EXITED]"
 _ANSWER_SECONDS: Final = 10.0
-"""How long a connection may take to come about."""
+"""Until a connection is established."""
 CONNECT_SECONDS: Final = 30.0
-"""How long a server of Spark Connect may take to answer a first question; its client would ask for many minutes."""
+"""Until a server of Spark Connect answers a first request; its client would retry for many minutes."""
 OLDEST: Final = (4, 0)
-"""The oldest pyspark with what the data source needs."""
+"""The oldest pyspark with Python data sources."""
 _INSTALL: Final = "pip install 'kafka-forensics[spark]'"
 _JAVA: Final = "install Java 17 or newer (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
 _QUIET: Final = {
@@ -179,14 +177,14 @@ def require_pyspark() -> None:
 
 
 def require_server_of_client(spark: "SparkSession") -> None:
-    """Raise UsageError where the client of a Connect server is newer than the server: it asks for what that does not have."""
+    """Raise UsageError if the client of a Connect server is newer than the server, which then lacks what it requests."""
     if (sentence := newer_than_server(spark)) is not None:
         server = str(spark.version)
         raise UsageError(sentence, hint=f"pip install 'pyspark=={server}' here, or run a newer Spark there")
 
 
 def newer_than_server(spark: "SparkSession") -> str | None:
-    """A sentence with both versions where the client of a Connect server is of a newer release than the server; else None."""
+    """A sentence with both versions if the client of a Connect server is of a newer release than the server; else None."""
     import pyspark
 
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
@@ -203,7 +201,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def require_java() -> None:
-    """Raise UsageError unless Spark will find a Java to run on."""
+    """Raise UsageError unless Spark will find Java."""
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         raise UsageError(f"JAVA_HOME is {home}, where there is no bin/java", hint=_JAVA)
@@ -212,30 +210,35 @@ def require_java() -> None:
 
 
 def shown(place: str) -> str:
-    """A master or the URL of a Connect server as it may be shown: without its parameters, of which one may be a token."""
+    """A master or the URL of a Connect server without its parameters, one of which may be a token."""
     return re.split(r"/?[;?]", place, maxsplit=1)[0]
+
+
+def job_errors() -> tuple[type[Exception], ...]:
+    """The exceptions of failed jobs; a client of Connect alone has no Py4J."""
+    from pyspark.errors import PySparkException
+
+    if not _is_installed("py4j"):
+        return (PySparkException,)
+    from py4j.protocol import Py4JError
+
+    return PySparkException, Py4JError
 
 
 @contextmanager
 def failures_told(starting: str | None = None, java: JavaWords | None = None) -> "Iterator[None]":
-    """Say in one line what Spark fails at meanwhile: UsageError while it starts at the place `starting`, else ForensicsError.
+    """Turn errors of Spark into one line: UsageError while it starts at the URL `starting`, else ForensicsError.
 
-    `java` is what the Java process says that is started meanwhile.
+    `java` has the output of the Java process that is started in the block.
     """
-    from pyspark.errors import PySparkException
-
-    kinds: list[type[Exception]] = [PySparkException, ConnectionRefusedError, ConnectionResetError]
-    if _is_there("py4j"):
-        from py4j.protocol import Py4JError
-
-        kinds.append(Py4JError)
-    if _is_there("grpc"):
+    errors: list[type[Exception]] = [*job_errors(), ConnectionRefusedError, ConnectionResetError]
+    if _is_installed("grpc"):
         from grpc import RpcError  # type: ignore[import-untyped]
 
-        kinds.append(RpcError)
+        errors.append(RpcError)
     try:
         yield
-    except tuple(kinds) as error:
+    except tuple(errors) as error:
         reason = root_cause(str(error))
         if starting is None:
             raise ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
@@ -248,7 +251,7 @@ def failures_told(starting: str | None = None, java: JavaWords | None = None) ->
 
 
 def _full_disk(text: str) -> str:
-    """Which disk is full, if that is what Spark tells: that of its own local directories; ours are told with their paths."""
+    """Which disk of Spark's local directories is full, if Spark says so; errors about other files name their paths."""
     if _NO_SPACE not in text:
         return ""
     worker = _WORKER.search(text)
@@ -257,7 +260,7 @@ def _full_disk(text: str) -> str:
 
 
 def root_cause(text: str) -> str:
-    """The line of a Java stack that tells its innermost cause, else the first line of all."""
+    """The line with the innermost cause in a Java stack trace, else the first line."""
     causes = (
         re.findall(r"^\s*Caused by: (.+)$", text, re.MULTILINE)
         or _CAUSE.findall(text)
@@ -267,31 +270,30 @@ def root_cause(text: str) -> str:
     return str(causes[-1] if "Caused by: " in text else causes[0]).strip()
 
 
-def _require_master(master: str) -> None:
-    if _MASTER.fullmatch(master) is None:
-        raise UsageError(f"there is no Spark master {shown(master)}", hint=_MASTERS)
-
-
 def builder(master: str) -> "SparkSession.Builder":
-    """See `spark.default_builder`."""
+    """`spark.default_builder`."""
     require_pyspark()
     require_java()
     from pyspark.sql import SparkSession
 
-    _require_master(master)
-    _require_answer(master)
+    if _MASTER.fullmatch(master) is None:
+        raise UsageError(f"there is no Spark master {shown(master)}", hint=_MASTERS)
+    _require_listening(master)
     _run_this_python()
-    here = master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
-    if here:
+    is_local = master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
+    return _configured(SparkSession.builder.appName("kafka-forensics").master(master), is_local=is_local)
+
+
+def _configured(session_builder: "SparkSession.Builder", *, is_local: bool) -> "SparkSession.Builder":
+    if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    made = SparkSession.builder.appName("kafka-forensics").master(master)
-    for name, value in (_QUIET | _HERE if here else _QUIET).items():
-        made = made.config(name, value)
-    return made
+    for name, value in (_QUIET | _LOOPBACK if is_local else _QUIET).items():
+        session_builder = session_builder.config(name, value)
+    return session_builder
 
 
 def started(master: str) -> "SparkSession":
-    """The running Classic session if there is one, else one of `builder`, whose Java says nothing while it starts.
+    """The running Classic session if there is one, else one of `builder`, whose Java writes nothing while it starts.
 
     Raises UsageError if it does not start.
     """
@@ -301,43 +303,41 @@ def started(master: str) -> "SparkSession":
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    made, start = builder(master), QuietStart()
-    with JavaWords(start.take) as java:
+    session_builder, output = builder(master), StartupOutput()
+    with JavaWords(output.take) as java:
         with failures_told(master, java), java.child():
-            spark = made.getOrCreate()
-        start.done()
+            spark = session_builder.getOrCreate()
+        output.done()
     return spark
 
 
 def connected(remote: str) -> "SparkSession":
-    """A session of a Connect server, or with `local[N]` of one that is started here.
+    """A session of a Connect server, or with `local[N]` of a server that is started here.
 
-    Raises UsageError if what its client needs is not installed, and ForensicsError if the server does not answer.
+    Raises UsageError if its client is not completely installed, and ForensicsError if the server does not answer.
     """
     require_pyspark()
     for module, package in (("grpc", "grpcio"), ("grpc_status", "grpcio-status"), ("google.rpc", "googleapis-common-protos")):
-        if not _is_there(module):
+        if not _is_installed(module):
             raise UsageError(f"the client of Spark Connect needs {package}", hint=_INSTALL)
     from pyspark.sql import SparkSession
 
-    _require_answer(remote)
+    _require_listening(remote)
     if remote.startswith("sc://"):
         _require_spark_connect(remote)
-    made = SparkSession.builder.remote(remote)
+    session_builder = SparkSession.builder.remote(remote)
     if remote.startswith("local"):
         require_java()
         _run_this_python()
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for name, value in (_QUIET | _HERE).items():
-            made = made.config(name, value)
+        session_builder = _configured(session_builder, is_local=True)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Failed to set", UserWarning)  # the server has taken them, the session may not again
-        return made.getOrCreate()
+        warnings.filterwarnings("ignore", "Failed to set", UserWarning)  # static options: the server has them already
+        return session_builder.getOrCreate()
 
 
-def _require_answer(url: str) -> None:
-    """Raise UsageError unless somebody listens where a `sc://` or `spark://` URL leads; Spark itself would try for many minutes."""
-    address = _PLACE.match(url)
+def _require_listening(url: str) -> None:
+    """Raise UsageError unless a server listens at a `sc://` or `spark://` URL; Spark itself would retry for many minutes."""
+    address = _SERVER_URL.match(url)
     if address is None:
         return
     reasons = []
@@ -353,7 +353,7 @@ def _require_answer(url: str) -> None:
 
 
 def _require_spark_connect(remote: str) -> None:
-    """Raise ForensicsError unless a server of Spark Connect answers: it is asked to release a session that never was."""
+    """Raise ForensicsError unless a server of Spark Connect answers the request to release a session that does not exist."""
     import uuid
 
     from grpc import RpcError, StatusCode
@@ -375,7 +375,7 @@ def _require_spark_connect(remote: str) -> None:
                 ) from error
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
@@ -383,6 +383,6 @@ def _is_there(module: str) -> bool:
 
 
 def _run_this_python() -> None:
-    """Have the workers run the interpreter of this process, and not the first python3 on PATH, which may know nothing of us."""
+    """Let workers run the interpreter of this process, not the first python3 on PATH, which may lack this package."""
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)

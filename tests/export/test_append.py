@@ -20,7 +20,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.datasets import MAX_FILE_BYTES
 from kafka_forensics.export.facts import rows as facts_rows
-from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, Label, encoded, labelled_schema
+from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, Label, dataset_schema, percent_encode
 from kafka_forensics.export.snapshots import opened_snapshot
 from kafka_forensics.export.target import LOCK
 from kafka_forensics.model.schemas import FACTS
@@ -55,7 +55,7 @@ def test_the_manifest_of_a_snapshot_is_true(tmp_path: Path) -> None:
         assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
         held = pq.ParquetFile(folder / file["path"])
         assert held.metadata.num_rows == file["rows"]
-        assert held.schema_arrow.equals(labelled_schema(FACTS[file["path"].partition("/")[0]], LABEL))
+        assert held.schema_arrow.equals(dataset_schema(FACTS[file["path"].partition("/")[0]], LABEL))
         assert (held.schema_arrow.metadata or {})[b"kf.snapshot"] == b"n1"
         assert (file["cluster"], file["snapshot"]) == ("a", "n1")
     assert list(told["datasets"]) == list(FACTS)
@@ -140,7 +140,7 @@ def test_names_come_back_as_they_were(tmp_path: Path, name: str) -> None:
     assert table["snapshot"].to_pylist().count(name) * 2 == table.num_rows
     assert left_over(tmp_path) == []
     assert {path.parts[-4:-2] for path in files(tmp_path, "batches")} == {
-        (f"cluster={encoded(name)}", f"snapshot={encoded(snapshot)}") for snapshot in (name, "other")
+        (f"cluster={percent_encode(name)}", f"snapshot={percent_encode(snapshot)}") for snapshot in (name, "other")
     }
 
 
@@ -192,7 +192,7 @@ def test_the_lock_of_a_killed_run_is_nobodys(tmp_path: Path) -> None:
         "import os, signal, sys\n"
         "from kafka_forensics.cli.main import outcome\n"
         "from kafka_forensics.export import datasets\n"
-        "datasets._count = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "datasets.Dataset.add = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "outcome(sys.argv[1:])\n"
     )
     asked = ["export", str(ONE), "--append", "--output", str(tmp_path / "out"), "--cluster", "a", "--snapshot", "n1", "--jobs", "3"]

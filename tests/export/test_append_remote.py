@@ -5,7 +5,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.export.labels import Label, labelled_schema
+from kafka_forensics.export.labels import Label, dataset_schema
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, ONE, OTHER, keys, of_snapshot
 from tests.export.exports import rows
@@ -25,7 +25,7 @@ def test_tables_on_a_service(s3: S3Server, bucket: str) -> None:
     reader = {"AWS_ALLOW_HTTP": "true"} | {f"AWS_{name}": value for name, value in service.items()}
     held = DeltaTable(f"{uri}/batches", storage_options=reader)
     table = pa.table(QueryBuilder().register("t", held).execute("SELECT * FROM t"))
-    every = pa.Table.from_pylist(table.to_pylist(), schema=labelled_schema(FACTS["batches"], LABEL))
+    every = pa.Table.from_pylist(table.to_pylist(), schema=dataset_schema(FACTS["batches"], LABEL))
     assert rows(of_snapshot(every, "n1")) == rows(kf.scan(str(ONE)).facts("batches"))
     assert keys(table) == {("a", "n1"), ("a", "n2")}
     objects = [item["Key"] for item in s3.client().list_objects_v2(Bucket=bucket)["Contents"]]

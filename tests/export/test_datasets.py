@@ -133,7 +133,7 @@ def test_a_batch_of_rows_is_bounded_by_bytes() -> None:
     big = [(b"x" * (5 << 20),) for _ in range(7)]
     assert [one.num_rows for one in facts_rows.record_batches(schema, iter(big))] == [3, 3, 1]
     (whole,) = (pa.RecordBatch.from_pydict({"value": [one[0] for one in big]}, schema=schema),)
-    assert max(one.nbytes for one in facts_rows.cut([whole], schema)) <= facts_rows.MAX_BYTES
+    assert max(one.nbytes for one in facts_rows.row_groups([whole], schema)) <= facts_rows.MAX_BYTES
 
 
 def test_text_that_is_no_utf_8_is_spelled_out() -> None:

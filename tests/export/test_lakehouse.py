@@ -13,11 +13,11 @@ from pyiceberg.catalog import load_catalog
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.append import AddedSnapshot, opened_export
-from kafka_forensics.export.datasets import ExportOrder, Written, export_facts
+from kafka_forensics.export.datasets import DatasetFile, ExportOrder, export_facts
 from kafka_forensics.export.delta import DeltaTables
 from kafka_forensics.export.facts.facts import scan_for_facts
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
-from kafka_forensics.export.labels import Label, labelled_schema
+from kafka_forensics.export.labels import Label, dataset_schema
 from kafka_forensics.export.views import words
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, FORMS, ONE, append, keys, read, runs, unlabelled
@@ -94,10 +94,10 @@ def commit(tables: DeltaTables | IcebergTables, folder: Path, number: int, schem
     path = folder / label.file("findings", 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(values, schema=schema), path)
-    tables.commit("findings", schema, label, [Written(label.file("findings", 0), {}, 1, path.stat().st_size)])
+    tables.commit("findings", schema, label, [DatasetFile(label.file("findings", 0), {}, 1, path.stat().st_size)])
 
 
-COLUMNS = labelled_schema(FACTS["findings"], Label("a", "n1", "", in_rows=True))
+COLUMNS = dataset_schema(FACTS["findings"], Label("a", "n1", "", in_rows=True))
 
 
 @pytest.mark.parametrize("form", TABLES)

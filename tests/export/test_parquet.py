@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.export.datasets import directory_of
-from kafka_forensics.export.facts.rows import own_batch, place_columns, record_batch
-from kafka_forensics.export.parquet import alike, parquet_writer
+from kafka_forensics.export.facts.rows import batch_without_keys, place_columns, record_batch
+from kafka_forensics.export.parquet import parquet_writer, with_equal_types
 from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary
 from kafka_forensics.model.schemas import FACTS
 
@@ -87,9 +87,9 @@ def test_a_file_without_rows_declares_its_types() -> None:
 def test_rows_held_in_two_ways_become_alike(*, dictionary_first: bool) -> None:
     place, nulls = ("dir", "file", "transaction"), [None] * 6
     plain_batch = record_batch(INDEX.own, [(*place, 0, *nulls, 7)])
-    held = own_batch(INDEX, [*place_columns(place, 1), *plain_batch.columns[3:]])
+    held = batch_without_keys(INDEX, [*place_columns(place, 1), *plain_batch.columns[3:]])
     assert held.schema.types != plain_batch.schema.types
-    made = list(alike([held, plain_batch] if dictionary_first else [plain_batch, held]))
+    made = list(with_equal_types([held, plain_batch] if dictionary_first else [plain_batch, held]))
     assert made[0].schema == made[1].schema == (held if dictionary_first else plain_batch).schema
     assert [list(map(plain, batch.columns)) for batch in made] == [plain_batch.columns] * 2
 

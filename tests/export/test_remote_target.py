@@ -80,7 +80,7 @@ def test_an_export_that_did_not_finish_is_told_from_others(s3: S3Server, bucket:
     assert {"out/_UNFINISHED", "out/batches/one.parquet"} <= keys(s3, bucket)
     with pytest.raises(UsageError, match="did not finish"):
         opened(s3, uri)
-    target.withdraw()
+    target.release()
     assert "out/batches/one.parquet" in keys(s3, bucket)
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_failed_is_not_there(s3: S3Server, bucket: str) -> None:
         file.write(b"half")
         raise KeyboardInterrupt
     assert not [key for key in keys(s3, bucket) if key.endswith(".parquet")]
-    target.withdraw()
+    target.release()
     assert not [key for key in keys(s3, bucket) if not key.endswith("/")]
 
 

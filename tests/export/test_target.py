@@ -88,7 +88,7 @@ def test_files_and_their_names_are_on_disk_before_the_seal(tmp_path: Path, monke
 def test_what_was_not_written_to_is_left_as_it_was(tmp_path: Path, made: str) -> None:
     (tmp_path / made).mkdir(parents=True, exist_ok=True)
     before = sorted(tmp_path.rglob("*"))
-    Target.open(f"{tmp_path}/out/deep/").withdraw()
+    Target.open(f"{tmp_path}/out/deep/").release()
     assert sorted(tmp_path.rglob("*")) == before
     assert export(tmp_path / "out" / "deep", tmp_path / "nothing") == 2
     assert sorted(tmp_path.rglob("*")) == before

@@ -17,7 +17,17 @@ from kafka_forensics.export.facts import spans as facts_spans, splits as fact_sp
 from kafka_forensics.export.facts.facts import FactReader, scan_for_facts
 from kafka_forensics.export.facts.rows import FROM_LOGS
 from kafka_forensics.export.places import open_place
-from kafka_forensics.export.tasks import BY_TASKS, ExportCommon, Task, common, known_transactions, look, tasks, told, write_task
+from kafka_forensics.export.tasks import (
+    BY_TASKS,
+    ExportArguments,
+    Task,
+    adopt_files,
+    export_arguments,
+    known_transactions,
+    target_problem,
+    tasks,
+    write_task,
+)
 from kafka_forensics.export.views import words
 from kafka_forensics.model.schemas import FACTS
 from tests.export import exports
@@ -45,7 +55,7 @@ class Exporting:
         self.target.share()
         self.reader: FactReader = scan_for_facts(paths, ScanOptions(), words)
         self.tasks = tasks(self.reader, list(FACTS), split_bytes)
-        self.shared = common(self.reader, self.target.token, self.opened.output, work_bytes=0, label=self.opened.label)
+        self.shared = export_arguments(self.reader, self.target.token, self.opened.output, work_bytes=0, label=self.opened.label)
         self.known = known_transactions(self.reader)
 
     def do(self, task: Task, *, strict: bool = True) -> Iterator[str]:
@@ -55,7 +65,7 @@ class Exporting:
         return [list(self.do(task, strict=strict)) for task in self.tasks]
 
     def finish(self, answers: list[list[str]]) -> None:
-        written, gaps = told(zip(self.tasks, answers, strict=True), self.target, self.opened.label)
+        written, gaps = adopt_files(zip(self.tasks, answers, strict=True), self.target, self.opened.label)
         self.reader.incomplete += gaps
         self.target.clear()
         order = ExportOrder(self.target, list(FACTS), label=self.opened.label, commit=self.opened.commit)
@@ -162,17 +172,17 @@ def fails(made: Exporting, task: Task) -> bool:
 def test_a_process_that_sees_another_directory_says_so(tmp_path: Path, copies: Path) -> None:
     made = Exporting(tmp_path / "out", [str(copies)], 1 << 30)
     packed = made.shared.packed()
-    assert look(packed) is None
+    assert target_problem(packed) is None
     (tmp_path / "other").mkdir()
-    assert look(elsewhere(made.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
-    assert look(elsewhere(made.shared, tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
+    assert target_problem(elsewhere(made.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
+    assert target_problem(elsewhere(made.shared, tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
     open_place(str(tmp_path / "another"))
-    assert look(elsewhere(made.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is another directory here"
+    assert target_problem(elsewhere(made.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is another directory here"
     shutil.rmtree(tmp_path / "out" / "_temporary")
-    assert "cannot write to" in (look(packed) or "")
+    assert "cannot write to" in (target_problem(packed) or "")
 
 
-def elsewhere(shared: ExportCommon, folder: Path) -> str:
+def elsewhere(shared: ExportArguments, folder: Path) -> str:
     return replace(shared, path=str(folder)).packed()
 
 
@@ -182,7 +192,7 @@ def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, here: Path, form: st
     for _ in range(2):
         with opened_export(str(target), (), AddedSnapshot("a", "n1", form)) as opened:
             made = Exporting(opened, [str(copies)])
-            assert look(made.shared.packed()) is None
+            assert target_problem(made.shared.packed()) is None
             for task in made.tasks[:5]:
                 list(made.do(task))  # attempts that are lost
             made.finish(made.all_answers())

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafka_forensics.spark.columns import arrow_of, source_columns
+from kafka_forensics.spark.columns import source_columns, spark_arrow_schema
 from kafka_forensics.spark.data_source import KafkaLogDataSource
 
 BY_FILE = ("batches", "records", "spans", "control_records", "index_entries", "epoch_entries", "producer_states", "checkpoints")
@@ -40,7 +40,7 @@ def time_of(milliseconds: int | None) -> datetime | None:
 def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False) -> pa.Schema:
     """The Arrow schema in which Spark takes these columns of a fact."""
     by_name = {column.name: column for column in source_columns(fact, snapshots=snapshots)}
-    return arrow_of([by_name[name] for name in columns])
+    return spark_arrow_schema([by_name[name] for name in columns])
 
 
 def as_source(table: pa.Table, fact: str) -> pa.Table:

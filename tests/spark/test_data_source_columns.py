@@ -15,7 +15,7 @@ import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.columns import as_timestamps, as_type_numbers, source_columns, with_text_keys
-from kafka_forensics.spark.data_source import KafkaLogReader, NoStream
+from kafka_forensics.spark.data_source import KafkaLogReader, RefusedStream
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
 from tests.spark.source_facts import read, source, time_of
 from tests.support.places import SAMPLES
@@ -110,7 +110,7 @@ def test_columns_that_are_not_asked_for_reach_no_reader() -> None:
 def test_streams_and_writes_are_refused_in_one_sentence() -> None:
     made = source(SAMPLE)
     stream = made.streamReader(made.schema())
-    assert isinstance(stream, NoStream)
+    assert isinstance(stream, RefusedStream)
     for ask in (stream.initialOffset, stream.latestOffset, lambda: stream.partitions({}, {}), lambda: stream.read(None)):  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"^kafka_log has no readStream, for the log directories .*: use spark\.read$"):
             ask()

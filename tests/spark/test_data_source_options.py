@@ -14,7 +14,7 @@ from kafka_forensics import spark
 from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.export.facts.splits import decode
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark.columns import chosen_columns, spark_schema
+from kafka_forensics.spark.columns import requested_columns, spark_schema
 from kafka_forensics.spark.data_source import FactTask, KafkaLogReader, parse_options
 from tests.spark.source_facts import arrow_schema, read, rows, source
 from tests.support.places import SAMPLES
@@ -137,9 +137,9 @@ def test_a_subset_of_columns_in_any_order() -> None:
     assert {tuple(zip(batch.schema.names, map(str, batch.schema.types), strict=True)) for batch in batches} == {
         (("last_offset", "int64"), ("topic", "string"))
     }
-    assert chosen_columns("batches", pa.schema([("topic", pa.string())])) == ("topic",)
+    assert requested_columns("batches", pa.schema([("topic", pa.string())])) == ("topic",)
     with pytest.raises(UsageError) as caught:
-        chosen_columns("batches", pa.schema([("snapshot", pa.string())]))
+        requested_columns("batches", pa.schema([("snapshot", pa.string())]))
     assert str(caught.value.hint).startswith("say snapshots=true")
     for wrong, words in (
         (StructType([StructField("offset", LongType())]), "the fact batches has no column 'offset'"),

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export import tasks
-from kafka_forensics.export.tasks import ExportCommon
+from kafka_forensics.export.tasks import ExportArguments
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import export, export_job, job, read_export
 from tests.export import exports
@@ -117,15 +117,15 @@ def test_what_cannot_be_ends_before_spark_starts(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.nightly
 def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def removed(*given: Any, **named: Any) -> ExportCommon:
+    def removed(*arguments: Any, **named: Any) -> ExportArguments:
         shutil.rmtree(tmp_path / "lost" / "_temporary")
-        return tasks.common(*given, **named)
+        return tasks.export_arguments(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(export_job, "common", removed)
+        patch.setattr(export_job, "export_arguments", removed)
         with pytest.raises(UsageError, match="a worker of Spark: cannot write to"):
             export(spark, str(SAMPLE), str(tmp_path / "lost"), ["batches"])
-    monkeypatch.setattr(export_job, "absolute", lambda output: f"{output}-elsewhere")
+    monkeypatch.setattr(export_job, "absolute_place", lambda output: f"{output}-elsewhere")
     with pytest.raises(UsageError, match=r"a worker of Spark: .*-elsewhere: No such file or directory") as caught:
         export(spark, str(SAMPLE), str(tmp_path / "out"))
     assert "shared storage" in str(caught.value.hint)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.spark.sessions import JavaWords, QuietStart
+from kafka_forensics.spark.sessions import JavaWords, StartupOutput
 from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.spark
@@ -57,7 +57,7 @@ def test_the_last_line_that_says_why_is_the_reason(text: str, reason: str | None
 
 
 def test_what_was_said_at_a_start_is_passed_on_without_the_noise(capfd: pytest.CaptureFixture[str]) -> None:
-    start = QuietStart()
+    start = StartupOutput()
     with JavaWords(start.take) as words:
         said_by(words, f"{STARTED}something odd\n")
         assert words.reason() == "something odd"

@@ -1,4 +1,4 @@
-"""Facts that a scan and the internal topics tell: replicas, transactions, the controller's history, committed offsets."""
+"""Facts from the scan's result and the internal topics: replicas, transactions, the controller's history, committed offsets."""
 
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_forensics.analysis.transactions import TransactionColumn
+from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.export.facts.log import FactReading
-from kafka_forensics.export.facts.rows import MAX_ROWS, json_text, own_batch, record_batches, rows_of, text
+from kafka_forensics.export.facts.log import ReplicaReader
+from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, json_text, record_batches, rows_of, text
 from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
@@ -47,7 +48,6 @@ _REPLICA: Final[Columns] = {
     "fork_epoch": lambda item: item.partition.agreement.fork_epochs.get(str(item.replica.broker)),
     **attributes("read=read.value read_end_offset", of="replica"),
 }
-"""Of a replica and its partition."""
 _EVENT: Final[Columns] = {
     **attributes("topic partition topic_id offset=event.offset timestamp=event.timestamp_ms event=event.kind"),
     **attributes("leader", of="state"),
@@ -59,7 +59,7 @@ _EVENT: Final[Columns] = {
 
 
 def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> Iterator[pa.RecordBatch]:
-    """The one row of `replicas` about a replica, as `Fact.own` says."""
+    """The row of `replicas` about a replica, with the columns `Fact.own`."""
     item = SimpleNamespace(partition=partition, replica=replica)
     return record_batches(FACTS["replicas"].own, rows_of(_REPLICA, [item]))
 
@@ -68,69 +68,62 @@ def _epochs(epochs: list[tuple[int, int]] | None) -> list[Json] | None:
     return None if epochs is None else [{"leader_epoch": epoch, "start_offset": start} for epoch, start in epochs]
 
 
-def transaction_facts(reading: FactReading, last_stable_offset: int | None, known: KnownTransactions) -> Iterator[pa.RecordBatch]:
-    """Record batches of `transactions` of one replica, as `Fact.own` says; the controller's log has none."""
-    if reading.plan.context.topic == CLUSTER_METADATA_TOPIC:
-        reading.passed(reading.plan.bytes)
-        return iter(())
-    return _transaction_batches(reading, last_stable_offset, known)
-
-
-def _transaction_batches(
-    reading: FactReading, last_stable_offset: int | None, known: KnownTransactions
-) -> Iterator[pa.RecordBatch]:
+def transaction_facts(reader: ReplicaReader, last_stable_offset: int | None, known: KnownTransactions) -> Iterator[pa.RecordBatch]:
+    """Record batches of `transactions` of one replica, with the columns `Fact.own`; the controller's log has none."""
+    fact, plan = FACTS["transactions"], reader.plan
     incomplete: list[Incomplete] = []
-    for paired, ended in _many_at_once(paired_transactions(reading.plan, incomplete)):
+    parts = () if plan.context.topic == CLUSTER_METADATA_TOPIC else _joined_parts(paired_transactions(plan, incomplete))
+    for paired, ended in parts:
         if not paired.size:
             continue
-        plain_ones = np.full(paired.shape[1], ended) & ~known.may_describe(paired[TransactionColumn.PRODUCER_ID])
-        rows = known.rows(reading.plan.context, paired[:, ~plain_ones], last_stable_offset, ended=ended)
-        batches = list(record_batches(FACTS["transactions"].own, _rows_of_transactions(reading, rows)))
+        from_log_only = np.full(paired.shape[1], ended) & ~known.may_describe(paired[TransactionColumn.PRODUCER_ID])
+        rows = known.rows(plan.context, paired[:, ~from_log_only], last_stable_offset, ended=ended)
+        batches = list(record_batches(fact.own, _transaction_rows(plan, rows)))
         if not batches:
-            yield own_batch(FACTS["transactions"], _ended_columns(reading, paired))
-        elif not plain_ones.any():
+            yield batch_without_keys(fact, _ended_columns(plan, paired))
+        elif not from_log_only.any():
             yield from batches
         else:
-            columns = [plain(column) for column in _ended_columns(reading, paired[:, plain_ones])]
-            batches.insert(0, pa.RecordBatch.from_arrays(columns, schema=FACTS["transactions"].own))
-            places = np.concatenate([np.flatnonzero(plain_ones), np.flatnonzero(~plain_ones)])
+            columns = [plain(column) for column in _ended_columns(plan, paired[:, from_log_only])]
+            batches.insert(0, pa.RecordBatch.from_arrays(columns, schema=fact.own))
+            places = np.concatenate([np.flatnonzero(from_log_only), np.flatnonzero(~from_log_only)])
             yield from pa.Table.from_batches(batches).take(numbers(np.argsort(places))).to_batches()
-    reading.passed(reading.plan.bytes)
-    for gap in incomplete:
-        reading.incomplete(gap)
+    reader.passed(plan.bytes)
+    for unread in incomplete:
+        reader.incomplete(unread)
 
 
-def _many_at_once(parts: "Iterable[tuple[NDArray[np.int64], bool]]") -> "Iterator[tuple[NDArray[np.int64], bool]]":
-    """The same, of those that have ended as many together as a record batch may hold."""
-    held: list[NDArray[np.int64]] = []
+def _joined_parts(parts: "Iterable[tuple[NDArray[np.int64], bool]]") -> "Iterator[tuple[NDArray[np.int64], bool]]":
+    """The parts with neighbours of ended transactions joined, up to the rows of a record batch."""
+    pending: list[NDArray[np.int64]] = []
     rows = 0
     for paired, ended in parts:
-        if held and not (ended and rows + paired.shape[1] <= MAX_ROWS):
-            yield np.concatenate(held, axis=1), True
-            held, rows = [], 0
+        if pending and not (ended and rows + paired.shape[1] <= MAX_ROWS):
+            yield np.concatenate(pending, axis=1), True
+            pending, rows = [], 0
         if ended:
-            held.append(paired)
+            pending.append(paired)
             rows += paired.shape[1]
         else:
             yield paired, False
-    if held:
-        yield np.concatenate(held, axis=1), True
+    if pending:
+        yield np.concatenate(pending, axis=1), True
 
 
-def _rows_of_transactions(reading: FactReading, rows: Iterable[TransactionRow]) -> Iterator[tuple[object, ...]]:
+def _transaction_rows(plan: ReplicaPlan, rows: Iterable[TransactionRow]) -> Iterator[tuple[object, ...]]:
     _, *names = FACTS["transactions"].own.names
-    return ((reading.plan.log_dir.name, *row) for row in rows_of(attributes(" ".join(names)), rows))
+    return ((plan.log_dir.name, *row) for row in rows_of(attributes(" ".join(names)), rows))
 
 
-def _ended_columns(reading: FactReading, paired: "NDArray[np.int64]") -> "list[ArrowArray]":
-    """Columns of transactions that have ended and of which only the log speaks; what it does not tell is null."""
+def _ended_columns(plan: ReplicaPlan, paired: "NDArray[np.int64]") -> "list[ArrowArray]":
+    """Columns of ended transactions that only the log describes; what it does not say is null."""
     rows = paired.shape[1]
     without_data = paired[TransactionColumn.BATCHES] == 0
     marker = paired[TransactionColumn.MARKER_TYPE]
     unread = (marker != CONTROL_ABORT) & (marker != CONTROL_COMMIT)
     states = np.where(without_data, 3, np.where(unread, 2, marker))
     columns: dict[str, ArrowArray] = {
-        "log_dir": repeated_dictionary(text(reading.plan.log_dir.name), rows),
+        "log_dir": repeated_dictionary(text(plan.log_dir.name), rows),
         "state": dictionary_array(states, [ENDED[CONTROL_ABORT], ENDED[CONTROL_COMMIT], "unknown", "empty"]),
         "marker": dictionary_array(marker, [MARKERS[CONTROL_ABORT], MARKERS[CONTROL_COMMIT]], null=unread),
         "coordinator_epoch": numbers(paired[TransactionColumn.COORDINATOR_EPOCH].astype(np.int32), null=unread),
@@ -166,34 +159,23 @@ def _group_rows(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -
     for log in sorted(logs, key=lambda log: (log.partition, str(log.broker))):
         for committed in sorted(log.committed, key=_by_group):
             if fits((committed.topic, committed.partition), options):
-                yield (
-                    *_place(log, committed),
-                    "committed",
-                    *_commit(committed.last, payloads=payloads),
-                    committed.in_transaction,
-                    None,
-                    *(log.partition, committed.record_offset, committed.unknown_after),
-                )
+                values = *_commit(committed.last, payloads=payloads), committed.in_transaction, None
+                place = log.partition, committed.record_offset, committed.unknown_after
+                yield (*_group_place(log, committed), "committed", *values, *place)
         for pending in sorted(log.pending, key=_by_group):
             if fits((pending.topic, pending.partition), options):
-                yield (
-                    *_place(log, pending),
-                    "pending",
-                    *_commit(pending.commit, payloads=payloads),
-                    True,
-                    pending.producer_id,
-                    *(log.partition, pending.record_offset, None),
-                )
+                values = *_commit(pending.commit, payloads=payloads), True, pending.producer_id
+                yield (*_group_place(log, pending), "pending", *values, log.partition, pending.record_offset, None)
 
 
 def _by_group(offset: CommittedOffset | PendingCommit) -> tuple[str, str, int, int]:
     return offset.group, offset.topic, offset.partition, offset.record_offset
 
 
-def _place(log: GroupLog, offset: CommittedOffset | PendingCommit) -> tuple[object, ...]:
+def _group_place(log: GroupLog, offset: CommittedOffset | PendingCommit) -> tuple[object, ...]:
     group = log.groups.get(offset.group)
-    about = ("simple", None) if group is None else (group.kind, group.state)
-    return offset.topic, offset.partition, str(log.broker), offset.group, *about
+    kind_and_state = ("simple", None) if group is None else (group.kind, group.state)
+    return offset.topic, offset.partition, str(log.broker), offset.group, *kind_and_state
 
 
 def _commit(commit: OffsetCommit, *, payloads: bool) -> tuple[object, ...]:
@@ -201,15 +183,12 @@ def _commit(commit: OffsetCommit, *, payloads: bool) -> tuple[object, ...]:
     return commit.offset, commit.leader_epoch, commit.topic_id, *times, commit.metadata if payloads else None
 
 
-# What shows between snapshots as plain rows, for every output.
-
-
 def change_batches(changes: Iterable[Change]) -> Iterator[pa.RecordBatch]:
-    """The rows as record batches of the fact `changes`."""
-    return record_batches(CHANGES_FACT.schema, map(_row, changes))
+    """Changes between snapshots as record batches of the fact `changes`."""
+    return record_batches(CHANGES_FACT.schema, map(_change_row, changes))
 
 
-def _row(change: Change) -> tuple[object, ...]:
+def _change_row(change: Change) -> tuple[object, ...]:
     values = change_values(change)
     values |= {
         "broker": str(change.broker),
@@ -220,6 +199,6 @@ def _row(change: Change) -> tuple[object, ...]:
 
 
 def between_batches(findings: Iterable[Finding], row: Callable[[Finding], tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
-    """Findings between snapshots as record batches of `findings`, each under the newer snapshot; `row` is what makes one's row."""
+    """Findings between snapshots as record batches of `findings`, each with the newer snapshot; `row` gives a finding's row."""
     rows = ((str(finding.evidence["to_snapshot"]), *row(finding)) for finding in findings)
     yield from record_batches(pa.schema([SNAPSHOT, *FACTS["findings"].schema]), rows)

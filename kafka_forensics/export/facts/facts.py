@@ -1,4 +1,4 @@
-"""Facts as Arrow: of one `.log` file for scripts, and of everything that a scan read, replica by replica, a chunk at a time."""
+"""Facts as Arrow tables: of one `.log` file, and of everything that a scan read, replica by replica and chunk by chunk."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ import pyarrow as pa
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, with_replicas
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
-from kafka_forensics.export.facts.log import FactReading
+from kafka_forensics.export.facts.log import ReplicaReader, count_nothing
 from kafka_forensics.export.facts.read import READERS
 from kafka_forensics.export.facts.remote_log import remote_event_facts, remote_segment_facts
-from kafka_forensics.export.facts.rows import json_text, record_batches, rows_of, with_keys
+from kafka_forensics.export.facts.rows import FROM_INTERNAL_TOPICS, add_keys, json_text, record_batches, rows_of
 from kafka_forensics.export.facts.small_files import checkpoint_facts
 from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import has_right_crc
@@ -37,38 +37,42 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.remote import OptionsArgument
     from kafka_forensics.storage.source import ByteSource
 
-Words = Callable[[Finding], tuple[str, str | None]]
-"""Gives a finding's message and advice; the engine has no prose of its own."""
+FindingText = Callable[[Finding], tuple[str, str | None]]
+"""Gives a finding's message and advice."""
 Batches = Iterator[pa.RecordBatch]
-Replica = tuple[str, int, int | str, str]
-"""A topic, a partition, a broker and the name of its log directory."""
+ReplicaPlace = tuple[str, int, int | str, str]
+"""(topic, partition, broker, name of its log directory)."""
 
 _FINDING: Final[Columns] = {
     **attributes("kind severity=severity.value confidence=confidence.value topic=place.topic partition=place.partition"),
-    "broker": lambda finding: _named(finding.place.broker),
+    "broker": lambda finding: _optional_text(finding.place.broker),
     **attributes("log_dir file byte_start byte_end offset_start offset_end", of="place"),
 }
-"""What stands before the words and the evidence."""
-_GAP: Final[Columns] = {**attributes("path reason topic partition"), "broker": lambda gap: _named(gap.broker)}
+"""The columns before message, evidence and advice."""
+_INCOMPLETE: Final[Columns] = {
+    **attributes("path reason topic partition"),
+    "broker": lambda incomplete: _optional_text(incomplete.broker),
+}
 LOG_FACTS: Final = ("batches", "records", "spans", "control_records", "transactions")
-"""Facts for which every `.log` is read once more."""
+"""Facts for which every `.log` is read again after the scan."""
 
 
 def read_batches(path: str, storage_options: "OptionsArgument" = None) -> Batches:
-    """Batches of a `.log` file, as `model.schemas.BATCHES`; damaged stretches are left out, batches with a bad CRC are not.
+    """Batches of a `.log` file, as `model.schemas.BATCHES`, including those with a wrong CRC but without damaged bytes.
 
     Raises PathMissingError and SourceError.
     """
     source = open_source(path, storage_options)
     with source.open("") as file:
-        for chunk in SegmentReader.with_checks(file, _reach(source)).chunks():
+        limit, _ = _limits_of(source)
+        for chunk in SegmentReader.with_checks(file, limit).chunks():
             yield batches_to_arrow(chunk.columns)
 
 
-def _reach(source: "ByteSource") -> int:
-    """The offset before which the batches of a `.log` file must begin."""
+def _limits_of(source: "ByteSource") -> tuple[int, bool]:
+    """The offset before which the batches of a `.log` file must begin, and whether the log has a later segment."""
     base_offset, following = base_offsets(source)
-    return INT64_MAX if base_offset is None else max_plausible_offset(base_offset, following)
+    return INT64_MAX if base_offset is None else max_plausible_offset(base_offset, following), following is not None
 
 
 def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batches:
@@ -78,18 +82,17 @@ def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batche
     """
     source = open_source(path, storage_options)
     with source.open("") as file:
-        reach, goes_on = _reach(source), base_offsets(source)[1] is not None
-        states = LazyRecordStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=reach))
-        for chunk in SegmentReader(file, reach).chunks():
+        limit, goes_on = _limits_of(source)
+        states = LazyRecordStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=limit))
+        for chunk in SegmentReader(file, max_plausible_offset=limit).chunks():
             columns = chunk.columns
-            good = np.flatnonzero(has_right_crc(columns))
-            for arrays in record_arrays(file, columns, good, states):
+            for arrays in record_arrays(file, columns, np.flatnonzero(has_right_crc(columns)), states):
                 yield pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The rows of a fact about one replica, whose keys they leave out (`Fact.own`); of facts by nobody's replica, all of them."""
+class FactPart:
+    """The rows of a fact about one replica, without its keys (`Fact.own`), or all rows of a fact that is not about replicas."""
 
     topic: str | None
     partition: int | None
@@ -97,57 +100,54 @@ class Part:
     batches: Batches
 
 
-def place_of_replica(plan: ReplicaPlan) -> Replica:
-    """Where a replica is."""
+def place_of_replica(plan: ReplicaPlan) -> ReplicaPlace:
+    """The place of a replica."""
     return plan.context.topic, plan.context.partition, plan.context.broker, plan.log_dir.name
 
 
-def _named(broker: int | str | None) -> str | None:
+def _optional_text(broker: int | str | None) -> str | None:
     return None if broker is None else str(broker)
-
-
-def _nothing(_: int) -> None:
-    """Where nobody asks how far it is."""
 
 
 @dataclass(slots=True)
 class FactReader:
-    """Every fact about what a scan read, read while it is asked for; `incomplete` takes what could not be read for them.
+    """Reads any fact about what a scan read, when its rows are requested; `incomplete` collects what cannot be read for them.
 
-    Without `payloads`, keys, values, headers and what clients keep with their offsets are left out. `passed` is told how many
-    bytes of logs were read.
+    Without `payloads`, keys, values, headers and clients' offset metadata are null. `passed` takes numbers of bytes of logs that
+    were read.
     """
 
     inputs: Inputs
     options: ScanOptions
     result: ScanResult
     witnesses: Witnesses
-    words: Words
+    words: FindingText
     payloads: bool = True
     incomplete: list[Incomplete] = field(default_factory=list)
-    passed: Callable[[int], None] = _nothing
+    passed: Callable[[int], None] = count_nothing
 
-    def parts(self, name: str) -> Iterator[Part]:
-        """The fact in parts, by topic, partition and broker. Raises UsageError if there is no such fact."""
+    def parts(self, name: str) -> Iterator[FactPart]:
+        """The fact in parts, by topic, partition and broker. Raises UsageError for an unknown fact."""
         if not fact_named(name).by_replica:
-            yield Part(None, None, None, self._whole(name))
+            yield FactPart(None, None, None, self._whole(name))
         elif name == "replicas":
             for partition in self.result.partitions:
                 for replica in partition.replicas:
-                    yield Part(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
+                    yield FactPart(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
         else:
-            reads = self._transactions() if name == "transactions" else READERS[name]
+            read = self._transaction_reader() if name == "transactions" else READERS[name]
             for plan in self.inputs.replicas:
-                yield Part(plan.context.topic, plan.context.partition, str(plan.context.broker), reads(self._reading(plan)))
+                deep = self.result.totals.records_decoded
+                reader = ReplicaReader(plan, self.incomplete.append, lambda count: self.passed(count), self.payloads, deep)
+                yield FactPart(plan.context.topic, plan.context.partition, str(plan.context.broker), read(reader))
 
-    def _transactions(self) -> Callable[[FactReading], Batches]:
-        """What reads the transactions of a replica, with all that the scan knows of them."""
+    def _transaction_reader(self) -> Callable[[ReplicaReader], Batches]:
         known = KnownTransactions(self.witnesses.transaction_log, self.result.findings)
         stable = self.stable_offsets()
-        return lambda reading: transaction_facts(reading, stable.get(place_of_replica(reading.plan)), known)
+        return lambda replica: transaction_facts(replica, stable.get(place_of_replica(replica.plan)), known)
 
-    def stable_offsets(self) -> dict[Replica, int | None]:
-        """The last stable offset of each replica, as the scan has it."""
+    def stable_offsets(self) -> dict[ReplicaPlace, int | None]:
+        """The last stable offset of each replica, by the scan."""
         return {
             (partition.topic, partition.partition, replica.broker, replica.log_dir): replica.last_stable_offset
             for partition in self.result.partitions
@@ -155,60 +155,45 @@ class FactReader:
         }
 
     def batches(self, name: str) -> Batches:
-        """The fact as record batches with its declared schema. Raises UsageError if there is no such fact."""
+        """The fact as record batches with its declared schema. Raises UsageError for an unknown fact."""
         fact = fact_named(name)
         for part in self.parts(name):
             for batch in part.batches:
                 keys = (part.topic or "", part.partition, part.broker or "")
-                yield with_keys(batch, fact, *keys) if fact.by_replica else batch
+                yield add_keys(batch, fact, *keys) if fact.by_replica else batch
 
     def table(self, name: str) -> pa.Table:
-        """The whole fact as one table in memory. Raises UsageError if there is no such fact."""
+        """The whole fact as one table in memory. Raises UsageError for an unknown fact."""
         return pa.Table.from_batches(self.batches(name), fact_named(name).schema)
 
-    def changed(self) -> list[Incomplete]:
-        """Files that are no longer what they were when the scan ended."""
-        known = {
+    def changed_files(self) -> list[Incomplete]:
+        """Files that have changed since the scan ended."""
+        reported = {
             (finding.place.log_dir, finding.place.file) for finding in self.result.findings if finding.kind == "EVIDENCE_CHANGED"
         }
         places = [finding.place for finding in changed_findings(self.inputs)]
         return [
             Incomplete("/".join(filter(None, (place.log_dir, place.file))), "changed while facts were read from it")
             for place in places
-            if (place.log_dir, place.file) not in known
+            if (place.log_dir, place.file) not in reported
         ]
 
-    def _reading(self, plan: ReplicaPlan) -> FactReading:
-        return FactReading(
-            plan,
-            self.incomplete.append,
-            lambda count: self.passed(count),
-            payloads=self.payloads,
-            deep=self.result.totals.records_decoded,
-        )
-
     def _whole(self, name: str) -> Batches:
-        """A fact whose rows name their own partitions."""
+        """A fact that is not about replicas."""
+        if name in FROM_INTERNAL_TOPICS:
+            return internal_topic_facts(name, self.inputs, self.witnesses, self.options, self.incomplete, payloads=self.payloads)
         if name == "checkpoints":
             return checkpoint_facts(self.inputs, self.options)
-        if name == "metadata_history":
-            return metadata_facts(self.witnesses, self.options)
-        if name == "group_offsets":
-            return group_facts(self.witnesses, self.options, payloads=self.payloads)
-        if name == "remote_segments":
-            return remote_segment_facts(self.witnesses, self.options, payloads=self.payloads)
-        if name == "remote_events":
-            return remote_event_facts(self.inputs, self.witnesses, self.options, self.incomplete, payloads=self.payloads)
         if name == "incomplete":
-            return record_batches(FACTS[name].schema, rows_of(_GAP, self.gaps()))
+            return record_batches(FACTS[name].schema, rows_of(_INCOMPLETE, self.gaps()))
         assert name == "findings"
         return record_batches(FACTS[name].schema, map(self.finding_row, self.result.findings))
 
     def gaps(self) -> list[Incomplete]:
-        """What could not be read, when the scan was made and since."""
+        """What could not be read by the scan, and for facts after it."""
         every = [*self.result.incomplete, *with_replicas(self.incomplete, self.inputs.log_dirs)]
-        seen = {(incomplete.path, incomplete.reason): incomplete for incomplete in every}
-        return [seen[key] for key in sorted(seen)]
+        by_key = {(incomplete.path, incomplete.reason): incomplete for incomplete in every}
+        return [by_key[key] for key in sorted(by_key)]
 
     def finding_row(self, finding: Finding) -> tuple[object, ...]:
         """The row of `findings` about a finding."""
@@ -217,11 +202,24 @@ class FactReader:
         return *placed, message, json_text(finding.evidence), advice
 
 
-def scan_for_facts(paths: list[str], options: ScanOptions, words: Words, progress: Progress | None = None) -> FactReader:
-    """Scan the paths, and keep what is needed to read any fact afterwards. Raises UsageError for paths that make no sense."""
+def internal_topic_facts(
+    name: str, inputs: Inputs, witnesses: Witnesses, options: ScanOptions, incomplete: list[Incomplete], *, payloads: bool
+) -> Batches:
+    """A fact of internal topics, with its declared schema; `incomplete` takes what cannot be read while it is made."""
+    if name == "metadata_history":
+        return metadata_facts(witnesses, options)
+    if name == "group_offsets":
+        return group_facts(witnesses, options, payloads=payloads)
+    if name == "remote_segments":
+        return remote_segment_facts(witnesses, options, payloads=payloads)
+    assert name == "remote_events"
+    return remote_event_facts(inputs, witnesses, options, incomplete, payloads=payloads)
+
+
+def scan_for_facts(paths: list[str], options: ScanOptions, words: FindingText, progress: Progress | None = None) -> FactReader:
+    """Scan the paths for a reader of any fact. Raises UsageError for invalid paths."""
     inputs = gather(paths, options)
-    read = sum(plan.bytes for plan in inputs.replicas)
-    compile_as_needed(max(read, sum(plan.bytes for plan in inputs.internal)))
+    compile_as_needed(max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal)))
     witnesses = read_witnesses(inputs)
     result = scan_inputs(inputs, options, progress, witnesses=witnesses)
     return FactReader(inputs, options, result, witnesses, words)

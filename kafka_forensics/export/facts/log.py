@@ -1,4 +1,4 @@
-"""Facts of a replica's `.log` files: batches, records, control records. What cannot be read of a file is noted, never raised."""
+"""Facts of a replica's `.log` files: batches, records, control records. Files that cannot be read are noted, never raised."""
 
 import os
 from bisect import bisect_right
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.export.facts.rows import json_text, own_batch, place_columns, record_batches
+from kafka_forensics.export.facts.rows import batch_without_keys, json_text, place_columns, record_batches
 from kafka_forensics.model.arrow import dictionary_array, numbers
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn, has_right_crc
 from kafka_forensics.model.constants import (
@@ -34,7 +34,7 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
     read_batch,
 )
-from kafka_forensics.parsers.log_dir import SegmentFiles, max_plausible_offset
+from kafka_forensics.parsers.log_dir import SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates
 from kafka_forensics.storage.bundles import CollectedLog
@@ -47,20 +47,24 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile, Entry
 
 
-class Inspection(TypedDict, total=False):
-    """What looks at the batches of a segment while it is walked, as `SegmentReader` takes it."""
+def count_nothing(_: int) -> None:
+    """Ignore the number of bytes read."""
+
+
+class BatchInspectors(TypedDict, total=False):
+    """The functions that check the batches of a segment, as `SegmentReader` takes them."""
 
     inspect: "Callable[[NDArray[np.uint8], int, NDArray[np.int64], int, int], list[Damage]] | None"
     inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None"
 
 
 @dataclass(slots=True)
-class FactReading:
-    """How facts are read of one replica: what could not be read goes to `incomplete`, bytes that were to `passed`."""
+class ReplicaReader:
+    """Reads the files of one replica for facts; `incomplete` takes what cannot be read, `passed` numbers of bytes that are read."""
 
     plan: ReplicaPlan
     incomplete: Callable[[Incomplete], None]
-    passed: Callable[[int], None]
+    passed: Callable[[int], None] = count_nothing
     payloads: bool = True
     deep: bool = False
 
@@ -69,114 +73,109 @@ class FactReading:
         name = entry.name or os.path.basename(self.plan.log_dir.source.name)
         return self.plan.log_dir.name, f"{self.plan.context.directory}/{name}"
 
-    def reader(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> SegmentReader:
-        """A reader of a segment, which knows where the next one begins."""
-        return SegmentReader(file, max_plausible_offset(segment.base_offset, self.following(segment)), **given)
+    def segment_log(self, segment: SegmentFiles, entry: "Entry") -> SegmentLog:
+        """The `.log` of a segment with the base offset of the next segment, whether or not that one can be read."""
+        base_offsets = self.plan.context.segment_base_offsets
+        later = bisect_right(base_offsets, segment.base_offset)
+        return SegmentLog(segment, entry, base_offsets[later] if later < len(base_offsets) else None)
 
-    def following(self, segment: SegmentFiles) -> int | None:
-        """The base offset of the next segment, None for the last one."""
-        logs = self.plan.context.segment_base_offsets
-        later = bisect_right(logs, segment.base_offset)
-        return logs[later] if later < len(logs) else None
-
-    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> Iterator[BatchChunk]:
-        """Chunks of what is to be read of a `.log`: all of it."""
-        return self.reader(segment, file, **given).chunks()
+    def chunks(self, log: SegmentLog, file: "ByteFile", **inspectors: "Unpack[BatchInspectors]") -> Iterator[BatchChunk]:
+        """The chunks of a `.log`. Raises SourceError."""
+        return SegmentReader(file, max_plausible_offset=log.max_plausible_offset, **inspectors).chunks()
 
     def extent(self, entry: "Entry") -> tuple[int, int]:
-        """Where in a file what has been read begins and ends: all of it."""
+        """The bytes `[start, end)` of a file that are read."""
         return 0, entry.size_in_bytes
 
-    def states(self, segment: SegmentFiles, file: "ByteFile") -> RecordStates:
-        """How the transactions of a segment's records ended, read when the first of them asks."""
-        following = self.following(segment)
-        reach = max_plausible_offset(segment.base_offset, following)
-        return LazyRecordStates(lambda: RecordStates(file, goes_on=following is not None, max_plausible_offset=reach))
+    def states(self, log: SegmentLog, file: "ByteFile") -> RecordStates:
+        """How the transactions of a segment's records ended, read when the first record of a transaction needs it."""
+        return LazyRecordStates(lambda: self.read_states(log, file, (0, None)))
+
+    def read_states(self, log: SegmentLog, file: "ByteFile", part: tuple[int, int | None]) -> RecordStates:
+        """How the transactions of the records in a part of a segment ended. Raises SourceError."""
+        goes_on = log.next_base_offset is not None
+        return RecordStates(file, goes_on=goes_on, max_plausible_offset=log.max_plausible_offset, part=part)
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
-        """Note that a file could not be read (further)."""
+        """Note that a file cannot be read, or not to its end."""
         self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason))
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """A chunk of a `.log`, with the open file and where it is."""
+    """A chunk of a `.log`, with the open file, its place, and how the transactions of its records ended."""
 
-    segment: SegmentFiles
+    log: SegmentLog
     file: "ByteFile"
     place: tuple[str, str]
+    states: RecordStates
     chunk: BatchChunk
 
-    def good(self) -> "NDArray[np.bool_]":
-        """Which rows have a right CRC."""
+    def rows_with_right_crc(self) -> "NDArray[np.bool_]":
+        """Which batches have a right CRC."""
         return has_right_crc(self.chunk.columns)
 
 
-def log_chunks(reading: FactReading) -> Iterator[LogChunk]:
-    """Every chunk of every `.log` of the replica, in file order; each is to be used before the next is asked for."""
-    plan = reading.plan
-    for segment in plan.directory.segments:
+def log_chunks(replica: ReplicaReader) -> Iterator[LogChunk]:
+    """Every chunk of every `.log` of the replica, in file order, valid until the next chunk is requested."""
+    for segment in replica.plan.directory.segments:
         if segment.log is None:
             continue
+        log = replica.segment_log(segment, segment.log)
         try:
-            with plan.log_dir.source.open(segment.log.path) as file:
-                for chunk in reading.chunks(segment, file, inspect=BatchChecks(deep=False)):
-                    yield LogChunk(segment, file, reading.place(segment.log), chunk)
-                    reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
+            with replica.plan.log_dir.source.open(log.entry.path) as file:
+                states = replica.states(log, file)
+                for chunk in replica.chunks(log, file, inspect=BatchChecks(deep=False)):
+                    yield LogChunk(log, file, replica.place(log.entry), states, chunk)
+                    replica.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
         except SourceError as error:
-            reading.missing(segment.log, error)
+            replica.missing(log.entry, error)
 
 
-def batch_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
-    """Record batches of `batches`, as `Fact.own` says."""
+def batch_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
+    """Record batches of `batches`, with the columns `Fact.own`."""
     fact = FACTS["batches"]
     assert fact.own.names[2:] == BATCHES.names
-    for chunk in log_chunks(reading):
-        yield own_batch(fact, [*place_columns(chunk.place, chunk.chunk.rows), *batch_arrays(chunk.chunk.columns)])
+    for chunk in log_chunks(replica):
+        yield batch_without_keys(fact, [*place_columns(chunk.place, chunk.chunk.rows), *batch_arrays(chunk.chunk.columns)])
 
 
-def record_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
-    """Record batches of `records`, as `Fact.own` says; without payloads, where those are not wanted."""
-    states: RecordStates | None = None
-    of_segment: SegmentFiles | None = None
-    for chunk in log_chunks(reading):
-        if states is None or chunk.segment is not of_segment:
-            of_segment = chunk.segment
-            states = reading.states(chunk.segment, chunk.file)
+def record_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
+    """Record batches of `records`, with the columns `Fact.own`; payloads are null where the reader leaves them out."""
+    for chunk in log_chunks(replica):
         columns = chunk.chunk.columns
-        rows = np.flatnonzero(chunk.good())
+        rows = np.flatnonzero(chunk.rows_with_right_crc())
         large = columns[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES
         for row in rows[large]:
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
-            reading.incomplete(_too_large(chunk, position, size))
+            replica.incomplete(_too_large(chunk, position, size))
         try:
-            for arrays in record_arrays(chunk.file, columns, rows[~large], states, payloads=reading.payloads):
-                yield own_batch(FACTS["records"], [*place_columns(chunk.place, len(arrays[0])), *arrays])
+            for arrays in record_arrays(chunk.file, columns, rows[~large], chunk.states, payloads=replica.payloads):
+                yield batch_without_keys(FACTS["records"], [*place_columns(chunk.place, len(arrays[0])), *arrays])
         except SourceError as error:
-            assert chunk.segment.log is not None
-            reading.missing(chunk.segment.log, error)
+            replica.missing(chunk.log.entry, error)
 
 
 def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:
     return Incomplete("/".join(chunk.place), f"a batch of {size} bytes at byte {position} is too large to open")
 
 
-def control_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
-    """Record batches of `control_records`, as `Fact.own` says."""
+def control_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
+    """Record batches of `control_records`, with the columns `Fact.own`."""
     fact = FACTS["control_records"]
-    for chunk in log_chunks(reading):
+    for chunk in log_chunks(replica):
         columns = chunk.chunk.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
-        rows = np.flatnonzero(chunk.good() & control)
-        markers = _markers(chunk, rows)
+        rows = np.flatnonzero(chunk.rows_with_right_crc() & control)
+        markers = _marker_columns(chunk, rows)
         if markers is None:
-            yield from record_batches(fact.own, _control_rows(reading, chunk, rows))
+            yield from record_batches(fact.own, _control_rows(replica, chunk, rows))
         elif rows.size:
-            yield own_batch(fact, markers)
+            yield batch_without_keys(fact, markers)
 
 
-def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | None":
-    """The columns of `control_records` for these batches; None if they hold anything but plain markers of transactions."""
+def _marker_columns(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | None":
+    """The columns of `control_records` for these batches; None if they hold anything but transaction markers."""
     batches = chunk.chunk.columns
     if (batches[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES).any():
         return None
@@ -205,19 +204,18 @@ def _markers(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | 
     ]
 
 
-def _control_rows(reading: FactReading, chunk: LogChunk, rows: "NDArray[np.int64]") -> Iterator[tuple[object, ...]]:
-    """The same of any control records, one by one."""
+def _control_rows(replica: ReplicaReader, chunk: LogChunk, rows: "NDArray[np.int64]") -> Iterator[tuple[object, ...]]:
+    """Rows of `control_records` for these batches, of any types of control records."""
     columns = chunk.chunk.columns
     for row in rows:
         position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
         if size > MAX_BATCH_BYTES:
-            reading.incomplete(_too_large(chunk, position, size))
+            replica.incomplete(_too_large(chunk, position, size))
             continue
         try:
             batch = decode_batch(read_batch(chunk.file, position, size), position=position)
         except SourceError as error:
-            assert chunk.segment.log is not None
-            reading.missing(chunk.segment.log, error)
+            replica.missing(chunk.log.entry, error)
             return
         header = batch.header
         of_batch = (

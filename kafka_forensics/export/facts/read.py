@@ -1,10 +1,16 @@
-"""Reading a task of a fact: the rows of its pieces, in the columns that are asked for, as the local engine reads them."""
+"""Reading a task of a fact: the rows of its pieces in the requested columns, equal to the rows of the local engine.
+
+All parts of a large `.log` together give the rows of the whole, although their readers do not communicate. A batch belongs to the
+part that holds its first byte. A reader starts somewhat before its part, at a batch that the index names and that is valid, and
+walks into its part as the reader of the whole log would. The reader of the previous part does the same with the end of its part,
+and raises an error if the two do not meet: then the index led into bytes that are not batches of this log.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +19,11 @@ from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.facts.log import FactReading, batch_facts, control_facts, record_facts
-from kafka_forensics.export.facts.rows import FROM_FILES, FROM_SCANS, RANGED, FactQuery, cut, with_keys
+from kafka_forensics.export.facts.log import ReplicaReader, batch_facts, control_facts, record_facts
+from kafka_forensics.export.facts.rows import FROM_FILES, FROM_SCANS, RANGED, FactQuery, add_keys, row_groups
 from kafka_forensics.export.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
 from kafka_forensics.export.facts.spans import span_facts
-from kafka_forensics.export.facts.splits import Piece, decode
+from kafka_forensics.export.facts.splits import FactPiece, decode
 from kafka_forensics.model.batches import PAYLOAD_COLUMNS, BatchChunk, BatchColumn
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
@@ -25,164 +31,253 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offse
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log import BatchChecks, SegmentReader, check_batch_in_file
-from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles, max_plausible_offset
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates
 from kafka_forensics.scanning.rereading.seeking import start_position, start_position_for_time
 from kafka_forensics.storage.open import open_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from kafka_forensics.export.facts.log import Inspection
+    from kafka_forensics.export.facts.log import BatchInspectors
     from kafka_forensics.model.batches import Damage
     from kafka_forensics.model.files import OffsetIndex
     from kafka_forensics.model.schemas import ArrowField
     from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
 
-
-# Reading a part of a large `.log` so that all parts together give the rows of the whole, without a word between their readers.
-#
-# A batch belongs to the part in which its first byte lies. A reader begins somewhat before its part, at a batch that the index
-# knows and that proves itself, and walks into its part as the reader of the whole would. So does the reader of the part before it
-# with the end of its own, and says so if the two do not meet: then the index led into bytes that are no batches of this log.
-
-
-_BEFORE: Final = 64
-"""A reader begins at least a 64th of its part before it."""
+_LEAD_FRACTION: Final = 64
+"""A reader starts at least this fraction of a part before its part."""
 _HARMLESS: Final = frozenset({"SEG_ZERO_TAIL"})
-"""Damage that is none: what a broker leaves behind the last batch on purpose."""
+"""Not damage: zeros that a broker leaves after the last batch."""
+Batches = Iterator[pa.RecordBatch]
+READERS: Final[dict[str, Callable[[ReplicaReader], Batches]]] = {
+    "batches": batch_facts,
+    "records": record_facts,
+    "spans": span_facts,
+    "control_records": control_facts,
+    "index_entries": index_facts,
+    "epoch_entries": epoch_facts,
+    "producer_states": producer_facts,
+}
+_MIN_BATCH_ROWS: Final = 8 << 10
+"""Record batches with fewer rows on average are combined."""
+
+
+def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str], ...] = ()) -> Batches:
+    """Rows of a task of `plan_tasks` in the columns of the query, at most 64 Ki rows and 16 MiB in a batch.
+
+    Raises SourceError for what cannot be read, and FormatError at the first bad byte of a strict query; both with the path.
+    """
+    assert query.fact not in FROM_SCANS
+    pieces, deep = decode(task)
+    compile_as_needed(sum(map(_log_bytes, pieces)))
+    sources: dict[str, ByteSource] = {}
+
+    def source_of(piece: FactPiece) -> "ByteSource":
+        if piece.source not in sources:
+            sources[piece.source] = open_address(piece.source, storage_options or None)
+        return sources[piece.source]
+
+    batches = (batch for piece in pieces for batch in _piece_batches(piece, source_of(piece), query, deep=deep))
+    yield from select_batches(batches, query, FACTS[query.fact].schema)
+    for source in sources.values():
+        if source.problems:
+            raise SourceError(source.name, source.problems[0])
+
+
+def select_batches(batches: Batches, query: FactQuery, schema: pa.Schema) -> Batches:
+    """The rows and columns of the query, of batches with the columns of `schema`; small batches are combined."""
+    columns: list[ArrowField] = [schema.field(name) for name in query.columns]
+    for table in row_groups((select_rows(batch, query) for batch in batches), pa.schema(columns)):
+        chunks = table.to_batches()
+        yield from chunks if table.num_rows >= _MIN_BATCH_ROWS * len(chunks) else table.combine_chunks().to_batches()
+
+
+def select_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
+    """The rows within the query's offsets and times, in its columns."""
+    import pyarrow.compute as pc
+
+    keep: pa.BooleanArray | None = None
+    if query.is_ranged:
+        first, last, time = (batch.column(name) for name in RANGED[query.fact])
+        for limit, compare, column in (
+            (query.offset_from, pc.greater_equal, last),
+            (query.offset_to, pc.less, first),
+            (query.timestamp_from, pc.greater_equal, time),
+            (query.timestamp_to, pc.less, time),
+        ):
+            if limit is not None:
+                fits = compare(column, pa.scalar(limit))
+                keep = fits if keep is None else pc.and_(keep, fits)
+    columns: list[ArrowField] = [batch.schema.field(name) for name in query.columns]
+    if not columns:
+        return batch.select([]) if keep is None else batch.filter(keep).select([])
+    schema = pa.schema([field.remove_metadata() for field in columns])
+    selected = pa.RecordBatch.from_arrays([batch.column(name) for name in query.columns], schema=schema)
+    return selected if keep is None else selected.filter(keep)
+
+
+def _piece_batches(piece: FactPiece, source: "ByteSource", query: FactQuery, *, deep: bool) -> Batches:
+    """Record batches of a piece with all columns of the fact that the query needs."""
+
+    def note(incomplete: Incomplete) -> None:
+        if query.strict:
+            raise FormatError(incomplete.reason, path=incomplete.path)
+        logging.getLogger(__name__).warning("%s: %s", incomplete.path, incomplete.reason)
+
+    try:
+        if query.fact == "checkpoints":
+            yield from _checkpoints(piece, source, query)
+            return
+        if query.strict and query.fact in ("spans", *FROM_FILES):
+            _require_sound_files(piece, source)
+        compared = RANGED[query.fact] if query.is_ranged else ()
+        names = [name for name in FACTS[query.fact].schema.names if name in {*query.columns, *compared}] or ["partition"]
+        for batch in READERS[query.fact](PieceReader.of(piece, source, query, note, deep=deep)):
+            yield add_keys(batch, FACTS[query.fact], piece.topic, piece.partition, str(piece.broker), names)
+    except SourceError as error:
+        inside = error.path and not error.path.startswith(source.name)
+        raise SourceError(typed_path(source, error.path) if inside else error.path or source.name, error.reason) from error
+
+
+def piece_facts(
+    piece: FactPiece, source: "ByteSource", query: FactQuery, note: Callable[[Incomplete], None], *, deep: bool, strict: bool
+) -> Batches:
+    """Record batches of a piece with the columns `Fact.own`; `note` takes what cannot be read, as in the local engine.
+
+    With `strict`, raises SourceError for what may be readable at the next attempt.
+    """
+    read = READERS[query.fact]
+    if not (strict or piece.is_part):
+        yield from read(ReplicaReader(_plan(piece, source), note, payloads=query.payloads, deep=deep))
+        return
+    try:
+        yield from read(PieceReader.of(piece, source, query, note, deep=deep))
+    except SourceError as error:
+        if strict:
+            raise
+        note(Incomplete(error.path or source.name, error.reason))
 
 
 @dataclass(slots=True)
-class PieceReading(FactReading):
-    """How a piece is read for a query: a part of a `.log`, or whole files; what cannot be read is an error here."""
+class PieceReader(ReplicaReader):
+    """Reads a piece for a query: a part of a `.log`, or whole files. What cannot be read is an error."""
 
-    piece: Piece = field(kw_only=True)
+    piece: FactPiece = field(kw_only=True)
     query: FactQuery = field(kw_only=True)
     _extents: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> Iterator[BatchChunk]:
-        """Chunks of what is asked for. Raises SourceError, and FormatError at the first bad byte if the query is strict."""
-        assert segment.log is not None
-        self._require_size(segment.log, file)
-        if self.query.strict and self.query.fact == "records":
-            given |= {"inspect": BatchChecks(deep=True), "inspect_alone": check_batch_in_file}
-        for chunk in self._walk(segment, file, **given):
-            if self.query.strict:
-                self._require_sound(segment.log, chunk)
-            if not self.query.is_ranged:
+    @classmethod
+    def of(
+        cls, piece: FactPiece, source: "ByteSource", query: FactQuery, note: Callable[[Incomplete], None], *, deep: bool
+    ) -> "PieceReader":
+        """A reader that decodes payloads only if the query has columns of them."""
+        payloads = query.payloads and any(name in query.columns for name in PAYLOAD_COLUMNS)
+        return cls(_plan(piece, source), note, payloads=payloads, deep=deep, piece=piece, query=query)
+
+    def chunks(self, log: SegmentLog, file: "ByteFile", **inspectors: "Unpack[BatchInspectors]") -> Iterator[BatchChunk]:
+        """The requested chunks of the piece. Raises SourceError, and FormatError at the first bad byte of a strict query."""
+        entry, query = log.entry, self.query
+        if file.size_in_bytes != entry.size_in_bytes:
+            raise SourceError(entry.path, f"has {file.size_in_bytes} bytes now, and had {entry.size_in_bytes} when it was listed")
+        if query.strict and query.fact == "records":
+            inspectors |= {"inspect": BatchChecks(deep=True), "inspect_alone": check_batch_in_file}
+        for chunk in self._walk(log, file, **inspectors):
+            if query.strict:
+                _require_sound(self.plan.log_dir.source, entry, chunk.damage)
+            if not query.is_ranged:
                 yield chunk
                 continue
-            yield replace(chunk, columns=chunk.columns[:, self._asked(chunk.columns)])
-            bases = chunk.columns[BatchColumn.BASE_OFFSET]
-            if self.query.offset_to is not None and chunk.rows and int(bases.min()) >= self.query.offset_to:
+            yield replace(chunk, columns=chunk.columns[:, self._may_match(chunk.columns)])
+            base_offsets = chunk.columns[BatchColumn.BASE_OFFSET]
+            if query.offset_to is not None and chunk.rows and int(base_offsets.min()) >= query.offset_to:
                 return
 
     def extent(self, entry: "Entry") -> tuple[int, int]:
-        """Where in a file what has been read begins and ends."""
+        """The bytes `[start, end)` of a file that have been read."""
         return self._extents.get(entry.path, (0, entry.size_in_bytes))
 
-    def states(self, segment: SegmentFiles, file: "ByteFile") -> RecordStates:
-        """How the transactions of the records that are asked for ended, read when the first of them asks."""
-        log = segment.log
-        assert log is not None
-        following = self.following(segment)
-        reach = max_plausible_offset(segment.base_offset, following)
-        start, _ = self.extent(log)
+    def states(self, log: SegmentLog, file: "ByteFile") -> RecordStates:
+        """How the transactions of the requested records ended, read when the first of them needs it."""
 
         def read() -> RecordStates:
             try:
-                return RecordStates(file, goes_on=following is not None, max_plausible_offset=reach, part=(start, self.piece.end))
+                return self.read_states(log, file, (self.extent(log.entry)[0], self.piece.end))
             except SourceError as error:
-                self.missing(log, error)
+                self.missing(log.entry, error)
                 raise
 
         return LazyRecordStates(read if "txn_state" in self.query.columns else None)
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
-        """Raise the error with the path as a person would type it."""
+        """Raise the error with the path as a user would type it."""
         raise SourceError(typed_path(self.plan.log_dir.source, entry.path), error.reason) from error
 
-    def _require_size(self, entry: "Entry", file: "ByteFile") -> None:
-        if file.size_in_bytes != entry.size_in_bytes:
-            raise SourceError(entry.path, f"has {file.size_in_bytes} bytes now, and had {entry.size_in_bytes} when it was listed")
-
-    def _require_sound(self, entry: "Entry", chunk: BatchChunk) -> None:
-        for damage in chunk.damage:
-            if damage.kind not in _HARMLESS:
-                raise FormatError(damage.kind, path=typed_path(self.plan.log_dir.source, entry.path), position=damage.position)
-
-    def _asked(self, columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Rows that may hold what is asked for."""
+    def _may_match(self, columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+        """Which batches may hold requested rows."""
         query = self.query
-        wanted = np.ones(columns.shape[1], bool)
+        may_match = np.ones(columns.shape[1], bool)
         if query.offset_from is not None:
-            wanted &= columns[BatchColumn.LAST_OFFSET] >= query.offset_from
+            may_match &= columns[BatchColumn.LAST_OFFSET] >= query.offset_from
         if query.offset_to is not None:
-            wanted &= columns[BatchColumn.BASE_OFFSET] < query.offset_to
+            may_match &= columns[BatchColumn.BASE_OFFSET] < query.offset_to
         if query.timestamp_from is not None:
-            wanted &= columns[BatchColumn.MAX_TIMESTAMP] >= query.timestamp_from
-        return wanted
+            may_match &= columns[BatchColumn.MAX_TIMESTAMP] >= query.timestamp_from
+        return may_match
 
-    def _walk(self, segment: SegmentFiles, file: "ByteFile", **given: "Unpack[Inspection]") -> Iterator[BatchChunk]:
-        """Chunks of the piece; `extent` tells how far they reach."""
-        piece, entry = self.piece, segment.log
-        assert entry is not None
-        size = file.size_in_bytes
-        reader = self.reader(segment, file, **given)
-        index = self._index(segment)
-        known = landed = 0
+    def _walk(self, log: SegmentLog, file: "ByteFile", **inspectors: "Unpack[BatchInspectors]") -> Iterator[BatchChunk]:
+        """Chunks of the piece; `extent` has how far they reach."""
+        piece, path, size = self.piece, log.entry.path, file.size_in_bytes
+        limit, lead = log.max_plausible_offset, self.query.split_bytes // _LEAD_FRACTION
+        reader = SegmentReader(file, max_plausible_offset=limit, **inspectors)
+        index = self._part_index(log.base_offset)
+        walk_from = start = 0
         if piece.start:
-            known = _known_batch(file, index, piece.start - self._before)
-            landed = _landing(reader, known, piece.start)
-        first_wanted = self._first_asked(segment, file)
-        if first_wanted > landed:
-            known = landed = first_wanted
+            walk_from = _valid_batch_before(file, index, piece.start - lead)
+            start = _landing(reader, walk_from, piece.start)
+        requested = self._first_requested_position(log.segment, file)
+        if requested > start:
+            walk_from = start = requested
         end = size if piece.end is None else piece.end
-        self._extents[entry.path] = (landed, size)
-        following = size
-        if piece.end is not None and landed < end:
-            behind = _known_batch(file, index, piece.end - self._before)
-            if behind > known:
-                following = _landing(self.reader(segment, file), behind, piece.end)
+        self._extents[path] = (start, size)
+        next_start = size
+        if piece.end is not None and start < end:
+            next_from = _valid_batch_before(file, index, piece.end - lead)
+            if next_from > walk_from:
+                next_start = _landing(SegmentReader(file, max_plausible_offset=limit), next_from, piece.end)
         gave_up = False
-        for chunk in reader.chunks(landed, end) if landed < end else ():
+        for chunk in reader.chunks(start, end) if start < end else ():
             gave_up |= any(
                 damage.kind == "BUDGET_EXCEEDED" and damage.position + damage.size_in_bytes >= size for damage in chunk.damage
             )
-            yield _until(chunk, following) if gave_up else chunk
-        ended = reader.landed if landed < end else landed
+            yield _skipped_until(chunk, next_start) if gave_up else chunk
+        ended = reader.landed if start < end else start
         if gave_up:
-            ended = following
-        elif following < size and ended != following:
+            ended = next_start
+        elif next_start < size and ended != next_start:
             raise SourceError(
-                entry.path,
-                f"the part that ends at byte {ended} and the next one, from byte {following}, do not meet: its index leads into"
+                path,
+                f"the part that ends at byte {ended} and the next one, from byte {next_start}, do not meet: its index leads into"
                 f" bytes that look like batches and are none; read it with split_bytes={2 * size}",
             )
-        self._extents[entry.path] = (landed, ended)
+        self._extents[path] = (start, ended)
 
-    @property
-    def _before(self) -> int:
-        """How far before a part a reader begins at least, in bytes."""
-        return self.query.split_bytes // _BEFORE
-
-    def _index(self, segment: SegmentFiles) -> "OffsetIndex | None":
-        """The offset index of a segment of which only a part is read; None if there is none that can be read."""
+    def _part_index(self, base_offset: int) -> "OffsetIndex | None":
+        """The offset index of a segment that is read in parts; None if there is none."""
         entry = self.piece.part_index
         if entry is None:
             return None
         try:
             with self.plan.log_dir.source.open(entry.path) as file:
-                return parse_offset_index(file, segment.base_offset)
+                return parse_offset_index(file, base_offset)
         except SourceError as error:
             self.missing(entry, error)
             raise
 
-    def _first_asked(self, segment: SegmentFiles, file: "ByteFile") -> int:
-        """Byte before which nothing that is asked for lies, by the indexes as far as the log bears them out."""
+    def _first_requested_position(self, segment: SegmentFiles, file: "ByteFile") -> int:
+        """The byte before which no requested rows are, according to index entries that the log confirms."""
         index, times = self.piece.part_index or segment.index, self.piece.part_time_index or segment.time_index
         offset, timestamp = self.query.offset_from, self.query.timestamp_from
         if index is None or (offset is None and (timestamp is None or times is None)):
@@ -197,39 +292,38 @@ class PieceReading(FactReading):
         return first
 
 
-def _known_batch(file: "ByteFile", index: "OffsetIndex | None", wanted: int) -> int:
-    """The last byte up to `wanted` at which the index says that a batch begins, and one does, with a right CRC and its offset.
+def _valid_batch_before(file: "ByteFile", index: "OffsetIndex | None", limit: int) -> int:
+    """The last position up to `limit` where the index names a batch, and one with a right CRC and that offset is.
 
-    Of entries that lie, ever earlier ones are tried; 0 if there is none.
+    Tries ever earlier entries where an entry is wrong; 0 if none is right.
     """
     if index is None:
         return 0
-    at, step = int(np.searchsorted(index.positions, wanted, side="right")) - 1, 1
-    while at >= 0:
-        position, offset = int(index.positions[at]), int(index.offsets[at])
-        before = int(index.offsets[at - 1]) if at else -1
-        if 0 < position <= wanted:
+    number, step = int(np.searchsorted(index.positions, limit, side="right")) - 1, 1
+    while number >= 0:
+        position, offset = int(index.positions[number]), int(index.offsets[number])
+        previous_offset = int(index.offsets[number - 1]) if number else -1
+        if 0 < position <= limit:
             first = SegmentReader(file).first_chunk(position)
-            sound = first.rows == 1 and not first.damage and int(first.columns[BatchColumn.POSITION, 0]) == position
             if (
-                sound
-                and before < int(first.columns[BatchColumn.LAST_OFFSET, 0])
+                (first.rows == 1 and not first.damage and int(first.columns[BatchColumn.POSITION, 0]) == position)
+                and previous_offset < int(first.columns[BatchColumn.LAST_OFFSET, 0])
                 and int(first.columns[BatchColumn.BASE_OFFSET, 0]) <= offset
             ):
                 return position
-        at, step = at - step, step * 2
+        number, step = number - step, step * 2
     return 0
 
 
 def _landing(reader: SegmentReader, start: int, end: int) -> int:
-    """Where the first batch behind `end` begins, as the reader finds it on its way from `start`."""
+    """The position of the first batch at or after `end` that the reader reaches from `start`."""
     for _ in reader.chunks(start, end):
         pass
     return reader.landed
 
 
-def _until(chunk: BatchChunk, end: int) -> BatchChunk:
-    """The chunk with nothing given up behind `end`: another reader begins there."""
+def _skipped_until(chunk: BatchChunk, end: int) -> BatchChunk:
+    """The chunk with its skipped bytes cut at `end`, where another reader starts."""
     damage = [
         replace(damage, size_in_bytes=max(end - damage.position, 0)) if damage.kind == "BUDGET_EXCEEDED" else damage
         for damage in chunk.damage
@@ -237,128 +331,12 @@ def _until(chunk: BatchChunk, end: int) -> BatchChunk:
     return replace(chunk, damage=damage)
 
 
-Batches = Iterator[pa.RecordBatch]
-READERS: Final[dict[str, Callable[[FactReading], Batches]]] = {
-    "batches": batch_facts,
-    "records": record_facts,
-    "spans": span_facts,
-    "control_records": control_facts,
-    "index_entries": index_facts,
-    "epoch_entries": epoch_facts,
-    "producer_states": producer_facts,
-}
-_ROWS_OF_A_PIECE: Final = 8 << 10
-"""Smaller ones are made one."""
-
-
-def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str], ...] = ()) -> Batches:
-    """Rows of a task of `plan_tasks` in the columns of the query, at most 64 Ki rows and 16 MiB at once.
-
-    Raises SourceError for what cannot be read, and FormatError at the first bad byte of a strict query; both with the path.
-    """
-    assert query.fact not in FROM_SCANS
-    pieces, deep = decode(task)
-    compile_as_needed(sum(map(_log_bytes, pieces)))
-    sources: dict[str, ByteSource] = {}
-
-    def source_of(piece: Piece) -> "ByteSource":
-        if piece.source not in sources:
-            sources[piece.source] = open_address(piece.source, storage_options or None)
-        return sources[piece.source]
-
-    batches = (batch for piece in pieces for batch in _piece_batches(piece, source_of(piece), query, deep=deep))
-    yield from asked(batches, query, FACTS[query.fact].schema)
-    for source in sources.values():
-        if source.problems:
-            raise SourceError(source.name, source.problems[0])
-
-
-def asked(batches: Batches, query: FactQuery, schema: pa.Schema) -> Batches:
-    """What the query asks for of rows with all the columns of `schema`, as large as batches may be."""
-    columns: list[ArrowField] = [schema.field(name) for name in query.columns]
-    for table in cut((projected(batch, query) for batch in batches), pa.schema(columns)):
-        pieces = table.to_batches()
-        yield from pieces if table.num_rows >= _ROWS_OF_A_PIECE * len(pieces) else table.combine_chunks().to_batches()
-
-
-def projected(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
-    """The rows within the query's offsets and times, in its columns."""
-    import pyarrow.compute as pc
-
-    keep: pa.BooleanArray | None = None
-    if query.is_ranged:
-        first, last, time = (batch.column(name) for name in RANGED[query.fact])
-        for limit, rule, column in (
-            (query.offset_from, pc.greater_equal, last),
-            (query.offset_to, pc.less, first),
-            (query.timestamp_from, pc.greater_equal, time),
-            (query.timestamp_to, pc.less, time),
-        ):
-            if limit is not None:
-                fits = rule(column, pa.scalar(limit))
-                keep = fits if keep is None else pc.and_(keep, fits)
-    columns: list[ArrowField] = [batch.schema.field(name) for name in query.columns]
-    schema = pa.schema([field.remove_metadata() for field in columns])
-    if not columns:
-        return batch.select([]) if keep is None else batch.filter(keep).select([])
-    chosen = pa.RecordBatch.from_arrays([batch.column(name) for name in query.columns], schema=schema)
-    return chosen if keep is None else chosen.filter(keep)
-
-
-def _log_bytes(piece: Piece) -> int:
+def _log_bytes(piece: FactPiece) -> int:
     size = sum(segment.log.size_in_bytes for segment in piece.segments if segment.log is not None)
     return min(size, (piece.end or size) - piece.start) if piece.is_part else size
 
 
-def _piece_batches(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool) -> Batches:
-    """Record batches of a piece with all columns of the fact that the query needs."""
-    try:
-        if query.fact == "checkpoints":
-            yield from _checkpoints(piece, source, query)
-            return
-        reading = _reading(piece, source, query, deep=deep)
-        if query.strict and query.fact in ("spans", *FROM_FILES):
-            _require_sound_files(piece, source)
-        compared = RANGED[query.fact] if query.is_ranged else ()
-        names = [name for name in FACTS[query.fact].schema.names if name in {*query.columns, *compared}] or ["partition"]
-        for batch in READERS[query.fact](reading):
-            yield with_keys(batch, FACTS[query.fact], piece.topic, piece.partition, str(piece.broker), names)
-    except SourceError as error:
-        inside = error.path and not error.path.startswith(source.name)
-        raise SourceError(typed_path(source, error.path) if inside else error.path or source.name, error.reason) from error
-
-
-def piece_facts(
-    piece: Piece, source: "ByteSource", query: FactQuery, note: Callable[[Incomplete], None], *, deep: bool, strict: bool
-) -> Batches:
-    """Record batches of a piece as `Fact.own` says; what could not be read goes to `note`, as in the local engine.
-
-    With `strict`, raises SourceError for what may be readable at the next attempt.
-    """
-    reads = READERS[query.fact]
-    if not (strict or piece.is_part):
-        yield from reads(FactReading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep))
-        return
-    reading = PieceReading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep, piece=piece, query=query)
-    try:
-        yield from reads(reading)
-    except SourceError as error:
-        if strict:
-            raise
-        note(Incomplete(error.path or source.name, error.reason))
-
-
-def _reading(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool) -> PieceReading:
-    def note(incomplete: Incomplete) -> None:
-        if query.strict:
-            raise FormatError(incomplete.reason, path=incomplete.path)
-        logging.getLogger(__name__).warning("%s: %s", incomplete.path, incomplete.reason)
-
-    payloads = query.payloads and any(name in query.columns for name in PAYLOAD_COLUMNS)
-    return PieceReading(_plan(piece, source), note, lambda _: None, payloads=payloads, deep=deep, piece=piece, query=query)
-
-
-def _plan(piece: Piece, source: "ByteSource") -> ReplicaPlan:
+def _plan(piece: FactPiece, source: "ByteSource") -> ReplicaPlan:
     log_dir = LogDir(source, piece.log_dir, LogDirectory(""), piece.broker)
     directory = PartitionDirectory("", piece.directory, piece.topic, piece.partition, segments=piece.segments, legal=True)
     directory.entries.update(piece.entries)
@@ -369,27 +347,22 @@ def _plan(piece: Piece, source: "ByteSource") -> ReplicaPlan:
     return ReplicaPlan(log_dir, directory, context, _log_bytes(piece))
 
 
-def _checkpoints(piece: Piece, source: "ByteSource", query: FactQuery) -> Batches:
+def _checkpoints(piece: FactPiece, source: "ByteSource", query: FactQuery) -> Batches:
     log_dir = LogDir(source, piece.log_dir, LogDirectory(""), piece.broker)
     for name in CHECKPOINTS:
         if name in piece.entries:
             with source.open(piece.entries[name].path) as file:
                 parsed = parse_offset_checkpoint(file)
             if query.strict:
-                _require_sound(source, piece.entries[name], parsed)
+                _require_sound(source, piece.entries[name], parsed.damage)
             offsets = {key: offset for key, offset in parsed.offsets.items() if query.wants(*key)}
             log_dir.checkpoints[name] = type(parsed)(offsets)
     return checkpoint_facts(Inputs(log_dirs=[log_dir]), ScanOptions())
 
 
-class _Parsed(Protocol):
-    @property
-    def damage(self) -> "Sequence[Damage]": ...
-
-
-def _require_sound_files(piece: Piece, source: "ByteSource") -> None:
+def _require_sound_files(piece: FactPiece, source: "ByteSource") -> None:
     """Raise FormatError at the first bad byte of the small files of a piece."""
-    parsers: list[tuple[Entry | None, Callable[[ByteFile], _Parsed]]] = []
+    parsers: list[tuple[Entry | None, Callable[[ByteFile], Any]]] = []
     for segment in piece.segments:
         parsers.append((segment.index, partial(parse_offset_index, base_offset=segment.base_offset)))
         parsers.append((segment.time_index, partial(parse_time_index, base_offset=segment.base_offset)))
@@ -399,10 +372,10 @@ def _require_sound_files(piece: Piece, source: "ByteSource") -> None:
     for entry, parse in parsers:
         if entry is not None:
             with source.open(entry.path) as file:
-                _require_sound(source, entry, parse(file))
+                _require_sound(source, entry, parse(file).damage)
 
 
-def _require_sound(source: "ByteSource", entry: "Entry", parsed: "_Parsed") -> None:
-    if parsed.damage:
-        first = parsed.damage[0]
-        raise FormatError(first.kind, path=typed_path(source, entry.path), position=first.position)
+def _require_sound(source: "ByteSource", entry: "Entry", damage: "Iterable[Damage]") -> None:
+    for found in damage:
+        if found.kind not in _HARMLESS:
+            raise FormatError(found.kind, path=typed_path(source, entry.path), position=found.position)

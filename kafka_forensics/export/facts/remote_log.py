@@ -1,4 +1,4 @@
-"""Facts of `__remote_log_metadata`: remote segments in their last states, and the events that led there."""
+"""Facts of `__remote_log_metadata`: remote segments in their latest states, and the events that led to these."""
 
 from base64 import b64decode
 from collections.abc import Iterator, Sequence

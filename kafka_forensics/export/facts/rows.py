@@ -1,4 +1,4 @@
-"""Rows as Arrow record batches of bounded size, whatever text and numbers hostile bytes put into them."""
+"""Arrow record batches of bounded size from rows with any text and numbers, and the queries that select facts."""
 
 import json
 import operator
@@ -14,34 +14,34 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.model.arrow import plain, repeated_dictionary, repeated_string
 from kafka_forensics.model.json_objects import Columns
-from kafka_forensics.model.schemas import PARTITION_KEYS, Fact
+from kafka_forensics.model.schemas import Fact
 
 if TYPE_CHECKING:
     from kafka_forensics.model.schemas import ArrowArray
 
 
 MAX_ROWS: Final = 64 << 10
-"""Rows of one record batch at most."""
+"""Of one record batch."""
 MAX_BYTES: Final = 16 << 20
-"""Bytes of one record batch at most, unless a single row has more."""
+"""Of one record batch, unless a single row is larger."""
 _NUMBER_BYTES: Final = 8
 
 
 def record_batches(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
-    """`rows`, tuples in the order of the columns, as record batches."""
-    kinds = [field.type for field in schema]
-    words = [index for index, kind in enumerate(kinds) if kind in (pa.string(), pa.binary())]
-    lists = [index for index, kind in enumerate(kinds) if pa.types.is_nested(kind)]
-    fixed = _NUMBER_BYTES * len(kinds)
+    """`rows`, tuples in the order of the columns, as record batches within `MAX_ROWS` and `MAX_BYTES`."""
+    types = [field.type for field in schema]
+    texts = [index for index, arrow_type in enumerate(types) if arrow_type in (pa.string(), pa.binary())]
+    nested = [index for index, arrow_type in enumerate(types) if pa.types.is_nested(arrow_type)]
+    fixed = _NUMBER_BYTES * len(types)
     pending: list[tuple[object, ...]] = []
     size = 0
     for row in rows:
         added = fixed
-        for index in words:
+        for index in texts:
             value = row[index]
             added += len(value) if isinstance(value, str | bytes | memoryview) else 0
-        for index in lists:
-            added += size_of(row[index]) if row[index] else 0
+        for index in nested:
+            added += _size_of(row[index]) if row[index] else 0
         if pending and (len(pending) >= MAX_ROWS or size + added > MAX_BYTES):
             yield record_batch(schema, pending)
             pending, size = [], 0
@@ -52,37 +52,37 @@ def record_batches(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> Ite
 
 
 def record_batch(schema: pa.Schema, rows: list[tuple[object, ...]]) -> pa.RecordBatch:
-    """One record batch of these rows."""
+    """One record batch of at least one row."""
     columns = zip(*rows, strict=True)
     arrays = [array(list(values), field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def array(values: list[Any], kind: pa.DataType) -> "ArrowArray":
-    """An array of `values`; text that UTF-8 cannot hold is spelled out, a number beyond its type is the type's nearest."""
+def array(values: list[Any], arrow_type: pa.DataType) -> "ArrowArray":
+    """An array of `values`; text that is not valid Unicode is escaped (`text`), a number out of range becomes the nearest bound."""
     try:
-        return pa.array(values, kind)
+        return pa.array(values, arrow_type)
     except UnicodeEncodeError:
-        return pa.array([_spelled(value) for value in values], kind)
+        return pa.array([_escaped(value) for value in values], arrow_type)
     except (OverflowError, pa.ArrowInvalid):
-        if not pa.types.is_signed_integer(kind):
+        if not pa.types.is_signed_integer(arrow_type):
             raise
-        most = (1 << (kind.bit_width - 1)) - 1
-        return pa.array([None if value is None else max(-most - 1, min(value, most)) for value in values], kind)
+        greatest = (1 << (arrow_type.bit_width - 1)) - 1
+        return pa.array([None if value is None else max(-greatest - 1, min(value, greatest)) for value in values], arrow_type)
 
 
 def repeated(value: str, rows: int) -> "ArrowArray":
-    """`value` in every one of `rows`."""
+    """An array of `rows` times `value`."""
     return repeated_string(text(value), rows)
 
 
 def place_columns(place: Iterable[str], rows: int) -> "list[ArrowArray]":
-    """Each name of a place in every one of `rows`, as dictionaries."""
+    """A dictionary array for each name of a place, which is the same in all `rows`."""
     return [repeated_dictionary(text(name), rows) for name in place]
 
 
-def own_batch(fact: Fact, arrays: "Iterable[ArrowArray]") -> pa.RecordBatch:
-    """A record batch as `Fact.own` says; words that are a dictionary stay one, until `with_keys` or who writes them."""
+def batch_without_keys(fact: Fact, arrays: "Iterable[ArrowArray]") -> pa.RecordBatch:
+    """A record batch with the columns `Fact.own`, which lack the replica's keys; dictionary columns stay dictionaries."""
     columns = list(arrays)
     fields = [
         field.with_type(column.type) if isinstance(column, pa.DictionaryArray) else field
@@ -92,53 +92,54 @@ def own_batch(fact: Fact, arrays: "Iterable[ArrowArray]") -> pa.RecordBatch:
 
 
 def rows_of(columns: Columns, items: Iterable[object]) -> Iterator[tuple[object, ...]]:
-    """The columns of each item, as `record_batches` takes them."""
+    """A tuple of the columns' values for each item."""
     values = list(columns.values())
     return (tuple([value(item) for value in values]) for item in items)
 
 
-def with_keys(
+def add_keys(
     batch: pa.RecordBatch, fact: Fact, topic: str, partition: int | None, broker: str, names: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """Rows as `Fact.own` says, of one replica, with the columns `names` of the fact (None: all) in their declared types."""
+    """The columns `names` of the fact (None: all) in their declared types, from a batch of one replica (`Fact.own`)."""
     rows = batch.num_rows
     keys: dict[str, Callable[[], ArrowArray]] = {
         "topic": lambda: repeated(topic, rows),
         "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), rows),
         "broker": lambda: repeated(broker, rows),
     }
-    assert set(keys) == set(PARTITION_KEYS)
     schema = fact.schema if names is None else pa.schema([fact.schema.field(name) for name in names])
     arrays = [keys[name]() if name in keys else plain(batch.column(name)) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def text(value: str) -> str:
-    r"""`value` if UTF-8 can hold it, else with what it cannot spelled out: `\udcff` for a byte 0xff of a file name."""
+    r"""`value` with lone surrogates escaped, such as `\udcff` for a byte 0xff of a file name."""
     return value.encode("utf-8", "backslashreplace").decode()
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON in one line of ASCII."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, default=_plain)
+    """`value` as JSON in one line of ASCII; bytes become hexadecimal text."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, default=_json_value)
 
 
-def size_of(value: object) -> int:
+def _json_value(value: bytes | memoryview | SupportsIndex) -> str | int:
+    return value.hex() if isinstance(value, bytes | memoryview) else operator.index(value)
+
+
+def _size_of(value: object) -> int:
     """About how many bytes `value` takes in a record batch."""
     if isinstance(value, str | bytes):
         return _NUMBER_BYTES + len(value)
     if isinstance(value, list | tuple):
-        return _NUMBER_BYTES + sum(map(size_of, value))
-    if isinstance(value, dict):
-        return sum(map(size_of, value.values()))
-    return _NUMBER_BYTES
+        return _NUMBER_BYTES + sum(map(_size_of, value))
+    return sum(map(_size_of, value.values())) if isinstance(value, dict) else _NUMBER_BYTES
 
 
-def cut(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of `batches` in tables as large as they may be, with what came as their chunks: what a row group is made of."""
+def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of `batches` in tables as large as `MAX_ROWS` and `MAX_BYTES` allow; the batches are the tables' chunks."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in chain.from_iterable(map(_parts, batches)):
+    for batch in chain.from_iterable(map(_halved, batches)):
         if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > MAX_BYTES):
             yield pa.Table.from_batches(pending, schema)
             pending, rows, size = [], 0, 0
@@ -150,63 +151,54 @@ def cut(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Tab
         yield pa.Table.from_batches(pending, schema)
 
 
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` in pieces within the limits, halved as often as that takes."""
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch`, halved until its parts are within the limits."""
     if batch.num_rows > 1 and (batch.num_rows > MAX_ROWS or batch.nbytes > MAX_BYTES):
         half = batch.num_rows // 2
-        yield from _parts(batch.slice(0, half))
-        yield from _parts(batch.slice(half))
+        yield from _halved(batch.slice(0, half))
+        yield from _halved(batch.slice(half))
     else:
         yield batch
 
 
-def _spelled(value: object) -> object:
+def _escaped(value: object) -> object:
     if isinstance(value, str):
         return text(value)
     if isinstance(value, list | tuple):
-        return [_spelled(item) for item in value]
+        return [_escaped(item) for item in value]
     if isinstance(value, dict):
-        return {name: _spelled(item) for name, item in value.items()}
+        return {name: _escaped(item) for name, item in value.items()}
     return value
 
 
-def _plain(value: bytes | memoryview | SupportsIndex) -> str | int:
-    return value.hex() if isinstance(value, bytes | memoryview) else operator.index(value)
-
-
-# What is asked of a fact that is read in tasks: plain values, so that any engine may carry it anywhere.
-
-
 SPLIT_BYTES: Final = 256 << 20
-"""Bytes of a task unless another number is asked for."""
+"""Bytes of logs of a task by default."""
 RANGED: Final = {
     "batches": ("base_offset", "last_offset", "max_timestamp"),
     "records": ("offset", "offset", "timestamp"),
     "control_records": ("offset", "offset", "timestamp"),
 }
-"""Facts that can be limited to offsets and times → the columns of first offset, last offset and time that are compared."""
+"""Facts that offsets and times limit → the columns compared with them: first offset, last offset and time."""
 FROM_LOGS: Final = ("batches", "records", "spans", "control_records")
-"""Facts for which `.log` files are read, in parts if they are large."""
+"""Facts of `.log` files, which are read in parts if they are large."""
 FROM_FILES: Final = ("index_entries", "epoch_entries", "producer_states")
 """Facts of the small files in a partition's directory."""
 INCOMPLETE: Final = "incomplete"
-"""The fact that tells what could not be read, whose reading fails of nothing else."""
-FROM_SCANS: Final = (
-    *("transactions", "metadata_history", "group_offsets", "remote_segments", "remote_events"),
-    *("replicas", "findings", INCOMPLETE),
-)
-"""Facts that no file tells by itself: one task reads all that is needed for them."""
+"""The fact that lists what could not be read, so reading it does not fail because of that."""
+FROM_INTERNAL_TOPICS: Final = ("metadata_history", "group_offsets", "remote_segments", "remote_events")
+FROM_SCANS: Final = ("transactions", *FROM_INTERNAL_TOPICS, "replicas", "findings", INCOMPLETE)
+"""Facts that come from more than one file: one task reads everything that they need."""
 FROM_COMPARISONS: Final = ("changes",)
-"""Facts that only several snapshots yield, by being compared."""
+"""Facts that come from comparing snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactQuery:
-    """A fact, its columns (in this order), and limits; an empty tuple and None are no limit.
+    """A fact, its columns in this order, and limits, of which an empty tuple and None are none; plain values for any engine.
 
-    `partitions` are ranges, both ends inclusive; `offset_to` and `timestamp_to` (ms) are exclusive. `strict` is for an error at the
-    first bad byte. Without `payloads`, keys, values and headers are null. `deep`, `live`, `copied` and `as_of_ms` are those of
-    `ScanOptions`, for facts that take a scan, and `deep` for spans.
+    `partitions` are ranges, both ends inclusive; `offset_to` and `timestamp_to` (ms) are exclusive. With `strict`, the first bad
+    byte is an error. Without `payloads`, keys, values and headers are null. `deep`, `live`, `copied` and `as_of_ms` are options of
+    the scan (`ScanOptions`) for facts that need one; `deep` also applies to spans.
     """
 
     fact: str
@@ -227,7 +219,7 @@ class FactQuery:
     as_of_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for limits that mean nothing for the fact."""
+        """Raise UsageError for limits that do not apply to the fact."""
         for name in ("offset_from", "offset_to", "timestamp_from", "timestamp_to"):
             if getattr(self, name) is not None and self.fact not in RANGED:
                 raise UsageError(f"{name} does not apply to the fact {self.fact}", hint=f"it applies to {', '.join(RANGED)}")
@@ -237,11 +229,11 @@ class FactQuery:
 
     @property
     def is_ranged(self) -> bool:
-        """Whether only some offsets or times are asked for."""
+        """Whether offsets or times are limited."""
         return not (self.offset_from is self.offset_to is self.timestamp_from is self.timestamp_to is None)
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
-        """Whether a topic and partition are asked for; None is neither."""
+        """Whether the limits include a topic and partition; None stands for rows that name none."""
         if self.topics and not any(fnmatchcase(topic or "", glob) for glob in self.topics):
             return False
         return not self.partitions or any(
@@ -249,5 +241,5 @@ class FactQuery:
         )
 
     def wants_broker(self, broker: int | str | None) -> bool:
-        """Whether a broker is asked for; None is none."""
+        """Whether the limits include a broker."""
         return not self.brokers or str(broker) in self.brokers

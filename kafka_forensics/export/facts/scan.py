@@ -1,7 +1,7 @@
-"""Facts that no file tells by itself, read in one task: by what the internal topics say, or by a whole scan of this machine."""
+"""Facts that come from more than one file, read in one task from the internal topics or by a whole scan, and facts of snapshots."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -11,12 +11,18 @@ import pyarrow as pa
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, gather, gather_log_dirs
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.facts.answers import between_batches, change_batches, group_facts, metadata_facts
-from kafka_forensics.export.facts.facts import FactReader, Words
-from kafka_forensics.export.facts.read import asked, read_task
-from kafka_forensics.export.facts.remote_log import remote_event_facts, remote_segment_facts
-from kafka_forensics.export.facts.rows import FROM_COMPARISONS, FROM_SCANS, INCOMPLETE, FactQuery, repeated
-from kafka_forensics.export.facts.splits import require_brokers, require_readable, require_there, tasks_of
+from kafka_forensics.export.facts.answers import between_batches, change_batches
+from kafka_forensics.export.facts.facts import FactReader, FindingText, internal_topic_facts
+from kafka_forensics.export.facts.read import read_task, select_batches
+from kafka_forensics.export.facts.rows import (
+    FROM_COMPARISONS,
+    FROM_INTERNAL_TOPICS,
+    FROM_SCANS,
+    INCOMPLETE,
+    FactQuery,
+    repeated,
+)
+from kafka_forensics.export.facts.splits import require_brokers, require_matches, require_readable, tasks_of
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS, fact_named
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -27,75 +33,70 @@ from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 if TYPE_CHECKING:
     from kafka_forensics.model.schemas import ArrowArray, ArrowField
 
+Pairs = tuple[tuple[str, str], ...]
+Batches = Iterator[pa.RecordBatch]
+_NAME: Final = SNAPSHOT.name
 
-def read_scan(
-    task: str, query: FactQuery, words: Words, storage_options: tuple[tuple[str, str], ...] = ()
-) -> Iterator[pa.RecordBatch]:
-    """Rows of the task of a fact that takes a scan, in the columns of the query, as `fact_splits_read.read_task` gives others.
 
-    Every copy of what is asked for is read, those of other brokers too. Raises UsageError for paths that make no sense, and
-    SourceError if anything could not be read, once all rows were given.
+def read_scan(task: str, query: FactQuery, words: FindingText, storage_options: Pairs = ()) -> Batches:
+    """Rows of the task of a fact of `FROM_SCANS`, in the columns of the query.
+
+    Reads every requested replica with the copies of other brokers. Raises UsageError for invalid paths, and after all rows
+    SourceError if anything could not be read.
     """
     assert query.fact in FROM_SCANS
     parameters = json.loads(task)
-    options = options_of(query, storage_options)
+    options = _scan_options(query, storage_options)
     inputs = gather(parameters["scan"], options, elsewhere=True)
     if query.fact != INCOMPLETE:
         require_readable(inputs)
-    if not parameters.get("checked"):  # what is asked for may be in other snapshots
+    if not parameters.get("checked"):  # other snapshots may have what is requested
         require_brokers(inputs, query)
-    keep_wanted(inputs, query)
-    compile_as_needed(sum(replica_plan.bytes for replica_plan in [*inputs.replicas, *inputs.internal]))
+    _drop_unrequested(inputs, query)
+    compile_as_needed(sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal]))
     incomplete: list[Incomplete] = []
-    batches = _batches(inputs, query, options, words, incomplete)
-    yield from asked((wanted_rows(batch, query) for batch in batches), query, FACTS[query.fact].schema)
-    for gap in [] if query.fact == INCOMPLETE else [*incomplete, *inputs.incomplete]:
-        raise SourceError(gap.path, gap.reason)
+    batches = _scan_batches(inputs, query, options, words, incomplete)
+    yield from select_batches((_requested_rows(batch, query) for batch in batches), query, FACTS[query.fact].schema)
+    if query.fact != INCOMPLETE:
+        _raise_first([*incomplete, *inputs.incomplete])
 
 
-def _batches(
-    inputs: Inputs, query: FactQuery, options: ScanOptions, words: Words, incomplete: list[Incomplete]
-) -> Iterator[pa.RecordBatch]:
+def _raise_first(incomplete: Iterable[Incomplete]) -> None:
+    for first in incomplete:
+        raise SourceError(first.path, first.reason)
+
+
+def _scan_batches(
+    inputs: Inputs, query: FactQuery, options: ScanOptions, words: FindingText, incomplete: list[Incomplete]
+) -> Batches:
     witnesses = read_witnesses(inputs)
-    if query.fact == "metadata_history":
-        yield from metadata_facts(witnesses, options)
-        return
-    if query.fact == "group_offsets":
-        yield from group_facts(witnesses, options, payloads=query.payloads)
-        return
-    if query.fact == "remote_segments":
-        yield from remote_segment_facts(witnesses, options, payloads=query.payloads)
-        return
-    if query.fact == "remote_events":
-        yield from remote_event_facts(inputs, witnesses, options, incomplete, payloads=query.payloads)
+    if query.fact in FROM_INTERNAL_TOPICS:
+        yield from internal_topic_facts(query.fact, inputs, witnesses, options, incomplete, payloads=query.payloads)
         return
     result = scan_inputs(inputs, options, witnesses=witnesses)
     incomplete += result.incomplete
     yield from FactReader(inputs, options, result, witnesses, words, query.payloads, incomplete).batches(query.fact)
 
 
-def options_of(query: FactQuery, storage_options: tuple[tuple[str, str], ...]) -> ScanOptions:
-    """The options of the scan that a fact takes."""
+def _scan_options(query: FactQuery, storage_options: Pairs) -> ScanOptions:
     return ScanOptions(
         copied=query.copied, live=query.live, deep=query.deep, as_of_ms=query.as_of_ms, storage_options=storage_options
     )
 
 
-def keep_wanted(inputs: Inputs, query: FactQuery) -> None:
-    """Leave out topics and partitions that are not asked for."""
-    inputs.replicas = [
-        replica_plan for replica_plan in inputs.replicas if query.wants(replica_plan.context.topic, replica_plan.context.partition)
-    ]
-    inputs.aside = {where: paths for where, paths in inputs.aside.items() if query.wants(*where)}
+def _drop_unrequested(inputs: Inputs, query: FactQuery) -> None:
+    """Drop topics and partitions that are not requested."""
+    inputs.replicas = [plan for plan in inputs.replicas if query.wants(plan.context.topic, plan.context.partition)]
+    inputs.aside = {partition: paths for partition, paths in inputs.aside.items() if query.wants(*partition)}
 
 
-def wanted_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
-    """Rows of the topics, partitions and brokers that are asked for."""
-    of_brokers = "broker" in batch.schema.names
+def _requested_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
+    """Rows of the requested topics, partitions and brokers."""
+    has_brokers = "broker" in batch.schema.names
 
     @cache
     def wants(topic: str | None, partition: int | None, broker: str | None) -> bool:
-        return query.wants(topic, partition) and (not of_brokers or query.wants_broker(broker))
+        return query.wants(topic, partition) and (not has_brokers or query.wants_broker(broker))
 
     if not (query.topics or query.partitions or query.brokers):
         return batch
@@ -104,18 +105,11 @@ def wanted_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
     return batch.filter(pa.array([wants(*row) for row in zip(*columns, strict=True)], pa.bool_()))
 
 
-# Facts of several snapshots: the tasks of each, and rows that begin with the name of the snapshot they are of.
-
-
-_NAME: Final = SNAPSHOT.name
-Pairs = tuple[tuple[str, str], ...]
-
-
 def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage_options: Pairs = ()) -> list[str]:
-    """Tasks as text: those that `fact_splits.plan_tasks` gives for each snapshot, by names in their order.
+    """Tasks as text, for each snapshot in its order those of `splits.plan_tasks`; rows begin with the snapshot's name.
 
-    `changes`, and the findings of several snapshots, are one task, which compares them. Raises UsageError for paths that make no
-    sense and for limits that fit nothing in any snapshot, and SourceError for what cannot be listed or read.
+    `changes`, and the findings of several snapshots, are one task, which compares them. Raises UsageError for invalid paths and for
+    limits that nothing in any snapshot matches, and SourceError for what cannot be listed or read.
     """
     if query.fact in FROM_COMPARISONS:
         require_two_snapshots(snapshots)
@@ -124,79 +118,70 @@ def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage
     gathered = {name: gather_log_dirs(paths, storage_options) for name, paths in snapshots.items()}
     for inputs in gathered.values():
         require_readable(inputs)
-    everything = _together(gathered)
     if query.fact in FROM_SCANS:
-        require_brokers(everything, query)
+        require_brokers(_all_log_dirs(gathered), query)
         tasks = [(name, json.dumps({"scan": paths, "checked": True})) for name, paths in snapshots.items()]
     else:
-        require_there(everything, query)
+        require_matches(_all_log_dirs(gathered), query)
         tasks = [(name, task) for name, inputs in gathered.items() for task in tasks_of(inputs, query)]
     return [json.dumps({"snapshot": name, "task": task}) for name, task in tasks]
 
 
-def _together(gathered: Mapping[str, Inputs]) -> Inputs:
+def _all_log_dirs(gathered: Mapping[str, Inputs]) -> Inputs:
     return Inputs([log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs])
 
 
-def read_snapshots(task: str, query: FactQuery, words: Words, storage_options: Pairs = ()) -> Iterator[pa.RecordBatch]:
-    """Rows of a task in the columns of the query, of which `snapshot` may be one.
-
-    Raises what `fact_splits_read.read_task` and `fact_splits_scan.read_scan` do.
-    """
+def read_snapshots(task: str, query: FactQuery, words: FindingText, storage_options: Pairs = ()) -> Batches:
+    """Rows of a task of `plan_snapshots` in the columns of the query. Raises what `read.read_task` and `read_scan` raise."""
     parameters = json.loads(task)
     if "compare" in parameters:
         yield from _read_compared(parameters["compare"], query, words, storage_options)
         return
-    own = tuple(name for name in query.columns if name != _NAME)
-    without = replace(query, columns=own)
+    without_name = replace(query, columns=tuple(name for name in query.columns if name != _NAME))
     if query.fact in FROM_SCANS:
-        batches = read_scan(parameters["task"], without, words, storage_options)
+        batches = read_scan(parameters["task"], without_name, words, storage_options)
     else:
-        batches = read_task(parameters["task"], without, storage_options)
+        batches = read_task(parameters["task"], without_name, storage_options)
     for batch in batches:
-        yield _named(batch, query, parameters["snapshot"]) if _NAME in query.columns else batch
+        yield _with_name(batch, query.columns, parameters["snapshot"]) if _NAME in query.columns else batch
 
 
-def _named(batch: pa.RecordBatch, query: FactQuery, name: str) -> pa.RecordBatch:
-    """The rows with the name of their snapshot, in the columns of the query."""
-    of_snapshot = repeated(name, batch.num_rows)
-    columns: list[ArrowArray] = [of_snapshot if column == _NAME else batch.column(column) for column in query.columns]
-    fields: list[ArrowField] = [SNAPSHOT if column == _NAME else batch.schema.field(column) for column in query.columns]
+def _with_name(batch: pa.RecordBatch, names: Iterable[str], snapshot: str) -> pa.RecordBatch:
+    """The columns `names` of a batch, one of which is the name of its snapshot."""
+    of_snapshot = repeated(snapshot, batch.num_rows)
+    columns: list[ArrowArray] = [of_snapshot if name == _NAME else batch.column(name) for name in names]
+    fields: list[ArrowField] = [SNAPSHOT if name == _NAME else batch.schema.field(name) for name in names]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _read_compared(
-    snapshots: dict[str, list[str]], query: FactQuery, words: Words, storage_options: Pairs
-) -> Iterator[pa.RecordBatch]:
-    """Rows of what takes a comparison of the snapshots, as the local engine compares them."""
-    options = options_of(query, storage_options)
+def _read_compared(snapshots: dict[str, list[str]], query: FactQuery, words: FindingText, storage_options: Pairs) -> Batches:
+    """Rows of a fact that compares the snapshots, as the local engine compares them."""
+    options = _scan_options(query, storage_options)
     gathered = gather_snapshots(snapshots, options)
     for inputs in gathered.values():
         require_readable(inputs)
-    require_brokers(_together(gathered), query)
+    require_brokers(_all_log_dirs(gathered), query)
     for inputs in gathered.values():
-        keep_wanted(inputs, query)
+        _drop_unrequested(inputs, query)
     incomplete: list[Incomplete] = []
     schema = pa.schema([SNAPSHOT, *fact_named(query.fact, SNAPSHOT_FACTS).schema])
     batches = _compared_batches(gathered, query, options, words, incomplete)
-    yield from asked((wanted_rows(batch, query) for batch in batches), query, schema)
-    for gap in [*incomplete, *(gap for inputs in gathered.values() for gap in inputs.incomplete)]:
-        raise SourceError(gap.path, gap.reason)
+    yield from select_batches((_requested_rows(batch, query) for batch in batches), query, schema)
+    _raise_first([*incomplete, *(found for inputs in gathered.values() for found in inputs.incomplete)])
 
 
 def _compared_batches(
-    gathered: Mapping[str, Inputs], query: FactQuery, options: ScanOptions, words: Words, incomplete: list[Incomplete]
-) -> Iterator[pa.RecordBatch]:
+    gathered: Mapping[str, Inputs], query: FactQuery, options: ScanOptions, words: FindingText, incomplete: list[Incomplete]
+) -> Batches:
     compared_snapshots = compared(gathered, options)
     result = compared_snapshots.result
-    incomplete += [*result.incomplete, *(gap for scan in result.snapshots.values() for gap in scan.incomplete)]
+    incomplete += [*result.incomplete, *(found for scan in result.snapshots.values() for found in scan.incomplete)]
     if query.fact != "findings":
         yield from change_batches(result.changes)
         return
-    every = replace(query, columns=(_NAME, *fact_named(query.fact).schema.names))
+    names = (_NAME, *fact_named(query.fact).schema.names)
     for snapshot in compared_snapshots.snapshots:
-        reader = FactReader(
-            snapshot.inputs, options, result.snapshots[snapshot.name], snapshot.witnesses, words, query.payloads, incomplete
-        )
-        yield from (_named(batch, every, snapshot.name) for batch in reader.batches("findings"))
+        scan = result.snapshots[snapshot.name]
+        reader = FactReader(snapshot.inputs, options, scan, snapshot.witnesses, words, query.payloads, incomplete)
+        yield from (_with_name(batch, names, snapshot.name) for batch in reader.batches("findings"))
     yield from between_batches(result.findings, reader.finding_row)

@@ -1,4 +1,4 @@
-"""Facts of the small files: index entries, epoch entries, producers of snapshots, and the lines of offset checkpoints."""
+"""Facts of small files: index entries, epoch entries, producer states of snapshots, and lines of offset checkpoints."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -12,8 +12,8 @@ import pyarrow as pa
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.export.facts.log import FactReading
-from kafka_forensics.export.facts.rows import MAX_ROWS, own_batch, place_columns, record_batches
+from kafka_forensics.export.facts.log import ReplicaReader
+from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, place_columns, record_batches
 from kafka_forensics.model.constants import (
     INDEX_ENTRY_SIZE,
     PRODUCER_SNAPSHOT_ENTRY_SIZE,
@@ -34,51 +34,51 @@ if TYPE_CHECKING:
 Parsed = TypeVar("Parsed")
 
 
-def _parsed(reading: FactReading, entry: "Entry", parse: "Callable[[ByteFile], Parsed]") -> Parsed | None:
-    """What a file says; None, and a note, if it cannot be read."""
+def _parsed(replica: ReplicaReader, entry: "Entry", parse: "Callable[[ByteFile], Parsed]") -> Parsed | None:
+    """A file's parsed content; None if it cannot be read, which is noted."""
     try:
-        with reading.plan.log_dir.source.open(entry.path) as file:
+        with replica.plan.log_dir.source.open(entry.path) as file:
             return parse(file)
     except SourceError as error:
-        reading.missing(entry, error)
+        replica.missing(entry, error)
         return None
 
 
-def index_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
-    """Record batches of `index_entries`, as `Fact.own` says."""
-    for segment in reading.plan.directory.segments:
+def index_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
+    """Record batches of `index_entries`, with the columns `Fact.own`."""
+    for segment in replica.plan.directory.segments:
         base_offset = segment.base_offset
         if segment.index is not None:
-            index = _parsed(reading, segment.index, partial(parse_offset_index, base_offset=base_offset))
+            index = _parsed(replica, segment.index, partial(parse_offset_index, base_offset=base_offset))
             if index is not None:
                 columns = {"offset": index.offsets, "log_position": index.positions}
-                yield from _index_batches(reading, segment.index, "offset", INDEX_ENTRY_SIZE, columns)
+                yield from _index_batches(replica, segment.index, "offset", INDEX_ENTRY_SIZE, columns)
         if segment.time_index is not None:
-            times = _parsed(reading, segment.time_index, partial(parse_time_index, base_offset=base_offset))
+            times = _parsed(replica, segment.time_index, partial(parse_time_index, base_offset=base_offset))
             if times is not None:
                 columns = {"offset": times.offsets, "timestamp": times.timestamps}
-                yield from _index_batches(reading, segment.time_index, "time", TIME_INDEX_ENTRY_SIZE, columns)
+                yield from _index_batches(replica, segment.time_index, "time", TIME_INDEX_ENTRY_SIZE, columns)
         if segment.transaction_index is not None:
-            yield from _aborted_batches(reading, segment.transaction_index)
+            yield from _aborted_batches(replica, segment.transaction_index)
 
 
 def _index_batches(
-    reading: FactReading, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
+    replica: ReplicaReader, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
 ) -> Iterator[pa.RecordBatch]:
     fact = FACTS["index_entries"]
     entries = len(columns["offset"])
     for start in range(0, entries, MAX_ROWS):
         rows = min(MAX_ROWS, entries - start)
-        known: dict[str, ArrowArray] = {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
-        words = place_columns((*reading.place(entry), index_type), rows)
-        known |= dict(zip(("log_dir", "file", "index_type"), words, strict=True))
-        known["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
-        yield own_batch(fact, [known[field.name] if field.name in known else pa.nulls(rows, field.type) for field in fact.own])
+        log_dir, file, kind = place_columns((*replica.place(entry), index_type), rows)
+        arrays: dict[str, ArrowArray] = {"log_dir": log_dir, "file": file, "index_type": kind}
+        arrays |= {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
+        arrays["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
+        yield batch_without_keys(fact, [arrays.get(field.name, pa.nulls(rows, field.type)) for field in fact.own])
 
 
-def _aborted_batches(reading: FactReading, entry: "Entry") -> Iterator[pa.RecordBatch]:
-    index = _parsed(reading, entry, parse_transaction_index)
-    place = reading.place(entry)
+def _aborted_batches(replica: ReplicaReader, entry: "Entry") -> Iterator[pa.RecordBatch]:
+    index = _parsed(replica, entry, parse_transaction_index)
+    place = replica.place(entry)
     rows = (
         (
             *place,
@@ -90,41 +90,36 @@ def _aborted_batches(reading: FactReading, entry: "Entry") -> Iterator[pa.Record
     return record_batches(FACTS["index_entries"].own, rows)
 
 
-def epoch_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
-    """Record batches of `epoch_entries`, as `Fact.own` says."""
-    entry = reading.plan.directory.entries.get("leader-epoch-checkpoint")
-    parsed = None if entry is None else _parsed(reading, entry, parse_leader_epochs)
+def epoch_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
+    """Record batches of `epoch_entries`, with the columns `Fact.own`."""
+    entry = replica.plan.directory.entries.get("leader-epoch-checkpoint")
+    parsed = None if entry is None else _parsed(replica, entry, parse_leader_epochs)
     if entry is None or parsed is None:
         return iter(())
-    place = reading.place(entry)
+    place = replica.place(entry)
     rows = ((*place, row, epoch_entry.leader_epoch, epoch_entry.start_offset) for row, epoch_entry in enumerate(parsed.entries))
     return record_batches(FACTS["epoch_entries"].own, rows)
 
 
-def producer_facts(reading: FactReading) -> Iterator[pa.RecordBatch]:
-    """Record batches of `producer_states`, as `Fact.own` says."""
-    return record_batches(FACTS["producer_states"].own, _producer_rows(reading))
+def producer_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
+    """Record batches of `producer_states`, with the columns `Fact.own`."""
+    return record_batches(FACTS["producer_states"].own, _producer_rows(replica))
 
 
-_producer = attrgetter(*(field.name for field in fields(ProducerEntry)))
-"""The columns of an entry."""
+_producer_columns = attrgetter(*(field.name for field in fields(ProducerEntry)))
 
 
-def _producer_rows(reading: FactReading) -> Iterator[tuple[object, ...]]:
-    for offset, entry in reading.plan.directory.snapshots:
-        snapshot = _parsed(reading, entry, partial(parse_producer_snapshot, offset=offset))
-        place = reading.place(entry)
+def _producer_rows(replica: ReplicaReader) -> Iterator[tuple[object, ...]]:
+    for offset, entry in replica.plan.directory.snapshots:
+        snapshot = _parsed(replica, entry, partial(parse_producer_snapshot, offset=offset))
+        place = replica.place(entry)
         for row, producer_entry in enumerate(() if snapshot is None else snapshot.entries):
-            yield (
-                *place,
-                offset,
-                PRODUCER_SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE,
-                *_producer(producer_entry),
-            )
+            position = PRODUCER_SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE
+            yield (*place, offset, position, *_producer_columns(producer_entry))
 
 
 def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    """Record batches of `checkpoints`, by broker, log directory, file, topic and partition; only of what was asked for."""
+    """Record batches of `checkpoints`, by broker, log directory, file, topic and partition; only those that the options select."""
     return record_batches(FACTS["checkpoints"].schema, _checkpoint_rows(inputs, options))
 
 

@@ -10,14 +10,14 @@ from hypothesis import given, strategies as st
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts import log
-from kafka_forensics.export.facts.log import FactReading
-from kafka_forensics.export.facts.rows import own_batch, record_batch
+from kafka_forensics.export.facts.log import ReplicaReader
+from kafka_forensics.export.facts.rows import batch_without_keys, record_batch
 from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.log import SegmentReader
-from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.scanning.rereading.record_states import LazyRecordStates
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.brokers import healthy
 from tests.support.kernels import kernels
@@ -58,46 +58,46 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> ReplicaPlan:
     return gather([str(healthy(tmp_path_factory.mktemp("some")).log_dir(1))], ScanOptions()).replicas[0]
 
 
-def both_ways(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]:
-    """Rows by columns, None where those are left to the other way; and record by record."""
+def both_results(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]:
+    """(rows made by columns, or None where only single records can be read; rows made record by record)."""
     missing: list[Incomplete] = []
-    reading = FactReading(plan, missing.append, lambda _: None)
+    reader = ReplicaReader(plan, missing.append)
     file = MemoryFile(data)
-    ours: list[dict[str, Any]] | None = []
-    theirs: list[dict[str, Any]] = []
+    by_columns: list[dict[str, Any]] | None = []
+    by_records: list[dict[str, Any]] = []
     for chunk in SegmentReader(file).chunks():
         columns = chunk.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
-        logged = log.LogChunk(SegmentFiles(0), file, ("dir", "t-0/0.log"), chunk)
-        rows = np.flatnonzero(logged.good() & control)
-        markers = log._markers(logged, rows)
+        log_chunk = log.LogChunk(plan.directory.logs()[0], file, ("dir", "t-0/0.log"), LazyRecordStates(None), chunk)
+        rows = np.flatnonzero(log_chunk.rows_with_right_crc() & control)
+        markers = log._marker_columns(log_chunk, rows)
         if markers is None:
-            ours = None
-        elif rows.size and ours is not None:
-            batch = own_batch(FACT, markers)
+            by_columns = None
+        elif rows.size and by_columns is not None:
+            batch = batch_without_keys(FACT, markers)
             batch.validate(full=True)
-            ours += pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), schema=FACT.own).to_pylist()
-        one_by_one = list(log._control_rows(reading, logged, rows))
-        theirs += record_batch(FACT.own, one_by_one).to_pylist() if one_by_one else []
-    return ours, theirs
+            by_columns += pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), schema=FACT.own).to_pylist()
+        control_rows = list(log._control_rows(reader, log_chunk, rows))
+        by_records += record_batch(FACT.own, control_rows).to_pylist() if control_rows else []
+    return by_columns, by_records
 
 
 @given(st.lists(MARKERS | of_control() | LOG, max_size=6).map(b"".join))
 def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -> None:
     for compiled in (False, True):
         with kernels(compiled=compiled):
-            ours, theirs = both_ways(plan, data)
-            assert ours is None or ours == theirs
+            by_columns, by_records = both_results(plan, data)
+            assert by_columns is None or by_columns == by_records
 
 
 @given(st.lists(MARKERS, min_size=1, max_size=6))
 def test_markers_alone_are_read_as_columns(plan: ReplicaPlan, markers: list[bytes]) -> None:
-    ours, theirs = both_ways(plan, b"".join(markers))
-    assert ours == theirs
-    assert len(theirs) == len(markers)
+    by_columns, by_records = both_results(plan, b"".join(markers))
+    assert by_columns == by_records
+    assert len(by_records) == len(markers)
 
 
-def test_a_control_batch_that_is_too_large_is_left_to_the_other_way(plan: ReplicaPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_batch_that_is_too_large_is_not_read_as_columns(plan: ReplicaPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "MAX_BATCH_BYTES", 70)
     marker = write_marker(commit=True, base_offset=1, timestamp=2, producer_id=3, producer_epoch=4, coordinator_epoch=5)
-    assert both_ways(plan, marker) == (None, [])
+    assert both_results(plan, marker) == (None, [])
