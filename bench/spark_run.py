@@ -39,7 +39,7 @@ def _local(warm: str, paths: list[str], options: ScanOptions) -> Json:
 
 def _spark(master: str, events: str, warm: str, paths: list[str], options: ScanOptions) -> Json:
     from kafka_forensics.spark import default_builder
-    from kafka_forensics.spark.job import scanned
+    from kafka_forensics.spark.job import scan_on_spark
 
     Path(events).mkdir(parents=True, exist_ok=True)
     log = {
@@ -52,11 +52,11 @@ def _spark(master: str, events: str, warm: str, paths: list[str], options: ScanO
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     application = spark.conf.get("spark.app.id")
-    scanned(spark, [warm], options)
+    scan_on_spark(spark, [warm], options)
     watch = _Watch()
     watch.start()
     started, begin, cpu_begin = time.time() * 1000, time.perf_counter(), time.process_time()
-    result = scanned(spark, paths, options)
+    result = scan_on_spark(spark, paths, options)
     seconds, ended = time.perf_counter() - begin, time.time() * 1000
     driver_cpu = time.process_time() - cpu_begin
     watch.done.set()

@@ -44,12 +44,12 @@ def scan(
     from kafka_forensics.errors import UsageError
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.facts.facts import scan_for_facts
-    from kafka_forensics.export.views import ScanViews, words
+    from kafka_forensics.export.views import ScanViews, finding_text
 
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
     options = scan_options(jobs=jobs, deep=deep, as_of_ms=as_of_ms, **shared)
-    reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
+    reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, finding_text)
     reader.result.views = ScanViews(reader, json_document, lanes_of)
     return reader.result
 
@@ -109,7 +109,7 @@ def json_document(result: "ScanResult") -> "Iterable[str]":
 
 def lanes_of(reader: "FactReader", topic: str, partition: int) -> "Drawing":
     """The picture of a partition's replicas."""
-    from kafka_forensics.report.drawn import lanes_of as drawn
+    from kafka_forensics.report.notebook_lanes import lanes_of as drawn
 
     return drawn(reader, topic, partition)
 

@@ -12,7 +12,7 @@ from lab.errors import LabError
 from lab.jvm import wait_until
 from lab.workload import FLUSH_TIMEOUT_SECONDS, Writer, end_offsets
 from tests.support.brokers import TOPIC
-from tests.support.logs import ABORTING, COMMITTING, HEALTHY, IDEMPOTENT, Log, Written, write_base
+from tests.support.logs import ABORTING, COMMITTING, HEALTHY, IDEMPOTENT, Log, WrittenBatch, write_healthy_history
 
 ROLL_MS: Final = 300_000
 BETWEEN_SEGMENTS_MS: Final = 600_000
@@ -95,7 +95,7 @@ def read_log(directory: Path) -> Log:
         while position + _HEADER.size <= len(data):
             base_offset, length, epoch, *_, last_delta, _, max_timestamp, _, _, _, _ = _HEADER.unpack_from(data, position)
             batch = data[position : position + 12 + length]
-            log.batches.append(Written(batch, base_offset, base_offset + last_delta, segment, position, max_timestamp))
+            log.batches.append(WrittenBatch(batch, base_offset, base_offset + last_delta, segment, position, max_timestamp))
             if not log.epochs or log.epochs[-1].leader_epoch < epoch:
                 log.epochs.append(EpochEntry(epoch, base_offset))
             position += len(batch)
@@ -117,7 +117,7 @@ def write_fault_base(cluster: Cluster, topic: str = TOPIC) -> None:
     """Write the base into partition 0 of a new topic on all three brokers, committed to its end. Raises LabError."""
     cluster.create_topic(topic, assignment=[[1, 2, 3]], settings=SETTINGS)
     history = BrokerHistory(cluster, topic)
-    write_base(history)
+    write_healthy_history(history)
     for broker in cluster.brokers:
         cluster.await_high_watermark(broker, topic, HEALTHY.next_offset)
 

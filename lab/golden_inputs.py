@@ -34,7 +34,7 @@ TAKEN: Final[Mapping[str, tuple[str, str]]] = {
 SNAPSHOTS: Final = {"snapshot-idempotent": "orders-0", "snapshot-transactions": "payments-0", "snapshot-empty": "profiles-0"}
 BY_GROUPS: Final = {"group-kinds": "__consumer_offsets-0", "share-state": "__share_group_state-0"}
 """Input name → partition of a broker with groups of every kind."""
-HUGE: Final = struct.pack(">i", 2**31 - 1)
+HUGE_VARINT: Final = struct.pack(">i", 2**31 - 1)
 UNKNOWN_VERSION: Final = b"\x00\x09"
 
 BROKEN_LOGS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
@@ -43,14 +43,14 @@ BROKEN_LOGS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "torn-header": lambda data: data[: batch_ranges(data)[-1][0] + 15],
     "zero-tail": lambda data: data + bytes(4096),
     "zero-page": lambda data: patched(data, batch_ranges(data)[3][0], bytes(1024)),
-    "length-huge": lambda data: in_batch(data, 3, 8, HUGE),
+    "length-huge": lambda data: in_batch(data, 3, 8, HUGE_VARINT),
     "length-small": lambda data: in_batch(data, 3, 8, struct.pack(">i", 5)),
     "length-off-by-one": lambda data: in_batch(data, 3, 8, struct.pack(">i", batch_length(data, 3) + 1)),
     "crc-mismatch": lambda data: in_batch(data, 3, 100, b"\xff\xff"),
     "magic-3": lambda data: in_batch(data, 3, 16, b"\x03"),
     "epoch-77": lambda data: in_batch(data, 3, 12, struct.pack(">i", 77)),
     "offset-jump": lambda data: in_batch(data, 3, 0, struct.pack(">q", 2**40)),
-    "count-huge": lambda data: in_batch(data, 3, 57, HUGE, sealed=True),
+    "count-huge": lambda data: in_batch(data, 3, 57, HUGE_VARINT, sealed=True),
     "count-short": lambda data: in_batch(data, 3, 57, struct.pack(">i", 2), sealed=True),
     "codec-unknown": lambda data: in_batch(data, 3, 22, b"\x07", sealed=True),
     "batch-twice": lambda data: data[: batch_ranges(data)[3][1]] + data[slice(*batch_ranges(data)[3])],
@@ -60,7 +60,7 @@ BROKEN_INDEXES: Final[Mapping[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "index-wrong-position": (".index", lambda data: patched(data, 12, struct.pack(">i", 17))),
     "index-wrong-offset": (".index", lambda data: patched(data, 8, struct.pack(">i", 1))),
     "index-odd-length": (".index", lambda data: data[:-3]),
-    "index-beyond-log": (".index", lambda data: patched(data, len(data) - 4, HUGE)),
+    "index-beyond-log": (".index", lambda data: patched(data, len(data) - 4, HUGE_VARINT)),
     "index-empty": (".index", lambda _: b""),
     "time-index-odd-length": (".timeindex", lambda data: data[:-5]),
     "time-index-out-of-order": (".timeindex", lambda data: data[12:24] + data[:12] + data[24:]),

@@ -346,7 +346,7 @@ class StartSeries(NamedTuple):
 _SOME: Final = ("right", "absent", "empty", "zeros", "text", "offset", "no_directory.id")
 _WITH_TWO_LOG_DIRS: Final = (*OFFSET_CHECKPOINTS, "meta.properties", EPOCHS, TOPIC_ID)
 _RECOVERED: Final = ("recovery-point-offset-checkpoint", EPOCHS, TOPIC_ID, *DERIVED)
-PLAYS: Final = (
+START_SERIES: Final = (
     StartSeries("4.2.1", "stopped", 1, FILES, None),
     StartSeries("4.3.0", "stopped", 1, FILES, None),
     StartSeries("4.2.1", "stopped", 2, _WITH_TWO_LOG_DIRS, _SOME[:-1]),
@@ -417,7 +417,7 @@ def main() -> None:
     kept = parser.parse_args().keep
     kept.touch()
     seen = [observed(line) for line in kept.read_text().splitlines()]
-    for series in PLAYS:
+    for series in START_SERIES:
         with TemporaryDirectory(prefix="starts-") as folder, kept.open("a") as output:
             for start in played(series, seen, Path(folder)):
                 seen.append(start)

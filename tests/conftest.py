@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.object_stores import S3Proxy, S3Server
 
-pytest_plugins = ("pytester", "tests.support.evidence_law")
+pytest_plugins = ("pytester", "tests.support.evidence_schema")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.kinds import CATALOGUE
-from tests.support.import_graph import Module, first_circle, imported, modules_of, private_imports
+from tests.support.import_graph import Module, first_cycle, imported, modules_of, private_imports
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kafka_forensics"
@@ -161,7 +161,7 @@ def test_every_package_is_in_the_table() -> None:
 def test_sub_packages_are_imported_by_their_public_api_and_without_cycles() -> None:
     violations = private_imports(package())
     assert [(who, what) for who, what in violations if not what.startswith(OPEN_PACKAGES) and who not in NAMES_MODULES] == []
-    assert first_circle(package()) == first_circle(modules_of(ROOT, "lab")) == []
+    assert first_cycle(package()) == first_cycle(modules_of(ROOT, "lab")) == []
 
 
 def table(head: str) -> list[tuple[str, str]]:

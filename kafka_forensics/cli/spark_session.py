@@ -21,7 +21,7 @@ from kafka_forensics.cli.options import EngineOptions
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.spark.sessions import JavaWords, failures_told, shown
+from kafka_forensics.spark.sessions import JavaOutput, readable_spark_errors, without_url_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ _STAGES: Final = re.compile(rb"\[Stage (\d+):[^\]]*?\((\d+) \+ \d+\) / (\d+)\]")
 
 
 @contextmanager
-def stopping(screen: Screen, engine: EngineOptions, jobs: int) -> "Iterator[Session]":
+def running_session(screen: Screen, engine: EngineOptions, jobs: int) -> "Iterator[Session]":
     """A session of a Connect server, of a master, or of this machine with `jobs` cores; stopped at the end of the block.
 
     Raises UsageError if it cannot be started.
@@ -43,7 +43,9 @@ def stopping(screen: Screen, engine: EngineOptions, jobs: int) -> "Iterator[Sess
     remote = engine.spark_remote
     place = remote or engine.spark_master or f"local[{jobs},4]"
     if not screen.quiet and screen.stream.isatty():
-        screen.stream.write(f"starting Spark ({place})\n" if remote is None else f"connecting to Spark ({shown(place)})\n")
+        screen.stream.write(
+            f"starting Spark ({place})\n" if remote is None else f"connecting to Spark ({without_url_parameters(place)})\n"
+        )
         screen.stream.flush()
     logging.getLogger().addHandler(logging.NullHandler())  # else a library's warning would be printed with a traceback
     if remote is not None:
@@ -54,8 +56,8 @@ def stopping(screen: Screen, engine: EngineOptions, jobs: int) -> "Iterator[Sess
             if stages := _STAGES.findall(line):
                 progress(sum(int(done) for _, done, _ in stages), sum(int(total) for _, _, total in stages))
 
-        with JavaWords(show_stages) as java_output:
-            with failures_told(place, java_output), java_output.child():
+        with JavaOutput(show_stages) as java_output:
+            with readable_spark_errors(place, java_output), java_output.child():
                 if remote is not None:  # `local[N]` starts a server on this machine
                     spark = session(remote=remote)
                 else:
@@ -72,7 +74,7 @@ def _stopped_at_end(spark: "Session", children: "Children", *, is_remote: bool) 
     """
     children.listen()  # Spark installs a handler of its own, which prints tracebacks
     try:
-        with failures_told():
+        with readable_spark_errors():
             yield
     finally:
         if not children.interrupted:
@@ -85,7 +87,7 @@ def _stopped_at_end(spark: "Session", children: "Children", *, is_remote: bool) 
 
 def _stop(spark: "Session", *, cancel: bool = False) -> None:
     """Stop a session, its running jobs first if `cancel`."""
-    with suppress(ForensicsError), failures_told():
+    with suppress(ForensicsError), readable_spark_errors():
         if cancel:
             spark.interruptAll()
         spark.stop()

@@ -183,7 +183,7 @@ def _replacing(output: Path, opener: Callable[[str, int], int] | None) -> Iterat
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def delayed_interruptions() -> Iterator[None]:
     """Delay an interruption to the end of the block, which is then written whole; a second interruption is raised at once."""
     if (
         threading.current_thread() is not threading.main_thread()

@@ -14,11 +14,11 @@ from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.datasets import DatasetFile
-from kafka_forensics.export.delta import opened_delta
-from kafka_forensics.export.iceberg import CATALOG, opened_iceberg
+from kafka_forensics.export.delta import delta_opener
+from kafka_forensics.export.iceberg import CATALOG, iceberg_opener
 from kafka_forensics.export.labels import Label, dataset_schema, require_name
 from kafka_forensics.export.places import ExportPlace, Storage, export_place, open_place, place_below, shared_place
-from kafka_forensics.export.snapshots import opened_snapshot
+from kafka_forensics.export.snapshots import open_snapshot
 from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, TEMPORARY, require_empty
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.open import local_path
@@ -43,7 +43,7 @@ class AddedSnapshot:
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenExport:
     """An export that has begun."""
 
     target: ExportPlace
@@ -58,7 +58,7 @@ class Opened:
 
 
 @contextmanager
-def opened_export(output: str, storage: Storage, added: AddedSnapshot | None) -> Iterator[Opened]:
+def open_export(output: str, storage: Storage, added: AddedSnapshot | None) -> Iterator[OpenExport]:
     """Begin an export; at the end, publish a snapshot in Parquet files.
 
     If it fails, a dataset is unchanged except for tables that were committed already. Raises UsageError if the output holds
@@ -66,7 +66,7 @@ def opened_export(output: str, storage: Storage, added: AddedSnapshot | None) ->
     """
     if added is None:
         with private_files(local_path(output)), export_place(output, storage) as target:
-            yield Opened(target, output)
+            yield OpenExport(target, output)
         return
     require_name("--cluster", added.cluster)
     require_name("--snapshot", added.snapshot)
@@ -76,7 +76,7 @@ def opened_export(output: str, storage: Storage, added: AddedSnapshot | None) ->
 
 
 @contextmanager
-def _opened_snapshot(output: str, added: AddedSnapshot) -> Iterator[Opened]:
+def _opened_snapshot(output: str, added: AddedSnapshot) -> Iterator[OpenExport]:
     root = local_path(output)
     if root is None:
         raise UsageError(
@@ -84,18 +84,18 @@ def _opened_snapshot(output: str, added: AddedSnapshot) -> Iterator[Opened]:
             hint="add --table-format delta or --table-format iceberg",
         )
     label = Label(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=False)
-    with opened_snapshot(root, label) as snapshot:
-        opened = Opened(snapshot.target, snapshot.target.path, label)
+    with open_snapshot(root, label) as snapshot:
+        opened = OpenExport(snapshot.target, snapshot.target.path, label)
         yield opened
         opened.replaced = snapshot.publish()
 
 
 @contextmanager
-def _opened_tables(output: str, storage: Storage, added: AddedSnapshot) -> Iterator[Opened]:
+def _opened_tables(output: str, storage: Storage, added: AddedSnapshot) -> Iterator[OpenExport]:
     """Files are written to a directory of this run, and moved to their table before they are committed."""
     label = Label(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=True)
     schemas = {name: dataset_schema(fact, label) for name, fact in FACTS.items()}
-    opener = opened_delta() if added.table_format == "delta" else opened_iceberg(added.catalog, added.namespace)
+    opener = delta_opener() if added.table_format == "delta" else iceberg_opener(added.catalog, added.namespace)
     root = shared_place(output, storage)
     _refuse_others(root, added.table_format)
     with contextlib.closing(opener(output, root.path, storage)) as tables:
@@ -103,7 +103,7 @@ def _opened_tables(output: str, storage: Storage, added: AddedSnapshot) -> Itera
             if tables.exists(name):
                 tables.check(name, schema)
         staging = place_below(output, f"{TEMPORARY}/{label.run}")
-        opened = Opened(open_place(staging, storage), staging, label)
+        opened = OpenExport(open_place(staging, storage), staging, label)
 
         def commit(written: Mapping[str, Sequence[DatasetFile]]) -> None:
             others = [name for name in FACTS if name not in written and tables.exists(name)]

@@ -174,7 +174,7 @@ def export_facts(
                 manifest.write(f"{separator}\n  {empty.line()}".encode("ascii"))
                 separator = ","
         manifest.write(_manifest_end(reader, datasets).encode("ascii"))
-    order.target.finish(whole=order.allow_incomplete or not reader.gaps())
+    order.target.finish(whole=order.allow_incomplete or not reader.unread_inputs())
     return datasets
 
 
@@ -199,7 +199,7 @@ def _manifest_start(reader: FactReader) -> str:
 
 def _manifest_end(reader: FactReader, datasets: Iterable[Dataset]) -> str:
     sums = {dataset.fact: {"rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes} for dataset in datasets}
-    incomplete = [asdict(unread) for unread in reader.gaps()]
+    incomplete = [asdict(unread) for unread in reader.unread_inputs()]
     return f'],\n "datasets": {json.dumps(sums)},\n "incomplete": {json.dumps(incomplete)}}}\n'
 
 

@@ -142,7 +142,7 @@ class DeltaTables:
             ) from error
 
 
-def opened_delta() -> Callable[[str, str, "Storage"], DeltaTables]:
+def delta_opener() -> Callable[[str, str, "Storage"], DeltaTables]:
     """A function that opens the tables of a dataset. Raises UsageError if the library is not installed."""
     if find_spec("deltalake") is None:
         raise UsageError(

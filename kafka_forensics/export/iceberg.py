@@ -159,7 +159,7 @@ class IcebergTables:
             ) from error
 
 
-def opened_iceberg(catalog: str | None, namespace: str | None) -> Callable[[str, str, "Storage"], IcebergTables]:
+def iceberg_opener(catalog: str | None, namespace: str | None) -> Callable[[str, str, "Storage"], IcebergTables]:
     """A function that opens the tables of a dataset. Raises UsageError if the library is not installed."""
     for package in ("pyiceberg", "sqlalchemy"):
         if find_spec(package) is None:

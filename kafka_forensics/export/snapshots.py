@@ -80,7 +80,7 @@ class NewSnapshot:
 
 
 @contextmanager
-def opened_snapshot(root: str, label: Label) -> Iterator[NewSnapshot]:
+def open_snapshot(root: str, label: Label) -> Iterator[NewSnapshot]:
     """A snapshot to write and publish in the dataset at `root`, which is created if missing and unchanged if anything fails.
 
     Raises UsageError if something else is at `root`, another run adds to it, or it cannot be locked.

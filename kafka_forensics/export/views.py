@@ -53,7 +53,7 @@ class ScanViews:
         table = reader.table(fact)
         known = {(incomplete.path, incomplete.reason) for incomplete in reader.result.incomplete}
         reader.result.incomplete += [
-            incomplete for incomplete in reader.gaps() if (incomplete.path, incomplete.reason) not in known
+            incomplete for incomplete in reader.unread_inputs() if (incomplete.path, incomplete.reason) not in known
         ]
         return table
 
@@ -72,7 +72,7 @@ class ScanViews:
         return page(self._reader.result)
 
 
-def words(finding: Finding) -> tuple[str, str | None]:
+def finding_text(finding: Finding) -> tuple[str, str | None]:
     """A finding's message and advice."""
     return message(finding), advice(finding)
 
@@ -217,7 +217,7 @@ def with_views(
     readers = {}
     for snapshot in compared.snapshots:
         result = compared.result.snapshots[snapshot.name]
-        readers[snapshot.name] = reader = FactReader(snapshot.inputs, options, result, snapshot.witnesses, words)
+        readers[snapshot.name] = reader = FactReader(snapshot.inputs, options, result, snapshot.witnesses, finding_text)
         result.views = ScanViews(reader, scan_document)
     compared.result.views = SnapshotsViews(readers, compared.result, changes_document)
     return compared.result

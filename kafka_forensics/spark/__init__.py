@@ -55,10 +55,10 @@ def scan(
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
-    from kafka_forensics.spark.job import scanned
+    from kafka_forensics.spark.job import scan_on_spark
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    return scanned(spark, [paths] if isinstance(paths, str) else paths, options)
+    return scan_on_spark(spark, [paths] if isinstance(paths, str) else paths, options)
 
 
 def scan_snapshots(

@@ -285,10 +285,10 @@ class KafkaLogReader(DataSourceReader):
         if self._snapshots is None and query.fact not in FROM_SCANS:
             return read_task(task, query, storage)
         from kafka_forensics.export.facts.scan import read_scan, read_snapshots
-        from kafka_forensics.export.views import words
+        from kafka_forensics.export.views import finding_text
 
         read = read_scan if self._snapshots is None else read_snapshots
-        return read(task, query, words, storage)
+        return read(task, query, finding_text, storage)
 
 
 def in_columns(batch: "pa.RecordBatch", columns: Sequence[SourceColumn], schema: "pa.Schema") -> "pa.RecordBatch":

@@ -28,12 +28,12 @@ from kafka_forensics.export.tasks import (
     tasks,
     write_task,
 )
-from kafka_forensics.export.views import words
+from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.spark.job import probe, scan_probed
-from kafka_forensics.spark.keys import Batches, attempts_of, batch_of, is_strict, small_table
+from kafka_forensics.spark.keys import Batches, batch_of, has_attempts_left, max_attempts, small_table
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.private import private_files
 
@@ -57,7 +57,9 @@ class Exported:
     result: ScanResult
 
 
-def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order: ExportOrder) -> tuple[FactReader, list[Dataset]]:
+def export_on_spark(
+    spark: "SparkSession", inputs: Inputs, options: ScanOptions, order: ExportOrder
+) -> tuple[FactReader, list[Dataset]]:
     """Scan the inputs, and write the ordered facts; the dataset of each.
 
     Raises UsageError if the workers cannot run tasks or write to the target.
@@ -68,7 +70,7 @@ def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order:
     path = absolute_place(order.output)
     _check_target(spark, ExportArguments(path, target.token, options.storage_options))
     result, witnesses = scan_probed(spark, inputs, options)
-    reader = FactReader(inputs, options, result, witnesses, words, order.payloads)
+    reader = FactReader(inputs, options, result, witnesses, finding_text, order.payloads)
     if not order.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     work_bytes = sum(plan.bytes for plan in inputs.replicas)
@@ -81,7 +83,7 @@ def exported(spark: "SparkSession", inputs: Inputs, options: ScanOptions, order:
         if name in BY_TASKS:
             written.setdefault(name, [])
     datasets = export_facts(reader, order, written)
-    result.incomplete = reader.gaps()
+    result.incomplete = reader.unread_inputs()
     return reader, datasets
 
 
@@ -99,7 +101,7 @@ def export_paths(
     with private_files(local_path(output)), export_place(output, options.storage_options) as target:
         order = ExportOrder(target, [name for name in FACTS if name in wanted], output, **how)
         paths, options = without_secrets(paths, options)
-        reader, datasets = exported(spark, gather(paths, options, ids_later=True), options, order)
+        reader, datasets = export_on_spark(spark, gather(paths, options, ids_later=True), options, order)
     return Exported(datasets, reader.result)
 
 
@@ -139,7 +141,7 @@ def _reports(
     answers = (
         small_table(spark, columns, WORK_SCHEMA)
         .repartitionByRange(len(listed), "number")
-        .mapInArrow(partial(_write, arguments.packed(), known, attempts_of(spark)), ANSWER_SCHEMA)
+        .mapInArrow(partial(_write, arguments.packed(), known, max_attempts(spark)), ANSWER_SCHEMA)
         .toArrow()
     )
     lines_of: list[list[str]] = [[] for _ in listed]
@@ -155,7 +157,7 @@ def _reports(
 
 def _write(arguments: str, known: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: write the facts of each task, and report the files."""
-    strict = is_strict(attempts)
+    strict = has_attempts_left(attempts)
     for batch in batches:
         for number, fact, work in zip(*(batch.column(name).to_pylist() for name in ("number", "fact", "work")), strict=True):
             lines = [*_report(arguments, known, Task(fact, work), strict=strict), _DONE]

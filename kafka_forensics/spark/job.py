@@ -19,7 +19,7 @@ from kafka_forensics.errors import ForensicsError, TransientError, UsageError, i
 from kafka_forensics.evidence.inputs import METADATA, Inputs, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.facts.facts import FactReader
-from kafka_forensics.export.views import ScanViews, words
+from kafka_forensics.export.views import ScanViews, finding_text
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import fact_named
 from kafka_forensics.questions.changes import (
@@ -57,10 +57,10 @@ from kafka_forensics.spark import keys
 from kafka_forensics.spark.keys import (
     Batches,
     arrow_schema,
-    attempts_of,
     batch_of,
     cached,
-    is_strict,
+    has_attempts_left,
+    max_attempts,
     small_table,
     works_of,
     works_table,
@@ -121,11 +121,11 @@ class TaskSizes:
     """A partition with at most this number of bytes of logs is folded where it is judged; -1: none is."""
 
 
-USUAL: Final = TaskSizes()
+DEFAULT_SIZES: Final = TaskSizes()
 
 
 def scan_inputs(
-    spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: TaskSizes = USUAL
+    spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: TaskSizes = DEFAULT_SIZES
 ) -> tuple[ScanResult, Witnesses]:
     """Scan inputs that Spark's workers read: the result, and what the internal topics say.
 
@@ -136,7 +136,7 @@ def scan_inputs(
 
 
 def scan_probed(
-    spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: TaskSizes = USUAL
+    spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: TaskSizes = DEFAULT_SIZES
 ) -> tuple[ScanResult, Witnesses]:
     """`scan_inputs` after a `probe` of the workers."""
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
@@ -185,7 +185,7 @@ def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: TaskArguments)
     }
     files = small_table(spark, columns, "number bigint, source bigint, path string, size bigint")
     spread = files.repartitionByRange(-(-len(plans) // TOPIC_IDS_PER_TASK), "number")
-    rows = spread.mapInArrow(partial(_topic_ids, pack(common), attempts_of(spark)), _TOPIC_ID_SCHEMA)
+    rows = spread.mapInArrow(partial(_topic_ids, pack(common), max_attempts(spark)), _TOPIC_ID_SCHEMA)
     for row in rows.toArrow().to_pylist():
         plan = plans[row["number"]]
         plan.context.topic_id, plan.context.has_damaged_topic_id = row["topic_id"], row["damaged"]
@@ -200,7 +200,7 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: TaskArguments) -
     if not plans and len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) < 2:
         return Witnesses()
     request = small_table(spark, {"packed": [pack(plans)]}, "packed binary")
-    rows = request.mapInArrow(partial(_witness_logs, pack(common), attempts_of(spark)), "packed binary")
+    rows = request.mapInArrow(partial(_witness_logs, pack(common), max_attempts(spark)), "packed binary")
     answer: WitnessAnswer = unpacked(inputs, rows.toArrow().column("packed")[0])
     merge_notes(inputs, answer.task_notes)
     inputs.controller = answer.witnesses.controller
@@ -215,7 +215,7 @@ def _answers(
     functions = _SliceFunctions(partial(judge, packed), partial(judge_small_slices, packed), packed)
 
     def states(numbers: Sequence[int]) -> "tuple[DataFrame, int]":
-        return states_of(spark, packed, [(number, parts[number]) for number in numbers], sizes, deep=common.deep)
+        return fold_states(spark, packed, [(number, parts[number]) for number in numbers], sizes, deep=common.deep)
 
     yield from judged_slices(spark, parts, states, functions, inputs, sizes)
 
@@ -247,7 +247,7 @@ def judged_slices(
     asking = [number for number, part in enumerate(parts) if _may_ask(part, sizes)]
     small = {number for number, part in enumerate(parts) if is_small(part.replicas, sizes.small_bytes)}.difference(asking)
     others = [number for number in range(len(parts)) if number not in small]
-    attempts = attempts_of(spark)
+    attempts = max_attempts(spark)
     judge_task = partial(_judge, functions.judge, attempts)
     tables = []
     with ExitStack() as caches:
@@ -259,21 +259,21 @@ def judged_slices(
             states, works_count = states_of_numbers(others)
             states = caches.enter_context(cached(states)) if asking else states
             tasks = max(1, min(len(others), max(-(-len(others) // sizes.slices_a_task), works_count)))
-            heads = heads_of(spark, others, [pack(parts[number]) for number in others])
-            tables.append(put_together(heads, states, tasks, judge_task))
+            heads = slice_rows(spark, others, [pack(parts[number]) for number in others])
+            tables.append(judge_with_states(heads, states, tasks, judge_task))
         every = tables[0] if len(tables) == 1 else tables[0].unionByName(tables[1])
         packed = list(in_order(every, range(len(parts))))
         answers = {number: unpacked(inputs, packed[number]) for number in asking}
         if waiting := [number for number in asking if answers[number].questions]:
             questions = [(number, question) for number in waiting for question in answers[number].questions]
             with_plans = [(parts[number].replicas, question) for number, question in questions]
-            key_answers = keys.answered_keys(spark, functions.common, with_plans, sizes.work_bytes or MIN_WORK_BYTES)
+            key_answers = keys.answer_key_questions(spark, functions.common, with_plans, sizes.work_bytes or MIN_WORK_BYTES)
             answers_for: dict[int, list[KeyAnswer]] = {number: [] for number in waiting}
             for (number, _), key_answer in zip(questions, key_answers, strict=True):
                 answers_for[number].append(key_answer)
-            heads = heads_of(spark, waiting, [pack(replace(parts[number], keys=answers_for[number])) for number in waiting])
+            heads = slice_rows(spark, waiting, [pack(replace(parts[number], keys=answers_for[number])) for number in waiting])
             of_waiting = states.filter(states["slice"].isin(waiting))
-            again = in_order(put_together(heads, of_waiting, len(waiting), judge_task), waiting)
+            again = in_order(judge_with_states(heads, of_waiting, len(waiting), judge_task), waiting)
             answers |= {number: unpacked(inputs, answer) for number, answer in zip(waiting, again, strict=True)}
     for number, packed_answer in enumerate(packed):
         yield answers[number] if number in answers else unpacked(inputs, packed_answer)
@@ -286,7 +286,7 @@ def _may_ask(part: "PartitionSlice | ChangeSlice", sizes: TaskSizes) -> bool:
     return compacted and len(plans) > 1 and sum(plan.bytes for plan in plans) >= sizes.deferred_keys_bytes
 
 
-def states_of(
+def fold_states(
     spark: "SparkSession", common: bytes, parts: Sequence[tuple[int, PartitionSlice]], sizes: TaskSizes, *, deep: bool
 ) -> "tuple[DataFrame, int]":
     """Rows with the states of all logs of numbered slices, and the number of works; `common` is the packed `TaskArguments`."""
@@ -294,16 +294,16 @@ def states_of(
     least = MIN_WORK_BYTES if deep else min(max(total // TARGET_WORKS, MIN_WORK_BYTES), MAX_WORK_BYTES)
     work_bytes = sizes.work_bytes or max(least, total // MAX_WORKS)
     works = [pack(work) for work in fold_works(parts, sizes.split_bytes, work_bytes)]
-    return works_table(spark, works).mapInArrow(partial(fold_works_there, common, attempts_of(spark)), ROW_SCHEMA), len(works)
+    return works_table(spark, works).mapInArrow(partial(fold_works_there, common, max_attempts(spark)), ROW_SCHEMA), len(works)
 
 
-def heads_of(spark: "SparkSession", numbers: Collection[int], packed: Iterable[bytes]) -> "DataFrame":
+def slice_rows(spark: "SparkSession", numbers: Collection[int], packed: Iterable[bytes]) -> "DataFrame":
     """Rows with the slices themselves."""
     none = dict.fromkeys(("replica", "segment", "start"), [-1] * len(numbers))
     return small_table(spark, {"slice": list(numbers), **none, "packed": list(packed)}, ROW_SCHEMA)
 
 
-def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_task: Task) -> "DataFrame":
+def judge_with_states(heads: "DataFrame", states: "DataFrame", tasks: int, judge_task: Task) -> "DataFrame":
     """The answers about slices from their states, as `ANSWER_SCHEMA`."""
     rows = heads.unionByName(states).repartition(tasks, "slice")
     return rows.sortWithinPartitions("slice", "replica", "segment", "start").mapInArrow(judge_task, ANSWER_SCHEMA)
@@ -325,7 +325,7 @@ def unpacked(inputs: Inputs, packed: "pa.BinaryScalar") -> Any:
 
 def _topic_ids(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: read topic ids."""
-    strict = is_strict(attempts)
+    strict = has_attempts_left(attempts)
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("source", "path", "size")]
         rows = list(parse_topic_ids(common, zip(*columns, strict=True), strict=strict))
@@ -336,14 +336,14 @@ def _topic_ids(common: bytes, attempts: int, batches: Batches) -> Batches:
 
 def _witness_logs(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: read the internal topics."""
-    strict = is_strict(attempts)
+    strict = has_attempts_left(attempts)
     for work in works_of(batches):
         yield batch_of("packed binary", {"packed": [read_witness_logs(common, work, strict=strict)]})
 
 
 def fold_works_there(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: fold parts of logs to states."""
-    strict = is_strict(attempts)
+    strict = has_attempts_left(attempts)
     with gc_less_often():
         for work in works_of(batches):
             yield from _rows_as_batches(fold(common, work, strict=strict))
@@ -366,7 +366,7 @@ def _as_batch(rows: list[StretchRow]) -> "pa.RecordBatch":
     return batch_of(ROW_SCHEMA, {name: [getattr(row, name) for row in rows] for name in arrow_schema(ROW_SCHEMA).names})
 
 
-def stretch_rows(batches: Batches) -> Iterator[StretchRow]:
+def state_rows(batches: Batches) -> Iterator[StretchRow]:
     """The rows of these batches."""
     for batch in batches:
         for row in zip(*(batch.column(name) for name in arrow_schema(ROW_SCHEMA).names), strict=True):
@@ -375,15 +375,15 @@ def stretch_rows(batches: Batches) -> Iterator[StretchRow]:
 
 def _judge(judge_slice: Callable[..., bytes], attempts: int, batches: Batches) -> Batches:
     """On a worker: judge each slice from sorted rows, the slice itself before its states."""
-    strict = is_strict(attempts)
+    strict = has_attempts_left(attempts)
     with gc_less_often():
-        for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
+        for number, rows in groupby(state_rows(batches), key=lambda row: row.slice):
             yield batch_of(ANSWER_SCHEMA, {"slice": [number], "packed": [judge_slice(rows, strict=strict)]})
 
 
 def _judge_whole(judge_slices: Callable[..., Iterator[tuple[int, bytes]]], attempts: int, batches: Batches) -> Batches:
     """On a worker: fold and judge small slices."""
-    strict = is_strict(attempts)
+    strict = has_attempts_left(attempts)
     with gc_less_often():
         for work in works_of(batches):
             for number, packed in judge_slices(work, strict=strict):
@@ -436,7 +436,7 @@ def _look(version: str, options: bytes, batches: Batches) -> Batches:
 
 
 def compare_inputs(
-    spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: TaskSizes = USUAL
+    spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: TaskSizes = DEFAULT_SIZES
 ) -> ComparedSnapshots:
     """Scan every snapshot, which Spark's workers read, and compare each with the next: the result of the local engine.
 
@@ -487,7 +487,7 @@ def _changes_answers(
         works = 0
         for snapshot, scan_common in enumerate(common.scans):
             of_snapshot = [(number, parts[number].parts[snapshot]) for number in numbers]
-            folded_states, count = states_of(spark, pack(scan_common), of_snapshot, sizes, deep=scan_common.deep)
+            folded_states, count = fold_states(spark, pack(scan_common), of_snapshot, sizes, deep=scan_common.deep)
             numbered = (col("replica") + lit(snapshot * REPLICAS_A_SNAPSHOT)).cast("int")
             tables.append(folded_states.withColumn("replica", numbered))
             works += count
@@ -525,7 +525,7 @@ class SparkScanResult(ScanResult):
         return reader.load(self.paths)
 
 
-def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> SparkScanResult:
+def scan_on_spark(spark: "SparkSession", paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> SparkScanResult:
     """The scan of these paths, with their `inputs` if they are gathered already.
 
     Raises UsageError for invalid paths, and if the workers cannot run tasks.
@@ -549,5 +549,5 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     result = SparkScanResult(plain.engine, plain.brokers, plain.partitions, plain.findings, plain.totals, plain.incomplete)
     result.incidents, result.asked, result.settled = plain.incidents, plain.asked, plain.settled
     result.spark, result.options, result.paths = spark, source_options, paths
-    result.views = ScanViews(FactReader(inputs, options, result, witnesses, words), json_document, lanes_of)
+    result.views = ScanViews(FactReader(inputs, options, result, witnesses, finding_text), json_document, lanes_of)
     return result

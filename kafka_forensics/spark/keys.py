@@ -72,7 +72,7 @@ def works_of(batches: Batches) -> Iterator[bytes]:
         yield from (work.as_py() for work in batch.column("packed"))
 
 
-def is_strict(attempts: int) -> bool:
+def has_attempts_left(attempts: int) -> bool:
     """On a worker: whether a file that cannot be read fails the task, to be retried; the last attempt reports the file instead."""
     from pyspark import TaskContext
 
@@ -80,7 +80,7 @@ def is_strict(attempts: int) -> bool:
     return context is not None and context.attemptNumber() + 1 < attempts
 
 
-def attempts_of(spark: "SparkSession") -> int:
+def max_attempts(spark: "SparkSession") -> int:
     """How often Spark tries a task; 1 if the session does not say."""
     from pyspark.errors import PySparkException
 
@@ -120,7 +120,7 @@ KEY_SCHEMA: Final = ", ".join(["question bigint", *(f"{name} bigint" for name in
 TALLY_SCHEMA: Final = "question bigint, packed binary"
 
 
-def answered_keys(
+def answer_key_questions(
     spark: "SparkSession", common: bytes, questions: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
 ) -> "list[KeyAnswer]":
     """The answers to questions, in their order, each with the plans of all replicas; `common`: packed `TaskArguments`."""
@@ -136,7 +136,7 @@ def answered_keys(
         listed.repartitionByRange(len(works), "work")
         .join(broadcast(decided), "log")
         .select("packed", "decided")
-        .mapInArrow(partial(_read, common, attempts_of(spark)), KEY_SCHEMA)
+        .mapInArrow(partial(_read, common, max_attempts(spark)), KEY_SCHEMA)
     )
     with cached(key_rows) as rows:
         readings = rows.filter("packed is not null").select("packed").toArrow()
@@ -156,7 +156,7 @@ def answered_keys(
 
 def _read(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: read keys."""
-    strict = is_strict(attempts)
+    strict = has_attempts_left(attempts)
     for batch in batches:
         for work, decided in zip(batch.column("packed"), batch.column("decided"), strict=True):
             for rows in read_keys(common, work.as_py(), decided.as_py(), strict=strict):

@@ -43,7 +43,7 @@ _NO_REASON: Final = re.compile(
 """Lines of a failed start that do not give the reason."""
 
 
-class JavaWords:
+class JavaOutput:
     """A context in which `child` gives the pipe to processes; `take` gets each line of their output, also after its end."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
@@ -209,7 +209,7 @@ def require_java() -> None:
         raise UsageError("Spark needs Java, and there is none", hint=_JAVA)
 
 
-def shown(place: str) -> str:
+def without_url_parameters(place: str) -> str:
     """A master or the URL of a Connect server without its parameters, one of which may be a token."""
     return re.split(r"/?[;?]", place, maxsplit=1)[0]
 
@@ -226,7 +226,7 @@ def job_errors() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def failures_told(starting: str | None = None, java: JavaWords | None = None) -> "Iterator[None]":
+def readable_spark_errors(starting: str | None = None, java: JavaOutput | None = None) -> "Iterator[None]":
     """Turn errors of Spark into one line: UsageError while it starts at the URL `starting`, else ForensicsError.
 
     `java` has the output of the Java process that is started in the block.
@@ -244,9 +244,10 @@ def failures_told(starting: str | None = None, java: JavaWords | None = None) ->
             raise ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
         if java is not None and _JAVA_ENDED in reason and (said := java.reason()) is not None:
             reason = f"Java ended and said: {said}"
-        reason = reason.replace(starting, shown(starting))
+        reason = reason.replace(starting, without_url_parameters(starting))
         raise UsageError(
-            f"Spark does not start at {shown(starting)}: {reason}", hint="`kafka-forensics doctor` checks Java and Spark"
+            f"Spark does not start at {without_url_parameters(starting)}: {reason}",
+            hint="`kafka-forensics doctor` checks Java and Spark",
         ) from error
 
 
@@ -277,7 +278,7 @@ def builder(master: str) -> "SparkSession.Builder":
     from pyspark.sql import SparkSession
 
     if _MASTER.fullmatch(master) is None:
-        raise UsageError(f"there is no Spark master {shown(master)}", hint=_MASTERS)
+        raise UsageError(f"there is no Spark master {without_url_parameters(master)}", hint=_MASTERS)
     _require_listening(master)
     _run_this_python()
     is_local = master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
@@ -304,8 +305,8 @@ def started(master: str) -> "SparkSession":
     if active is not None:
         return active
     session_builder, output = builder(master), StartupOutput()
-    with JavaWords(output.take) as java:
-        with failures_told(master, java), java.child():
+    with JavaOutput(output.take) as java:
+        with readable_spark_errors(master, java), java.child():
             spark = session_builder.getOrCreate()
         output.done()
     return spark
@@ -370,7 +371,8 @@ def _require_spark_connect(remote: str) -> None:
         except RpcError as error:
             if error.code() in (StatusCode.DEADLINE_EXCEEDED, StatusCode.UNAVAILABLE):
                 raise ForensicsError(
-                    f"{shown(remote)} takes connections and did not answer as Spark Connect does within {CONNECT_SECONDS:g}"
+                    f"{without_url_parameters(remote)} takes connections"
+                    f" and did not answer as Spark Connect does within {CONNECT_SECONDS:g}"
                     " seconds: is a Spark Connect server there, and is use_ssl what it wants?"
                 ) from error
 

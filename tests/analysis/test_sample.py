@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.bounds import KEPT_AT_EACH_END, FirstAndLast
-from tests.support.strategies import cuts, merged
+from tests.support.strategies import merge_randomly, random_ranges
 
 
 class Mergeable(FirstAndLast[int]):
@@ -17,7 +17,7 @@ class Mergeable(FirstAndLast[int]):
 
 @given(st.integers(0, 120), st.data())
 def test_any_cut_and_association_keeps_the_ends(count: int, draw: st.DataObject) -> None:
-    whole = merged(draw, [Mergeable(range(low, high)) for low, high in cuts(draw, count, 12)])
+    whole = merge_randomly(draw, [Mergeable(range(low, high)) for low, high in random_ranges(draw, count, 12)])
     ends = KEPT_AT_EACH_END
     assert whole.count == count
     assert list(whole) == (list(range(count)) if count <= 2 * ends else [*range(ends), *range(count - ends, count)])

@@ -11,7 +11,7 @@ from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, coll
 from lab.cluster import Cluster
 from lab.collect_beside import ALONE
 from lab.workload import SMALL_SEGMENTS, Message, Writer, event
-from tests.support.bundles import inflated_members
+from tests.support.bundles import decompressed_members
 
 pytestmark = pytest.mark.broker
 TOPIC = "busy"
@@ -45,7 +45,7 @@ def test_a_running_broker_is_collected(names: PseudonymMap | None, tmp_path: Pat
             done = collect([str(cluster.log_dir(1))], wanted, file, progress)
         write(writer, BEFORE + MEANWHILE, BEFORE + 2 * MEANWHILE)  # the broker still works
     assert done.incomplete == []
-    assert any(TOPIC.encode() in data for data in inflated_members(bundle).values()) is (names is None)
+    assert any(TOPIC.encode() in data for data in decompressed_members(bundle).values()) is (names is None)
     assert waiting == []
     scanned = kf.scan([str(bundle)])
     assert [finding for finding in scanned.findings if finding.severity.value != "info"] == []

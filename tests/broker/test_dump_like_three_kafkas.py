@@ -8,7 +8,7 @@ from lab.dump_facts import TOOLS
 from lab.make_golden import INPUTS
 from lab.make_samples import SAMPLE_LOGS
 from tests.broker.kafka_facts import differences_from_kafka_s_tool, lay_out
-from tests.support.archives import members
+from tests.support.archives import archive_members
 
 LOG = f"{0:020}"
 OTHERWISE = {f"aborted-version/{LOG}.txnindex": ["entry 0: version '0', here '9'"]}
@@ -39,7 +39,7 @@ def test_facts_are_those_of_kafka_s_tool(version: str, tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_events_of_real_remote_stores_are_those_of_kafka_s_tool(corpora: Path, tmp_path: Path) -> None:
     for archive in (corpora / "tiered").glob("*.tar.xz"):
-        for name, content in members(archive, r".*/__remote_log_metadata-\d+/\d+\.log"):
+        for name, content in archive_members(archive, r".*/__remote_log_metadata-\d+/\d+\.log"):
             path = tmp_path / "logs" / archive.name / name
             path.parent.mkdir(parents=True)
             path.write_bytes(content)

@@ -12,7 +12,7 @@ from lab.fault_gallery import scanned
 from tests.gallery.case import Case, Injected
 from tests.gallery.real_brokers import DIFFERENCES, UNTOUCHED_FINDINGS, Row, answer, expected, injections
 from tests.support.brokers import Brokers
-from tests.support.faults_verdict import verdict
+from tests.support.faults_verdict import scan_brokers
 from tests.support.logs import HEALTHY, LOG_END
 
 pytestmark = [pytest.mark.broker, pytest.mark.slice]
@@ -22,11 +22,11 @@ INJECTIONS = injections()
 
 @pytest.fixture(scope="module")
 def untouched(real_base: Brokers) -> Counter[Row]:
-    return answer(verdict(real_base))
+    return answer(scan_brokers(real_base))
 
 
 def test_untouched_logs_of_real_brokers_are_clean(real_base: Brokers) -> None:
-    result = verdict(real_base)
+    result = scan_brokers(real_base)
     assert [row[:3] for row in answer(result).elements()] == list(UNTOUCHED_FINDINGS)
     assert result.totals.bytes_damaged == result.totals.bytes_skipped == 0
     [partition] = [partition for partition in result.partitions if partition.topic == "t"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.log_directory_move import RECORDS, TOPIC, copy_while_moving
-from tests.support.faults_verdict import said, scan
+from tests.support.faults_verdict import finding_rows, scan
 
 pytestmark = pytest.mark.broker
 
@@ -20,8 +20,8 @@ def test_a_future_copy_is_not_a_replica(moving: list[Path]) -> None:
     [future] = [path for directory in moving for path in directory.glob(f"{TOPIC}-0.*-future")]
     assert not (future.parent / f"{TOPIC}-0").exists()
     result = scan(moving)
-    assert {row[0] for row in said(result)} <= {"RISKY_CONFIG", "HW_UNKNOWN"}
-    assert {row[1] for row in said(result)} <= {"info"}
+    assert {row[0] for row in finding_rows(result)} <= {"RISKY_CONFIG", "HW_UNKNOWN"}
+    assert {row[1] for row in finding_rows(result)} <= {"info"}
     [moved] = [partition for partition in result.partitions if partition.topic == TOPIC]
     assert [replica.log_end_offset for replica in moved.replicas] == [RECORDS]
 

@@ -25,7 +25,7 @@ from lab.files import copy_tree, parse_offset_checkpoint
 from lab.jvm import wait_until
 from lab.workload import SMALL_SEGMENTS, Writer
 from tests.broker.kafka_facts import differences_from_kafka_s_tool, lay_out
-from tests.support.segments import by_producer, marker
+from tests.support.segments import marker, producer_batch
 
 pytestmark = [pytest.mark.broker, pytest.mark.slice]
 
@@ -86,7 +86,7 @@ def time_ms() -> int:
 
 
 def of_producer(offset: int, producer: int = PRODUCER, *, is_transactional: bool = True) -> bytes:
-    return by_producer(offset, "x", producer=producer, key=None, time_ms=time_ms(), is_transactional=is_transactional)
+    return producer_batch(offset, "x", producer=producer, key=None, time_ms=time_ms(), is_transactional=is_transactional)
 
 
 def abort(offset: int, producer: int = PRODUCER) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_forensics.cli.outputs.salvage_steps import steps_of
-from kafka_forensics.cli.outputs.steps import own_retention
+from kafka_forensics.cli.outputs.steps import show_retention_command
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from lab.cluster import Cluster
@@ -56,9 +56,9 @@ def test_old_records_stay_until_the_last_step_restores_retention(version: str, t
         steps = {step.kind: step for step in steps_of(salvaged)}
         put_in_place(cluster, tmp_path / "out")
         cluster.start(*cluster.controllers)
-        assert configs(cluster, version, own_retention(["old"])) == "All configs for topic old are:\n"
+        assert configs(cluster, version, show_retention_command(["old"])) == "All configs for topic old are:\n"
         configs(cluster, version, steps["keep_records"].command)
-        assert "retention.ms=-1 " in configs(cluster, version, own_retention(["old"]))
+        assert "retention.ms=-1 " in configs(cluster, version, show_retention_command(["old"]))
         cluster.start(*cluster.brokers)
 
         def has_deleted() -> bool:

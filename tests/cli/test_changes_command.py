@@ -33,7 +33,7 @@ def trees(tmp_path: Path) -> Snapshots:
     """Two snapshots: broker 1 went on, and broker 2 cut what was committed."""
     made = Snapshots(tmp_path / "snapshots")
     made.put(OLD, HEALTHY)
-    made.put(NEW, {1: HEALTHY.grown(), 2: HEALTHY.cut(55), 3: HEALTHY})
+    made.put(NEW, {1: HEALTHY.extended(), 2: HEALTHY.truncated_to(55), 3: HEALTHY})
     return made
 
 

@@ -18,7 +18,7 @@ from kafka_forensics.storage.disks import UNFINISHED
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.bundle_file import BundleWriter
 from tests.cli.runs import Run
-from tests.support.bundles import OFFSETS, ORDERS, inflated_members, put_broker, taken_apart
+from tests.support.bundles import OFFSETS, ORDERS, decompressed_members, put_broker, unpack_bundle
 from tests.support.places import SAMPLES
 from tests.support.unread import refuse
 
@@ -182,7 +182,7 @@ def test_the_reason_of_a_gap_names_nothing(broker: Path, tmp_path: Path, run: Ru
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
     assert (status, "incomplete: " in err) == (3, True)
     for name in NAMED - {"old", "other"}:
-        for data in inflated_members(tmp_path / "one.kfb").values():
+        for data in decompressed_members(tmp_path / "one.kfb").values():
             assert name.encode() not in data
 
 
@@ -225,14 +225,14 @@ def test_digests_agree_by_the_map(broker: Path, tmp_path: Path, run: Run) -> Non
 
 def digests_in(path: Path) -> list[bytes]:
     """Digests of the batches of a log whose name is not redacted."""
-    _, _, _, _, section = taken_apart(path).sections(OFFSETS, SectionKind.BATCHES)[0]
+    _, _, _, _, section = unpack_bundle(path).sections(OFFSETS, SectionKind.BATCHES)[0]
     return [digest.tobytes() for digest in read_batches(section).digests]
 
 
 def test_the_key_of_digests_is_in_no_bundle(broker: Path, tmp_path: Path, run: Run) -> None:
     assert run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))[0] == 0
     key = PseudonymMap.at(tmp_path / "names.json").digests_key()
-    for data in [(tmp_path / "one.kfb").read_bytes(), *inflated_members(tmp_path / "one.kfb").values()]:
+    for data in [(tmp_path / "one.kfb").read_bytes(), *decompressed_members(tmp_path / "one.kfb").values()]:
         assert key not in data
         assert key.hex().encode() not in data
 

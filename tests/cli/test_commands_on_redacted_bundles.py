@@ -15,7 +15,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 from tests.cli.every_command import reading
 from tests.cli.runs import Run
-from tests.support.bundles import names_of, read_back
+from tests.support.bundles import names_by_pseudonym, replace_pseudonyms
 from tests.support.nightly import daily_subset
 from tests.support.places import SAMPLES
 
@@ -90,7 +90,7 @@ def nameless(names: set[str], run: Run) -> Callable[..., str]:
 
 def topic_of(bundles: list[Path]) -> str:
     """The pseudonym of a topic of which there are several replicas."""
-    return next(made for made, (_, name) in names_of(bundles[0].with_name("names.json")).items() if name == "audit")
+    return next(made for made, (_, name) in names_by_pseudonym(bundles[0].with_name("names.json")).items() if name == "audit")
 
 
 def test_the_names_looked_for_are_there(names: set[str], run: Run) -> None:
@@ -142,7 +142,7 @@ def test_answers_are_those_with_names(command: str, bundles: list[Path], run: Ru
         assert run("collect", log_dir, "--output", bundle, "-q")[0] == 0
     answers = [run(command, *paths, "--format", "json", "-q")[1] for paths in (bundles[1:], plain)]
     redacted, named = (text.replace(str(path.parent), "") for text, path in zip(answers, (bundles[0], plain[0]), strict=True))
-    redacted = read_back(redacted, names_of(bundles[0].with_name("names.json")))
+    redacted = replace_pseudonyms(redacted, names_by_pseudonym(bundles[0].with_name("names.json")))
     assert in_order(json.loads(redacted)) == in_order(json.loads(named)) != []
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.cli.runs import Run
-from tests.support.brokers import put_meta, put_replica
+from tests.support.brokers import put_meta_properties, put_replica
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
-from tests.support.results import EVIL
+from tests.support.results import HOSTILE_TEXT
 from tests.support.segments import BASE_TIMESTAMP, log
 
-HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
+HOSTILE = HOSTILE_TEXT.encode("utf-8", "surrogatepass") + b"\xff"
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_an_unknown_partition_is_refused(compare: Run, tmp_path: Path) -> None:
     assert compare(SAMPLES / "healthy", "--topic", "orders")[0] == 2
     status, _, err = compare(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
     assert (status, err.splitlines()[-1]) == (2, "hint: leave out --broker, with which no other broker is looked at")
-    put_meta(tmp_path / "broker-1", 1, cluster_id=None)
+    put_meta_properties(tmp_path / "broker-1", 1, cluster_id=None)
     status, _, err = compare(tmp_path)
     assert (status, err.splitlines()[0]) == (2, "error: no partition was found")
 

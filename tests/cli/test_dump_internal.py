@@ -12,7 +12,7 @@ from kafka_forensics.parsers.internal_topics.internal_records import record_desc
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support import remote_log
-from tests.support.controllers import change, setting, topic
+from tests.support.controllers import partition_change, setting, topic
 from tests.support.places import DUMP_INPUTS, SAMPLES
 from tests.support.segments import segment_file
 
@@ -46,7 +46,7 @@ def put(root: Path, directory: str, *records: tuple[bytes | None, bytes | None])
 
 def test_records_of_the_controller_s_log(dump: Dump, tmp_path: Path) -> None:
     secret = b"\1\4\0\4\2\1" + b"\6token\x07hidden\0"
-    values = (topic(), change(isr=[1]), setting("cleanup.policy", "compact"), secret, b"\1\x63\0abc", b"\1\5\x63", b"\7")
+    values = (topic(), partition_change(isr=[1]), setting("cleanup.policy", "compact"), secret, b"\1\x63\0abc", b"\1\5\x63", b"\7")
     path = put(tmp_path, "__cluster_metadata-0", *((None, value) for value in values))
     named, changed, configured, broker, unknown, newer, broken = details(dump, path)
     assert (named["record"], named["version"], named["value"]["name"]) == ("TOPIC_RECORD", 0, "t")
@@ -84,7 +84,7 @@ def test_committed_offsets_and_what_clients_keep_with_them(dump: Dump, tmp_path:
     assert "TOMBSTONE" in text
 
 
-def copied(name: str, root: Path, directory: str) -> Path:
+def copy_started(name: str, root: Path, directory: str) -> Path:
     """A golden input, copied as the log of a topic."""
     path = root / directory / segment_file(0)
     path.parent.mkdir()
@@ -93,7 +93,7 @@ def copied(name: str, root: Path, directory: str) -> Path:
 
 
 def test_every_kind_that_a_real_coordinator_of_groups_writes(dump: Dump, tmp_path: Path) -> None:
-    records = details(dump, copied("group-kinds", tmp_path, "__consumer_offsets-0"))
+    records = details(dump, copy_started("group-kinds", tmp_path, "__consumer_offsets-0"))
     assert all("problem" not in record for record in records)
     assert {record["record"] for record in records} == set(RECORD_TYPES.values()) - set(NOT_BY_THE_BROKER)
     assert not [record for record in records if record["record"] != "OffsetCommit" and "value" not in record]
@@ -112,7 +112,7 @@ def test_every_kind_that_a_real_coordinator_of_groups_writes(dump: Dump, tmp_pat
 
 
 def test_states_that_a_real_coordinator_of_shares_writes(dump: Dump, tmp_path: Path) -> None:
-    records = details(dump, copied("share-state", tmp_path, "__share_group_state-0"))
+    records = details(dump, copy_started("share-state", tmp_path, "__share_group_state-0"))
     assert all("problem" not in record for record in records)
     assert {record["record"] for record in records} == {"ShareSnapshot", "ShareUpdate"}
     update = next(record for record in records if record["record"] == "ShareUpdate")
@@ -128,8 +128,8 @@ def test_malformed_share_records(dump: Dump, tmp_path: Path) -> None:
 
 
 def test_events_of_remote_segments(dump: Dump, tmp_path: Path) -> None:
-    begun, lying = remote_log.copied(1, 0, 9, custom_metadata="AAEC"), remote_log.copied(1, 9, 0)
-    values = (begun, remote_log.updated(1, 1), remote_log.deleted_partition(0), b"\1\x63\0", lying, None)
+    begun, lying = remote_log.copy_started(1, 0, 9, custom_metadata="AAEC"), remote_log.copy_started(1, 9, 0)
+    values = (begun, remote_log.segment_update(1, 1), remote_log.deleted_partition(0), b"\1\x63\0", lying, None)
     path = put(tmp_path, "__remote_log_metadata-7", *((None, value) for value in values))
     first, ended, gone, unknown, broken, nothing = details(dump, path)
     assert (first["record"], first["api_key"], first["version"]) == ("RemoteLogSegmentMetadataRecord", 0, 0)

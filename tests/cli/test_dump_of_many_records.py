@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.cli.outputs.dump import Section, write_sections
+from kafka_forensics.cli.outputs.dump import FileRows, write_file_rows
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.questions.dump import DumpOptions, find_files, log_columns, log_rows, log_runs
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -44,9 +44,9 @@ def written(rows: "Callable[..., Iterator[object]]", path: Path, options: DumpOp
     stream = StringIO()
     [file] = find_files([str(path)], options).files
     columns = log_columns(options)
-    section = Section(file.shown, columns, rows(file, options))
+    section = FileRows(file.shown, columns, rows(file, options))
     wanted = ["more", *columns] if several else columns
-    write_sections([section], wanted, format_name, Destination(stream, 80, colour=False), several=several)
+    write_file_rows([section], wanted, format_name, Destination(stream, 80, colour=False), several=several)
     return stream.getvalue()
 
 

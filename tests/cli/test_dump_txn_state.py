@@ -10,7 +10,7 @@ import kafka_forensics as kf
 from tests.cli.runs import Run
 from tests.support.brokers import put_segment
 from tests.support.logs import OTHER_ID, DataLog
-from tests.support.segments import batch, flipped, segment_file
+from tests.support.segments import batch, flip_bit, segment_file
 
 EXPECTED = ["committed"] * 2 + ["aborted"] * 2 + ["none"] * 2 + ["open"] * 2 + ["none"]
 
@@ -24,7 +24,7 @@ def written(root: Path, *later: int, broken: int | None = None, name: str = segm
     log.marker(1, commit=False, producer_id=OTHER_ID)
     log.data(2)
     log.plain(1)
-    parts = [flipped(batch.data, 70) if number == broken else batch.data for number, batch in enumerate(log.batches)]
+    parts = [flip_bit(batch.data, 70) if number == broken else batch.data for number, batch in enumerate(log.batches)]
     directory = root / "t-0"
     directory.mkdir(parents=True)
     (directory / name).write_bytes(b"".join(parts))

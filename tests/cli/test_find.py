@@ -13,11 +13,11 @@ from tests.cli.runs import Run
 from tests.support.brokers import put_copies, put_replica
 from tests.support.kernels import kernels
 from tests.support.places import SAMPLES
-from tests.support.results import EVIL
-from tests.support.segments import BASE_TIMESTAMP, changed, segment_file
+from tests.support.results import HOSTILE_TEXT
+from tests.support.segments import BASE_TIMESTAMP, replace_bytes, segment_file
 
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
-HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
+HOSTILE = HOSTILE_TEXT.encode("utf-8", "surrogatepass") + b"\xff"
 pytestmark = pytest.mark.usefixtures("wide", "chosen_kernels")
 
 
@@ -90,7 +90,7 @@ def test_results_of_compiled_kernels_are_printed_the_same(
         ]
         log = [
             write_batch(records, base_offset=0, base_timestamp=-5, compression_type=codec),
-            changed(write_batch(records, base_offset=50, base_timestamp=BASE_TIMESTAMP, producer_id=2**60), 20, b"!"),
+            replace_bytes(write_batch(records, base_offset=50, base_timestamp=BASE_TIMESTAMP, producer_id=2**60), 20, b"!"),
             write_batch(records[:4], base_offset=100, base_timestamp=0, timestamp_type="LogAppendTime", compression_type=codec),
             write_marker(base_offset=104, timestamp=9, producer_id=4, producer_epoch=0, commit=True, coordinator_epoch=0),
         ]
@@ -170,7 +170,7 @@ def test_damage_and_the_limit_are_reported_and_only_unreadable_inputs_give_statu
     assert "of 2 replicas, read one after another, 1 was not reached: orders-0 on broker 2\n" in err
     assert "not reached" not in run(hostile, "--offset", "0", "--limit", "2")[2]
     file = hostile / "broker-1" / "orders-0" / segment_file(0)
-    file.write_bytes(changed(file.read_bytes(), 8, b"\x7f\xff\xff\xff"))
+    file.write_bytes(replace_bytes(file.read_bytes(), 8, b"\x7f\xff\xff\xff"))
     status, out, err = run(hostile, "--offset", "0")
     assert (status, len(out.splitlines())) == (0, 2)
     assert "1 damaged place could not be searched, or not to the end; a scan of the same paths tells of them\n" in err

@@ -7,25 +7,25 @@ import pytest
 
 from kafka_forensics.cli.streams import printable
 from tests.cli.runs import Run, assert_as_kept, rows
-from tests.support.brokers import put_offsets, put_replica, put_share_state, write_checkpoint
+from tests.support.brokers import put_consumer_offsets, put_replica, put_share_state, write_checkpoint
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
 from tests.support.groups import (
     TOPIC_ID_TEXT,
     commit_key,
     commit_value,
+    coordinator_batches,
     group_key,
     group_value,
-    log_of,
     member,
-    new_value,
+    new_group_value,
     share_key,
     share_value,
-    transaction_of,
+    transaction_batches,
 )
-from tests.support.results import EVIL
+from tests.support.results import HOSTILE_TEXT
 from tests.support.segments import log
 
-EVIL_TEXT = EVIL.encode("utf-8", "replace").decode()
+EVIL_TEXT = HOSTILE_TEXT.encode("utf-8", "replace").decode()
 pytestmark = pytest.mark.usefixtures("wide")
 
 
@@ -39,7 +39,7 @@ def run(run: Run) -> Run:
 def copies(tmp_path: Path) -> Path:
     """Two brokers with ten records of orders-0: one group behind, one beyond the end, one waiting for its transaction."""
     folder = tmp_path / "copies"
-    records = log_of(
+    records = coordinator_batches(
         (group_key("billing"), group_value(member())),
         (commit_key("billing", "orders"), commit_value(7, metadata="secret-metadata", leader_epoch=3)),
         (commit_key(EVIL_TEXT, "orders"), commit_value(15)),
@@ -47,9 +47,9 @@ def copies(tmp_path: Path) -> Path:
         (group_key("idle"), group_value()),
         (commit_key("billing", "orders"), b"\0\x63"),
     )
-    records += transaction_of((commit_key("streams", "orders"), commit_value(9)), start=6, producer_id=77)
+    records += transaction_batches((commit_key("streams", "orders"), commit_value(9)), start=6, producer_id=77)
     for broker in (1, 2):
-        put_offsets(put_replica(folder, broker, log(5), high_watermark=10), records)
+        put_consumer_offsets(put_replica(folder, broker, log(5), high_watermark=10), records)
     return folder
 
 
@@ -122,11 +122,13 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
 
 def test_a_commit_below_the_log_start_is_out_of_range(run: Run, tmp_path: Path) -> None:
     """The note counts deleted unread records and remaining ones; commits at the log start and pending commits have no such note."""
-    records = log_of((commit_key("late", "orders"), commit_value(1)), (commit_key("in time", "orders"), commit_value(4)))
-    records += transaction_of((commit_key("streams", "orders"), commit_value(2)), start=2, producer_id=77)
+    records = coordinator_batches(
+        (commit_key("late", "orders"), commit_value(1)), (commit_key("in time", "orders"), commit_value(4))
+    )
+    records += transaction_batches((commit_key("streams", "orders"), commit_value(2)), start=2, producer_id=77)
     log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
     write_checkpoint(log_dir, "log-start", 4, "orders-0")
-    put_offsets(log_dir, records)
+    put_consumer_offsets(log_dir, records)
     shown = {(row["group"], row["lag"], row["readable"], row["deleted_unread"]) for row in rows(run, tmp_path)}
     assert shown == {("late", 9, 6, 3), ("in time", 6, 6, 0), ("streams", 8, 6, 2)}
     _, table, _ = run(tmp_path, "--format", "table")
@@ -138,8 +140,8 @@ def test_a_commit_below_the_log_start_is_out_of_range(run: Run, tmp_path: Path) 
 def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "copies"
     for broker in (1, 2):
-        records = log_of((commit_key("g", "orders"), commit_value(7)))
-        put_offsets(put_replica(folder, broker, log(5), high_watermark=8), records)
+        records = coordinator_batches((commit_key("g", "orders"), commit_value(7)))
+        put_consumer_offsets(put_replica(folder, broker, log(5), high_watermark=8), records)
     ControllerLog().lead([CONTROLLER]).append(topic("orders")).append(partition([1, 2, 3], 1)).put(folder / f"c{CONTROLLER}")
     [row] = rows(run, folder)
     _, table, _ = run(folder, "--format", "table")
@@ -152,17 +154,17 @@ def shared(tmp_path: Path) -> Path:
     """One broker with ten records of orders-0: a share group is done with some; a topic that nothing names; a streams group."""
     log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
     initialized_topic = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
-    records = log_of(
-        (group_key("workers", 11), new_value(11, epoch=5)),
-        (group_key("workers", 15), new_value(15, initialized_topics=[initialized_topic])),
-        (group_key("totals", 17), new_value(17, epoch=3)),
-        (group_key("totals", 19, "m"), new_value(19)),
-        (group_key("totals", 20), new_value(20, assignment_epoch=2)),
-        (group_key("totals", 23), new_value(23, epoch=1)),
+    records = coordinator_batches(
+        (group_key("workers", 11), new_group_value(11, epoch=5)),
+        (group_key("workers", 15), new_group_value(15, initialized_topics=[initialized_topic])),
+        (group_key("totals", 17), new_group_value(17, epoch=3)),
+        (group_key("totals", 19, "m"), new_group_value(19)),
+        (group_key("totals", 20), new_group_value(20, assignment_epoch=2)),
+        (group_key("totals", 23), new_group_value(23, epoch=1)),
         (commit_key("totals", "orders"), commit_value(6)),
     )
-    put_offsets(log_dir, records)
-    states = log_of(
+    put_consumer_offsets(log_dir, records)
+    states = coordinator_batches(
         (share_key(), share_value(4, (4, 5, 2, 1), (6, 6, 0, 2), (7, 7, 4, 5), (8, 8, 9, 1), delivery_complete_count=3)),
         (share_key(EVIL_TEXT, "A" * 22, 7), share_value(-1)),
         (share_key(), b"\0\0"),

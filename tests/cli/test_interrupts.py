@@ -20,9 +20,9 @@ import pytest
 from kafka_forensics import scan
 from kafka_forensics.cli import spark_session
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.outputs.scan import LinesAsSettled
+from kafka_forensics.cli.outputs.scan import PartitionLinesWriter
 from kafka_forensics.cli.spark_session import Children
-from kafka_forensics.cli.streams import uninterrupted
+from kafka_forensics.cli.streams import delayed_interruptions
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError
@@ -194,7 +194,7 @@ def test_a_partition_is_written_while_others_are_read(tmp_path: Path) -> None:
         seen.append((done, total, output.read_text()))
 
     options = ScanOptions(topic_glob="codec-*", deep=False)
-    with LinesAsSettled(output, show_payloads=False) as lines:
+    with PartitionLinesWriter(output, show_payloads=False) as lines:
         result = local.scan([str(SAMPLE)], options, progress, lines)
         lines.end(result)
     assert types(seen[0][2]) == ["broker"] * 3  # before any partition is judged
@@ -211,7 +211,7 @@ def test_the_command_writes_the_same_at_once(run: Run, tmp_path: Path) -> None:
     status, out, err = run("scan", SAMPLE, "--format", "jsonl")
     assert status == 1, err
     result = local.scan([str(SAMPLE)], ScanOptions())
-    with LinesAsSettled(tmp_path / "scan.jsonl", show_payloads=False) as lines:
+    with PartitionLinesWriter(tmp_path / "scan.jsonl", show_payloads=False) as lines:
         lines.end(result)
     assert out == (tmp_path / "scan.jsonl").read_text()
     assert run("scan", SAMPLE, "--output", tmp_path / "other.jsonl")[0] == 1
@@ -238,7 +238,7 @@ def test_an_interruption_waits_for_a_line_and_a_second_one_does_not() -> None:
     written = io.StringIO()
 
     def write(interruptions: int, text: str) -> None:
-        with uninterrupted():
+        with delayed_interruptions():
             for _ in range(interruptions):
                 os.kill(os.getpid(), signal.SIGINT)
             written.write(text)

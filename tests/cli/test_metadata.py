@@ -9,7 +9,7 @@ import pytest
 from kafka_forensics.cli.commands.metadata import COLUMNS
 from tests.cli.runs import Run
 from tests.support.brokers import TOPIC_ID
-from tests.support.controllers import ControllerLog, change, partition, record, topic
+from tests.support.controllers import ControllerLog, partition, partition_change, record, topic
 from tests.support.places import SAMPLES
 
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
@@ -32,7 +32,7 @@ def controller(root: Path, *values: bytes) -> Path:
 
 def test_a_gap_after_a_missing_segment_is_reported(run: Run, tmp_path: Path) -> None:
     log = ControllerLog().lead([100])
-    for value in (topic(), partition([1, 2], 1), change(isr=[1]), change(isr=[1, 2])):
+    for value in (topic(), partition([1, 2], 1), partition_change(isr=[1]), partition_change(isr=[1, 2])):
         log.append(value)
     log.put(tmp_path / "c100", without=(3,))
     status, _, err = run(tmp_path / "c100")
@@ -57,7 +57,7 @@ def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) 
 
 
 def test_columns_and_values(run: Run, tmp_path: Path) -> None:
-    path = controller(tmp_path, topic(), partition([1, 2], 1), change(leader=2, isr=[2]), record(9, topic_id=TOPIC_ID))
+    path = controller(tmp_path, topic(), partition([1, 2], 1), partition_change(leader=2, isr=[2]), record(9, topic_id=TOPIC_ID))
     created, changed, deleted = json.loads(run(path, "--format", "json")[1])
     assert tuple(created) == tuple(COLUMNS)
     assert [row["event"] for row in (created, changed, deleted)] == ["created", "changed", "deleted"]
@@ -74,7 +74,7 @@ def test_topics_and_partitions_are_chosen(run: Run, tmp_path: Path) -> None:
 
 
 def test_epochs_after_a_malformed_record_are_unknown(run: Run, tmp_path: Path) -> None:
-    path = controller(tmp_path, topic(), partition([1, 2], 1), b"\1\5\x63", change(leader=2, isr=[2]))
+    path = controller(tmp_path, topic(), partition([1, 2], 1), b"\1\5\x63", partition_change(leader=2, isr=[2]))
     status, out, err = run(path, "--format", "jsonl")
     last = json.loads(out.splitlines()[-1])
     assert (status, last["leader_epoch"], last["unknown_after"]) == (0, None, 3)
@@ -87,22 +87,22 @@ def test_every_change_has_a_note(run: Run, tmp_path: Path) -> None:
     first, second, unassigned = b"1" * 16, b"2" * 16, bytes(16)
     words = {
         "created": partition([1, 2, 3], 1),
-        "ISR -2,3": change(isr=[1]),
-        "no leader; ISR -1; ELR +1": change(leader=-1, isr=[], eligible_leader_replicas=[1]),
-        "leader 1": change(leader=1),
-        "new epoch of the same leader": change(leader=1),
-        "replicas reassigned": change(replicas=[1, 2]),
-        "leader 2; ISR +2; UNCLEAN election: no copy of this partition was given": change(
+        "ISR -2,3": partition_change(isr=[1]),
+        "no leader; ISR -1; ELR +1": partition_change(leader=-1, isr=[], eligible_leader_replicas=[1]),
+        "leader 1": partition_change(leader=1),
+        "new epoch of the same leader": partition_change(leader=1),
+        "replicas reassigned": partition_change(replicas=[1, 2]),
+        "leader 2; ISR +2; UNCLEAN election: no copy of this partition was given": partition_change(
             leader=2, isr=[2], leader_recovery_state=1
         ),
-        "leader recovered": change(leader_recovery_state=0),
-        "log directory of 1,2 told": change(directories=[unassigned, first]),
-        "log directory of 1 told": change(directories=[second, first]),
-        "log directory of 2 changed": change(directories=[second, second]),
-        "adding 3": change(adding_replicas=[3]),
-        "no longer adding 3": change(adding_replicas=[]),
-        "nothing but the partition epoch": change(isr=[2]),
-        "last known ELR +2": change(last_known_elr=[2]),
+        "leader recovered": partition_change(leader_recovery_state=0),
+        "log directory of 1,2 told": partition_change(directories=[unassigned, first]),
+        "log directory of 1 told": partition_change(directories=[second, first]),
+        "log directory of 2 changed": partition_change(directories=[second, second]),
+        "adding 3": partition_change(adding_replicas=[3]),
+        "no longer adding 3": partition_change(adding_replicas=[]),
+        "nothing but the partition epoch": partition_change(isr=[2]),
+        "last known ELR +2": partition_change(last_known_elr=[2]),
     }
     _, out, _ = run(controller(tmp_path, topic(), *words.values()), "--format", "table")
     for line, expected in zip(out.splitlines()[1:], words, strict=True):

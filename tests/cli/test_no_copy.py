@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.runs import Run
-from tests.support.brokers import healthy, put_checkpoint, put_meta
-from tests.support.controllers import controlled_by, partition as partition_record, setting, topic
+from tests.support.brokers import healthy, put_checkpoint, put_meta_properties
+from tests.support.controllers import partition as partition_record, setting, topic, with_controller
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 
@@ -52,8 +52,8 @@ def test_the_controllers_are_asked_what_was_deleted_and_what_is_theirs_alone(run
     """They count where no checkpoint is left: on broker 4."""
     other = topic("other", OTHER_ID), partition_record([4], 4, topic_id=OTHER_ID)
     values = topic(), partition_record([1, 2, 3], 1), topic("gone", "BBECAwQFBgcICQoLDA0ODw"), *other
-    brokers = controlled_by(healthy(tmp_path / "in"), *values, setting("remote.storage.enable", "true", "other"))
-    put_meta(brokers.log_dir(4), 4)
+    brokers = with_controller(healthy(tmp_path / "in"), *values, setting("remote.storage.enable", "true", "other"))
+    put_meta_properties(brokers.log_dir(4), 4)
     put_checkpoint(brokers.log_dir(1), "replication", {"t-0": 60, "gone-0": 9, "__remote_log_metadata-0": 9})
     for outcome, options in (("refused", ()), ("begun empty", ("--allow-gaps",))):
         _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "table", *options)

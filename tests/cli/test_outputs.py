@@ -23,9 +23,9 @@ from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import with_number_texts
 from kafka_forensics.model.results import Agreement, Incomplete, ReadExtent, ScanResult, TransactionCounts
 from tests.cli.runs import Run
-from tests.support.audit import unclean_election
+from tests.support.audit import put_unclean_election
 from tests.support.json_schemas import json_schema, validate
-from tests.support.results import EVIL, clean_result, hostile_result, partition, replica, result_of, unclean_result
+from tests.support.results import HOSTILE_TEXT, clean_result, hostile_result, partition, replica, result_of, unclean_result
 
 RESULTS: dict[str, Callable[[], ScanResult]] = {
     "unclean": unclean_result,
@@ -181,7 +181,7 @@ def test_json_keeps_hostile_text_unchanged() -> None:
     result = hostile_result()
     topics = [finding["topic"] for finding in json.loads(rendered(result, "json"))["findings"]]
     assert sorted(map(str, topics)) == sorted(str(finding.place.topic) for finding in result.findings)
-    assert EVIL in topics
+    assert HOSTILE_TEXT in topics
 
 
 @pytest.mark.parametrize("width", [40, 80, 132])
@@ -289,7 +289,7 @@ def partition_rows(text: str) -> list[list[str]]:
 
 def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    log_dirs = unclean_election(tmp_path / "copies", 40)
+    log_dirs = put_unclean_election(tmp_path / "copies", 40)
     status, out, err = run("scan", *log_dirs, "--format", "table")
     assert status == 1
     assert len((out + err).splitlines()) <= 60

@@ -26,7 +26,7 @@ from tests.support.brokers import (
 from tests.support.controllers import CONTROLLER, ControllerLog, partition as partition_record, setting, topic
 from tests.support.logs import ms
 from tests.support.places import SAMPLES
-from tests.support.segments import batch, flipped
+from tests.support.segments import batch, flip_bit
 
 Words = Callable[..., str]
 Document = Callable[..., Any]
@@ -349,7 +349,7 @@ def test_a_salvage_joins_copies_damaged_elsewhere(run: Run, plan_words: Words, p
 
 def test_the_command_of_a_salvage_with_gaps_ends_with_brokers_that_start(run: Run, plan_document: Document, tmp_path: Path) -> None:
     for broker in (1, 2, 3):
-        log = [flipped(batch(at, 3), 70) if at in (3, 3 + 3 * broker) else batch(at, 3) for at in range(0, 15, 3)]
+        log = [flip_bit(batch(at, 3), 70) if at in (3, 3 + 3 * broker) else batch(at, 3) for at in range(0, 15, 3)]
         log_dir = put_replica(tmp_path / "in", broker, b"".join(log), high_watermark=15, topic_id=OF_TOPIC)
         put_partition(log_dir / "other-0", batch(0, 3), topic_id="O" * 21 + "A")
     command = shlex.split(plan_document(tmp_path / "in")["steps"][-1]["command"])
@@ -362,7 +362,7 @@ def test_a_salvage_is_recommended_with_what_every_partition_needs_or_for_none(
 ) -> None:
     """Of `orders-0` each copy is damaged at another place; of `other-0` brokers 1 and 2 committed different records."""
     for broker in (1, 2):
-        log = [flipped(batch(at, 3), 70) if at == 3 * broker else batch(at, 3) for at in (0, 3, 6)]
+        log = [flip_bit(batch(at, 3), 70) if at == 3 * broker else batch(at, 3) for at in (0, 3, 6)]
         log_dir = put_replica(tmp_path / "in", broker, b"".join(log), high_watermark=9, topic_id=OF_TOPIC)
         rival = batch(3, 3 * broker, epoch=broker, value=b"%d" % broker)
         put_partition(log_dir / "other-0", batch(0, 3) + rival, topic_id=OF_ANOTHER)

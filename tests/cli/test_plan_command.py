@@ -14,7 +14,7 @@ from kafka_forensics.cli.outputs.plan import COLUMNS
 from tests.cli.runs import Run
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
 from tests.support.brokers import healthy, put_replica
-from tests.support.controllers import controlled_by, partition as partition_record, record, topic
+from tests.support.controllers import partition as partition_record, record, topic, with_controller
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, legacy_entry
@@ -221,7 +221,7 @@ def test_a_topic_that_the_controllers_do_not_know(
     run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path, level: int, becomes: str
 ) -> None:
     known = topic("other", OTHER_TOPIC_ID), partition_record([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
-    brokers = controlled_by(healthy(tmp_path), record(12, name="metadata.version", feature_level=level), *known)
+    brokers = with_controller(healthy(tmp_path), record(12, name="metadata.version", feature_level=level), *known)
     paths = sorted(brokers.root.iterdir())
     status, out, err = run_plan(*paths, "--format", "tsv")
     assert (status, out.splitlines()[1].split("\t")[3:5]) == (0, ["", "nobody"])

@@ -19,8 +19,8 @@ from tests.cli.runs import Run
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
 from tests.gallery.incidents import TREES, Tree
-from tests.support.audit import old_directory, unclean_election
-from tests.support.brokers import put_meta
+from tests.support.audit import put_restored_copy, put_unclean_election
+from tests.support.brokers import put_meta_properties
 
 PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
 
@@ -66,7 +66,7 @@ def test_commands_for_faults(case: Case, run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
 def test_commands_repeat_how_copies_are_read(options: list[str], run: Run, tmp_path: Path) -> None:
-    named = [f"{path.name.removeprefix('broker-')}={path}" for path in unclean_election(tmp_path / "it's a folder", 2)]
+    named = [f"{path.name.removeprefix('broker-')}={path}" for path in put_unclean_election(tmp_path / "it's a folder", 2)]
     commands = {command for command in commands_of(run, *named[:3], *options) if command[1] in ("plan", "compare")}
     assert commands
     for command in commands:
@@ -76,17 +76,17 @@ def test_commands_repeat_how_copies_are_read(options: list[str], run: Run, tmp_p
 
 
 def test_commands_for_many_partitions(run: Run, tmp_path: Path) -> None:
-    commands = commands_of(run, *old_directory(tmp_path / "copies", 3))
+    commands = commands_of(run, *put_restored_copy(tmp_path / "copies", 3))
     assert ("kafka-forensics", "plan", *map(str, sorted((tmp_path / "copies").iterdir())), "--topic", "audit") in commands
     assert_all_run(run, commands)
 
 
 def test_a_command_has_only_the_paths_that_its_partition_needs(run: Run, tmp_path: Path) -> None:
-    log_dirs = unclean_election(tmp_path / "copies", 1)
+    log_dirs = put_unclean_election(tmp_path / "copies", 1)
     others = [tmp_path / ("long" * 40) / f"broker-{number}" for number in range(10, 22)]
     for number, other in enumerate(others):
         shutil.copytree(log_dirs[0] / "audit-0", other / f"other-{number}")
-        put_meta(other, 10 + number)
+        put_meta_properties(other, 10 + number)
     assert sum(len(str(path)) for path in others) > PATHS_SHOWN
     commands = commands_of(run, *others[:6], *log_dirs, *others[6:])
     plans = [command for command in commands if command[1] == "plan" and "audit" in command]

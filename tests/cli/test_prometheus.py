@@ -15,7 +15,7 @@ from kafka_forensics.model.findings import Confidence, Place
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.version import __version__
 from tests.support.places import SAMPLES
-from tests.support.results import EVIL, hostile_result, result_of, unclean_result
+from tests.support.results import HOSTILE_TEXT, hostile_result, result_of, unclean_result
 
 Key = tuple[str, frozenset[tuple[str, str]]]
 
@@ -106,7 +106,7 @@ def test_hostile_names_are_labels_like_any_other() -> None:
     assert "pwned" in topics.pop()
     quoted = result_of(finding("UNCLEAN_LOSS", Place('a"b\\c', 0)))
     assert of(metrics(quoted), "topic_lost_records_at_least", topic='a"b\\\\c'.replace("\\\\", "\\")) == 0
-    assert EVIL not in text
+    assert HOSTILE_TEXT not in text
 
 
 def test_a_scan_replaces_the_metrics_file_atomically(tmp_path: Path) -> None:

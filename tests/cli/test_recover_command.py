@@ -21,10 +21,10 @@ from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.cli.runs import Run
 from tests.support.brokers import put_replica
-from tests.support.bundles import bundle_of
+from tests.support.bundles import make_bundle
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
-from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, values
+from tests.support.segments import BASE_TIMESTAMP, flip_bit, producer_batch, values
 from tests.support.unread import refuse
 
 UNCLEAN = SAMPLES / "unclean-election"
@@ -42,8 +42,8 @@ def odd(tmp_path: Path) -> Path:
         RecordToWrite("schlüssel".encode(), b"line\n\x7f\xc2\x9b"),
     ]
     lost = write_batch(records, base_offset=2, base_timestamp=BASE_TIMESTAMP)
-    lost += by_producer(5, "again", sequence=4)
-    put_replica(tmp_path / "odd", 1, common + values(2, "x", epoch=1) + by_producer(3, "again", sequence=4, epoch=1))
+    lost += producer_batch(5, "again", sequence=4)
+    put_replica(tmp_path / "odd", 1, common + values(2, "x", epoch=1) + producer_batch(3, "again", sequence=4, epoch=1))
     put_replica(tmp_path / "odd", 2, common + lost, high_watermark=3)
     return tmp_path / "odd"
 
@@ -145,7 +145,7 @@ def test_all_partitions_go_into_one_file_and_the_side_of_each_is_asked_for(run: 
 def test_what_cannot_be_read_is_status_3_and_the_rest_is_written(run: Run, tmp_path: Path) -> None:
     common = values(0, "a", "b")
     put_replica(tmp_path / "copies", 1, common)
-    put_replica(tmp_path / "copies", 2, common + flipped(values(2, "c"), 70) + values(3, "d"))
+    put_replica(tmp_path / "copies", 2, common + flip_bit(values(2, "c"), 70) + values(3, "d"))
     output = tmp_path / "lost"
     status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "table")
     said = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
@@ -211,7 +211,7 @@ def test_a_side_that_cannot_stay_is_refused(options: tuple[object, ...], said: s
 
 
 def test_records_that_were_not_collected_are_asked_for_by_a_command(run: Run, odd: Path, tmp_path: Path) -> None:
-    bundles = [bundle_of(odd / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
+    bundles = [make_bundle(odd / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
     status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "table")
     assert status == 3
     assert "No copy here gives what stood at 4 offsets: not collected. No record could be read." in " ".join(out.split())

@@ -9,7 +9,7 @@ from tests.cli.runs import Run
 from tests.questions.salvage.salvaged import NAME, batches_of
 from tests.support.brokers import put_replica, put_segment
 from tests.support.places import SAMPLES
-from tests.support.segments import batch, flipped
+from tests.support.segments import batch, flip_bit
 
 
 def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Path, run: Run) -> None:
@@ -48,7 +48,7 @@ def test_refusals_are_told_with_status_3_in_every_format(tmp_path: Path, run: Ru
 
 def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
     batches = batches_of(4)
-    put_replica(tmp_path / "in", 1, {0: batches[0] + flipped(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
+    put_replica(tmp_path / "in", 1, {0: batches[0] + flip_bit(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
     assert (status, f"refused {NAME}: no copy has offsets [2, 4) of this lineage" in out) == (3, True)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "yes", "--allow-gaps", "--format", "table")
@@ -95,7 +95,7 @@ def test_what_no_copy_has_is_listed_as_new_with_status_1_and_a_refusal_counts_mo
         batch(offset, 2, producer_id=7, producer_epoch=0, base_sequence=sequence) for offset, sequence in ((0, 0), (2, 2), (4, 2))
     ]
     for broker, lost in ((1, 2), (2, 1)):
-        data = b"".join(flipped(one, 70) if number == lost else one for number, one in enumerate(log))
+        data = b"".join(flip_bit(one, 70) if number == lost else one for number, one in enumerate(log))
         put_replica(tmp_path / "in", broker, data, high_watermark=6)
     words = {
         "table": f"new in {NAME}: DUPLICATE_BATCH 4..6 of producer 7\n",
@@ -113,6 +113,6 @@ def test_what_no_copy_has_is_listed_as_new_with_status_1_and_a_refusal_counts_mo
     for broker in (1, 2):
         other = tmp_path / "in" / f"broker-{broker}" / "other-0"
         other.mkdir()
-        put_segment(other, 0, batch(0, 2) + flipped(batch(2, 2), 70) + batch(4, 2))
+        put_segment(other, 0, batch(0, 2) + flip_bit(batch(2, 2), 70) + batch(4, 2))
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "table")
     assert (status, f"new in {NAME}" in out, "refused other-0" in out) == (3, True, True)

@@ -12,12 +12,12 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.writers.files import write_producer_snapshot
 from tests.cli.runs import Run
-from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_offsets, put_replica, put_topic_id
-from tests.support.controllers import CONTROLLER, START_MS, ControllerLog, change, partition, setting, topic
-from tests.support.groups import commit_key, commit_value, log_of
+from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_consumer_offsets, put_replica, put_topic_id
+from tests.support.controllers import CONTROLLER, START_MS, ControllerLog, partition, partition_change, setting, topic
+from tests.support.groups import commit_key, commit_value, coordinator_batches
 from tests.support.memory import MemoryFile
-from tests.support.remote_log import COPY_FINISHED, DELETE_STARTED, copied, put_remote_log, updated
-from tests.support.segments import flipped, log, segment_file
+from tests.support.remote_log import COPY_FINISHED, DELETE_STARTED, copy_started, put_remote_log, segment_update
+from tests.support.segments import flip_bit, log, segment_file
 
 pytestmark = pytest.mark.usefixtures("wide")
 OLD, NEW = ((0, 0),), ((0, 0), (2, 20))
@@ -40,14 +40,16 @@ def put_tiered(
         (path / DIRECTORY / segment_file(start, "snapshot")).write_bytes(write_producer_snapshot([PRODUCER]))
         if witness == "events":
             begun = [
-                copied(number, first, last, epochs=epochs, topic_id=TOPIC_ID, broker_id=1 if number < 3 else 2)
+                copy_started(number, first, last, epochs=epochs, topic_id=TOPIC_ID, broker_id=1 if number < 3 else 2)
                 for number, (first, last, epochs) in SEGMENTS.items()
             ]
-            log_path = put_remote_log(path, *begun, *(updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in SEGMENTS))
+            log_path = put_remote_log(
+                path, *begun, *(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in SEGMENTS)
+            )
             put_topic_id(log_path.parent, OFFSETS_ID_TEXT)
     if witness == "settings":
         made = topic(), setting("remote.storage.enable", "true"), partition([1], 1, replicas=list(replicas))
-        elected = change(leader=-1), change(leader=2, isr=[2], leader_recovery_state=1)
+        elected = partition_change(leader=-1), partition_change(leader=2, isr=[2], leader_recovery_state=1)
         ControllerLog().lead([CONTROLLER]).append(*made, *elected).put(folder / "controller")
     return sorted(map(str, folder.iterdir()))
 
@@ -146,7 +148,7 @@ def test_logs_that_begin_remotely_are_sound(run: Run, tmp_path: Path, witness: s
 
 def test_offsets_in_remote_storage_are_named(run: Run, tmp_path: Path) -> None:
     paths = healthy(tmp_path, "files")
-    put_offsets(tmp_path / "broker-1", log_of((commit_key("g", "t", 0), commit_value(10))))
+    put_consumer_offsets(tmp_path / "broker-1", coordinator_batches((commit_key("g", "t", 0), commit_value(10))))
     assert "up to 24 from remote storage" in run("groups", *paths, "--format", "table")[1]
     assert "before offset 24 are in remote storage" in run("find", *paths, "--offset", "10")[2]
     assert "remote storage" not in run("find", *paths, "--offset", "27")[2]
@@ -156,7 +158,7 @@ def test_offsets_in_remote_storage_are_named(run: Run, tmp_path: Path) -> None:
 def test_a_salvage_keeps_log_starts_epochs_and_producers(run: Run, tmp_path: Path, witness: str, line: int | None) -> None:
     paths = healthy(tmp_path / "in", witness, line)
     damaged = tmp_path / "in/broker-1" / DIRECTORY / segment_file(26)
-    damaged.write_bytes(flipped(damaged.read_bytes(), 70))
+    damaged.write_bytes(flip_bit(damaged.read_bytes(), 70))
     status, _, text = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "out"))
     assert status == 0, text
     for broker in (1, 2):
@@ -205,7 +207,7 @@ def test_one_replica_tells_for_all_that_their_topic_is_tiered(run: Run, tmp_path
 def test_files_tell_nothing_where_the_events_of_all_topics_are_here(run: Run, tmp_path: Path) -> None:
     paths = healthy(tmp_path, "files")
     assert is_tiered(run, paths)
-    log_path = put_remote_log(tmp_path / "broker-1", copied(1, 0, 9, topic="other"))
+    log_path = put_remote_log(tmp_path / "broker-1", copy_started(1, 0, 9, topic="other"))
     put_topic_id(log_path.parent, OFFSETS_ID_TEXT)
     assert not is_tiered(run, paths)
 
@@ -232,12 +234,13 @@ def test_epochs_of_what_retention_took_are_not_missed(run: Run, tmp_path: Path, 
     paths = put_tiered(tmp_path, {1: (26, 28, NEW[1:]), 2: (24, 28, NEW[1:])}, "events")
     if deleted:
         begun = [
-            copied(number, first, last, epochs=epochs, topic_id=TOPIC_ID) for number, (first, last, epochs) in SEGMENTS.items()
+            copy_started(number, first, last, epochs=epochs, topic_id=TOPIC_ID)
+            for number, (first, last, epochs) in SEGMENTS.items()
         ]
-        ended = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in (1, 3)]
+        ended = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in (1, 3)]
         for path in map(Path, paths):
             put_topic_id(
-                put_remote_log(path, *begun, *ended, updated(1, DELETE_STARTED, topic_id=TOPIC_ID)).parent, OFFSETS_ID_TEXT
+                put_remote_log(path, *begun, *ended, segment_update(1, DELETE_STARTED, topic_id=TOPIC_ID)).parent, OFFSETS_ID_TEXT
             )
     findings = [row for row in answer(run, "scan", *paths)["findings"] if row["topic"] == "t"]
     told = [row["severity"] for row in findings if row["kind"] == "EPOCH_CACHE_MISMATCH"]

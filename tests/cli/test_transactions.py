@@ -14,7 +14,7 @@ from tests.cli.runs import Run, assert_as_kept, rows
 from tests.gallery import transactions as histories
 from tests.gallery.injections import change
 from tests.support.brokers import put_brokers
-from tests.support.logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, Written, ms
+from tests.support.logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, WrittenBatch, ms
 from tests.support.places import SAMPLES
 from tests.support.segments import segment_file
 
@@ -173,7 +173,7 @@ def test_both_halves_of_a_lost_transaction_have_one_epoch_and_one_time(run: Run,
 # A log of which some is damaged: what is not known, and what a snapshot still knows.
 
 
-def hung() -> tuple[DataLog, CoordinatorLog, Written]:
+def hung() -> tuple[DataLog, CoordinatorLog, WrittenBatch]:
     """OTHER ended [2, 5), APP has been open since [0, 2), and that is the batch."""
     log, state = DataLog(), CoordinatorLog()
     opened = log.data(1)
@@ -182,7 +182,7 @@ def hung() -> tuple[DataLog, CoordinatorLog, Written]:
     return log, state, opened
 
 
-def put_damaged(folder: Path, log: DataLog, state: CoordinatorLog, damaged: Written, at: int = 90) -> Path:
+def put_damaged(folder: Path, log: DataLog, state: CoordinatorLog, damaged: WrittenBatch, at: int = 90) -> Path:
     """Three copies in which the same batch is damaged."""
     put_brokers(folder, {"t-0": log, "__transaction_state-0": state})
     for path in folder.glob(f"*/t-0/{segment_file(damaged.segment)}"):

@@ -103,7 +103,7 @@ def test_unreadable_and_changing_files(tmp_path: Path, copies: Counts) -> None:
 def test_snapshots(tmp_path: Path, copies: Counts) -> None:
     trees = Snapshots(tmp_path)
     trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: HEALTHY, 2: HEALTHY.cut(55), 3: HEALTHY})
+    trees.put(NEW, {1: HEALTHY, 2: HEALTHY.truncated_to(55), 3: HEALTHY})
     one_process, two_processes = (snapshots.changes(str(tmp_path), ScanOptions(jobs=jobs)).result for jobs in (1, 2))
     assert said(one_process) == said(two_processes)
     assert one_process.changes

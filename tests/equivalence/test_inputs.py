@@ -18,7 +18,7 @@ from tests.export.facts.test_facts_spans import assert_tiled
 from tests.gallery.cases import SECTIONS
 from tests.scanning.engine import task_engine
 from tests.storage.trees import zstd
-from tests.support.bundles import read_back
+from tests.support.bundles import replace_pseudonyms
 
 COMPACTED = {"compacted": "t"}
 """Tree → topics whose records are hashed although no cleaner checkpoint shows that they are compacted."""
@@ -82,7 +82,7 @@ def test_bundles_with_pseudonyms(name: str, make_tree: MakeTree, tmp_path: Path)
     names: dict[str, tuple[str, str]] = {}
     options = CollectOptions(ScanOptions(jobs=1), compacted=COMPACTED.get(name), pseudonyms=PseudonymMap("00" * 32, names))
     bundles = collected(tree.root, tmp_path / "bundles", options)
-    scanned = read_back(without_payloads(local.scan([str(bundles)], ScanOptions(jobs=1)), bundles), names)
+    scanned = replace_pseudonyms(without_payloads(local.scan([str(bundles)], ScanOptions(jobs=1)), bundles), names)
     assert without_order(scanned) == without_order(without_payloads(tree.answer, tree.root))
 
 

@@ -18,8 +18,8 @@ from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.scanning.engine.local import scan
 from tests.scanning.engine import task_engine
-from tests.support.brokers import healthy, put_cleaned_apart, put_copies, put_log_dir, put_meta, put_partition
-from tests.support.bundles import bundle_of
+from tests.support.brokers import healthy, put_copies, put_differently_cleaned, put_log_dir, put_meta_properties, put_partition
+from tests.support.bundles import make_bundle
 from tests.support.logs import HEALTHY, Log, keyed_history
 from tests.support.places import SAMPLES
 from tests.support.unread import check_unknown, check_unread
@@ -105,7 +105,7 @@ def test_a_fresh_broker_has_empty_logs(tmp_path: Path) -> None:
 def test_only_compacted_logs_that_differ_are_called_compacted_differently(tmp_path: Path) -> None:
     put_copies(tmp_path / "equal", (1, 2), [batch.data for batch in HEALTHY.batches[:2]], cleaned=3)
     [equal] = scanned([tmp_path / "equal"]).partitions
-    brokers = put_cleaned_apart(tmp_path / "apart", keyed_history(), {2: {0, 3, 4}})
+    brokers = put_differently_cleaned(tmp_path / "apart", keyed_history(), {2: {0, 3, 4}})
     [apart] = [partition for partition in scanned(brokers.log_dirs).partitions if partition.topic == "t"]
     assert headline(equal) == "the replicas are identical"
     assert headline(apart).startswith("the replicas were compacted differently and hold the same values")
@@ -113,7 +113,7 @@ def test_only_compacted_logs_that_differ_are_called_compacted_differently(tmp_pa
 
 def formatted(root: Path) -> None:
     """A controller that was formatted and never started."""
-    put_meta(root / "b1", 1)
+    put_meta_properties(root / "b1", 1)
     directory = root / "b1" / "__cluster_metadata-0"
     directory.mkdir()
     (directory / "00000000000000000000-0000000000.checkpoint").touch()
@@ -122,7 +122,7 @@ def formatted(root: Path) -> None:
 def being_replaced(root: Path) -> None:
     """While a cleaner replaces segments, all have other names for a moment."""
     put_partition(root / "b1" / "t-0", HEALTHY)
-    put_meta(root / "b1", 1)
+    put_meta_properties(root / "b1", 1)
     for path in (root / "b1" / "t-0").glob("*.log"):
         path.rename(path.with_suffix(".log.swap" if path.name.startswith("0" * 20) else ".log.deleted"))
 
@@ -146,7 +146,7 @@ def test_partition_directories_that_were_emptied_are_not_copied_without_logs(tmp
 def packed(log_dir: Path, how: str) -> Path:
     target = log_dir.with_name(f"{log_dir.name}.{how}")
     if how == "kfb":
-        return bundle_of(log_dir, target)
+        return make_bundle(log_dir, target)
     if how == "zip":
         with zipfile.ZipFile(target, "w") as archive:
             for path in sorted(log_dir.rglob("*")):

@@ -21,7 +21,7 @@ from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.datasets import MAX_FILE_BYTES
 from kafka_forensics.export.facts import rows as facts_rows
 from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, Label, dataset_schema, percent_encode
-from kafka_forensics.export.snapshots import opened_snapshot
+from kafka_forensics.export.snapshots import open_snapshot
 from kafka_forensics.export.target import LOCK
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, NAMES, ONE, OTHER, append, files, keys, left_over, of_snapshot, read, unlabelled
@@ -147,7 +147,7 @@ def test_names_come_back_as_they_were(tmp_path: Path, name: str) -> None:
 def test_one_run_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", *FEW) == 0
-    with opened_snapshot(str(target), LABEL) as held:
+    with open_snapshot(str(target), LABEL) as held:
         assert append(target, "a", "n2", *FEW) == 2
         err = capsys.readouterr().err
         assert f"another run is adding a snapshot to {target}" in err

@@ -185,7 +185,7 @@ def seals(output: Path) -> set[str]:
     return {path.name for path in output.iterdir() if path.name.startswith("_")}
 
 
-def exported(brokers: Brokers, output: Path, *more: str) -> int:
+def export_on_spark(brokers: Brokers, output: Path, *more: str) -> int:
     return outcome(["export", *map(str, brokers.log_dirs), "--output", str(output), "-q", *more])
 
 
@@ -193,7 +193,7 @@ def exported(brokers: Brokers, output: Path, *more: str) -> int:
 def test_unread_logs_are_a_dataset_and_withhold_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool) -> None:
     brokers = healthy(tmp_path / "in")
     refuse_logs(monkeypatch, brokers, (2,))
-    assert exported(brokers, tmp_path / "out", *(["--allow-incomplete"] if allowed else [])) == 3
+    assert export_on_spark(brokers, tmp_path / "out", *(["--allow-incomplete"] if allowed else [])) == 3
     assert seals(tmp_path / "out") == {"_manifest.json", "_SUCCESS" if allowed else "_INCOMPLETE"}
     expected = [row | {"path": str(row["path"]).replace("{broker-2}", str(brokers.log_dir(2)))} for row in ROWS]
     assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == expected

@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.append import AddedSnapshot, opened_export
+from kafka_forensics.export.append import AddedSnapshot, open_export
 from kafka_forensics.export.datasets import DatasetFile, ExportOrder, export_facts
 from kafka_forensics.export.delta import DeltaTables
 from kafka_forensics.export.facts.facts import scan_for_facts
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
 from kafka_forensics.export.labels import Label, dataset_schema
-from kafka_forensics.export.views import words
+from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, FORMS, ONE, append, keys, read, runs, unlabelled
 from tests.export.exports import export
@@ -163,9 +163,9 @@ def test_a_commit_that_fails_is_a_sentence_and_tables_are_as_before(
 @pytest.mark.parametrize("form", TABLES)
 def test_two_runs_at_once_each_add_their_snapshot(tmp_path: Path, form: str) -> None:
     """No lock is needed: each commit is a transaction of its table."""
-    with opened_export(str(tmp_path), (), AddedSnapshot("a", "n0", form)) as first:
+    with open_export(str(tmp_path), (), AddedSnapshot("a", "n0", form)) as first:
         assert append(tmp_path, "a", "n1", *FEW, "--table-format", form) == 0
-        reader = scan_for_facts([str(ONE)], ScanOptions(), words)
+        reader = scan_for_facts([str(ONE)], ScanOptions(), finding_text)
         export_facts(reader, ExportOrder(first.target, ["batches", "findings"], label=first.label, commit=first.commit))
     assert keys(read(tmp_path, "batches", form)) == keys(read(tmp_path, "findings", form)) == {("a", "n0"), ("a", "n1")}
     assert not (tmp_path / "_temporary").exists()

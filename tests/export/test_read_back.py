@@ -13,7 +13,7 @@ from tests.support.places import SAMPLES
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def export_on_spark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("exports") / "all"
     assert export(target, SAMPLES / "unclean-election", "--show-payloads") == 0
     return target
@@ -25,8 +25,8 @@ def result() -> ScanResult:
 
 
 @pytest.mark.parametrize("fact", FACTS)
-def test_pyarrow_reads_the_facts_of_the_scan(exported: Path, result: ScanResult, fact: str) -> None:
-    table, told = read_back(exported, fact), result.facts(fact)
+def test_pyarrow_reads_the_facts_of_the_scan(export_on_spark: Path, result: ScanResult, fact: str) -> None:
+    table, told = read_back(export_on_spark, fact), result.facts(fact)
     assert told.schema == FACTS[fact].schema
     assert (told.num_rows > 0) == (
         fact not in ("incomplete", "remote_segments", "remote_events")
@@ -35,8 +35,8 @@ def test_pyarrow_reads_the_facts_of_the_scan(exported: Path, result: ScanResult,
     assert rows(table) == rows(told)
 
 
-def test_files_carry_the_version_the_keys_and_zstd(exported: Path) -> None:
-    for path, file in parquet_files(exported).items():
+def test_files_carry_the_version_the_keys_and_zstd(export_on_spark: Path) -> None:
+    for path, file in parquet_files(export_on_spark).items():
         fact = path.split("/")[0]
         metadata = file.schema_arrow.metadata or {}
         assert metadata[b"kf.schema_version"] == b"1.0"
@@ -50,12 +50,12 @@ def test_files_carry_the_version_the_keys_and_zstd(exported: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_examples_of_the_page_work(exported: Path) -> None:
+def test_the_examples_of_the_page_work(export_on_spark: Path) -> None:
     page = (SAMPLES.parent / "docs" / "facts.md").read_text()
-    code = page.split("```python\n")[1].split("```")[0].replace("DIR", str(exported))
+    code = page.split("```python\n")[1].split("```")[0].replace("DIR", str(export_on_spark))
     names: dict[str, Any] = {}
     exec(code, names)  # noqa: S102 - the page's own example
-    count = manifest(exported)["datasets"]["batches"]["rows"]
+    count = manifest(export_on_spark)["datasets"]["batches"]["rows"]
     assert names["table"].num_rows == len(names["frame"]) == names["lazy"].collect().height == count
     assert sum(row[-1] for row in names["rows"].fetchall()) == count
     assert "UNCLEAN_LOSS" in set(names["findings"]["kind"])

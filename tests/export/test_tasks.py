@@ -11,7 +11,7 @@ import pytest
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import datasets, tasks as export_tasks
-from kafka_forensics.export.append import AddedSnapshot, Opened, opened_export
+from kafka_forensics.export.append import AddedSnapshot, OpenExport, open_export
 from kafka_forensics.export.datasets import ExportOrder, export_facts
 from kafka_forensics.export.facts import spans as facts_spans, splits as fact_splits
 from kafka_forensics.export.facts.facts import FactReader, scan_for_facts
@@ -28,7 +28,7 @@ from kafka_forensics.export.tasks import (
     tasks,
     write_task,
 )
-from kafka_forensics.export.views import words
+from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.schemas import FACTS
 from tests.export import exports
 from tests.export.datasets import FORMS, append, keys, left_over, read, runs, unlabelled
@@ -49,11 +49,11 @@ def _spans_are_short() -> Iterator[None]:
 class Exporting:
     """An export whose tasks are done here, one by one: a new one, or one that adds a snapshot."""
 
-    def __init__(self, target: Path | Opened, paths: list[str], split_bytes: int = SMALL) -> None:
-        self.opened = target if isinstance(target, Opened) else Opened(open_place(str(target)), str(target))
+    def __init__(self, target: Path | OpenExport, paths: list[str], split_bytes: int = SMALL) -> None:
+        self.opened = target if isinstance(target, OpenExport) else OpenExport(open_place(str(target)), str(target))
         self.target = self.opened.target
         self.target.share()
-        self.reader: FactReader = scan_for_facts(paths, ScanOptions(), words)
+        self.reader: FactReader = scan_for_facts(paths, ScanOptions(), finding_text)
         self.tasks = tasks(self.reader, list(FACTS), split_bytes)
         self.shared = export_arguments(self.reader, self.target.token, self.opened.output, work_bytes=0, label=self.opened.label)
         self.known = known_transactions(self.reader)
@@ -190,7 +190,7 @@ def elsewhere(shared: ExportArguments, folder: Path) -> str:
 def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, here: Path, form: str) -> None:
     target = tmp_path / "there"
     for _ in range(2):
-        with opened_export(str(target), (), AddedSnapshot("a", "n1", form)) as opened:
+        with open_export(str(target), (), AddedSnapshot("a", "n1", form)) as opened:
             made = Exporting(opened, [str(copies)])
             assert target_problem(made.shared.packed()) is None
             for task in made.tasks[:5]:
@@ -213,11 +213,11 @@ def interrupted(target: Path, copies: Path) -> Exporting:
     added = AddedSnapshot("a", "n1")
 
     def run() -> None:
-        with opened_export(str(target), (), added) as opened:
+        with open_export(str(target), (), added) as opened:
             kept.append(Exporting(opened, [str(copies)], 1 << 30))
             kept[0].all_answers()
             with pytest.raises(UsageError, match="another run is adding"):
-                opened_export(str(target), (), added).__enter__()
+                open_export(str(target), (), added).__enter__()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -239,7 +239,7 @@ def test_a_worker_of_a_run_that_has_ended_writes_nothing(tmp_path: Path, copies:
     target = tmp_path / "out"
     made = interrupted(target, copies)
     assert not target.exists()
-    with opened_export(str(target), (), AddedSnapshot("a", "n2")) as opened:
+    with open_export(str(target), (), AddedSnapshot("a", "n2")) as opened:
         with pytest.raises(UsageError, match="No such file"):
             list(made.do(made.tasks[0]))
         again = Exporting(opened, [str(copies)], 1 << 30)

@@ -13,7 +13,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.export.views import MAX_PAGE_BYTES, page
 from tests.gallery.of_replicas import hostile
 from tests.support.places import SAMPLES
-from tests.support.results import EVIL, hostile_result
+from tests.support.results import HOSTILE_TEXT, hostile_result
 
 ONE = str(SAMPLES / "unclean-election")
 
@@ -73,7 +73,7 @@ def test_hostile_names_are_text_and_nothing_more(tmp_path: Path) -> None:
     for result in (kf.scan([str(path) for path in hostile(tmp_path).log_dirs]), hostile_result()):
         parsed(page(result))
     assert "<script>" not in page(hostile_result())
-    assert EVIL not in page(hostile_result())
+    assert HOSTILE_TEXT not in page(hostile_result())
 
 
 def test_a_page_of_very_much_is_cut_and_says_so() -> None:

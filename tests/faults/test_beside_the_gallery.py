@@ -29,12 +29,12 @@ from tests.support.brokers import (
     Brokers,
     healthy,
     put_brokers,
-    put_cleaned_apart,
+    put_differently_cleaned,
     put_log_dir,
     put_replicas,
 )
-from tests.support.controllers import CONTROLLER, ControllerLog, controlled_by, in_sync, partition, topic
-from tests.support.faults_verdict import kinds, only, said, scan, verdict
+from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic, topic_with_isr, with_controller
+from tests.support.faults_verdict import finding_rows, kind_counts, only_finding, scan, scan_brokers
 from tests.support.logs import HEALTHY, CoordinatorLog, DataLog, Log, keyed_history, ms
 from tests.support.peak_memory import peak_kib
 from tests.support.segments import segment_file
@@ -53,7 +53,7 @@ def paths_of(brokers: Brokers) -> list[str]:
 
 
 def test_untouched_replicas_are_read_whole(brokers: Brokers) -> None:
-    totals = verdict(brokers).totals
+    totals = scan_brokers(brokers).totals
     assert totals.bytes_decoded == 3 * sum(len(batch.data) for batch in HEALTHY.batches)
     assert totals.bytes_damaged == totals.bytes_skipped == 0
 
@@ -73,10 +73,10 @@ def test_two_scans_give_the_same_bytes(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_named_brokers_are_identified_by_node_id(tmp_path: Path, copies: int, found: list[object]) -> None:
     """Two copies of one broker are not judged."""
-    f33 = controlled_by(lost_member(tmp_path), *in_sync([1, 3]))
+    f33 = with_controller(lost_member(tmp_path), *topic_with_isr([1, 3]))
     if copies == 2:
         put_log_dir(f33.root / "b3-later", 3, {DIRECTORY: f33.log}, committed={DIRECTORY: 1})
-    assert said(local.scan([f"{path.name}={path}" for path in f33.log_dirs], ScanOptions())) == found
+    assert finding_rows(local.scan([f"{path.name}={path}" for path in f33.log_dirs], ScanOptions())) == found
 
 
 def test_named_brokers_of_a_torn_transaction_are_matched_with_the_controllers_log(tmp_path: Path) -> None:
@@ -84,14 +84,14 @@ def test_named_brokers_of_a_torn_transaction_are_matched_with_the_controllers_lo
     state = partition([1, 2, 3], 1, partition_id=1, replicas=[1, 2, 3])
     control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
     named = [f"{name}={path}" for name, path in zip("xyz", put_brokers(tmp_path / "b", logs).log_dirs, strict=True)]
-    assert ("TXN_TORN", "critical", "x") in said(local.scan([*named, str(control)], ScanOptions()))
+    assert ("TXN_TORN", "critical", "x") in finding_rows(local.scan([*named, str(control)], ScanOptions()))
 
 
 @pytest.mark.parametrize(("later_ms", "name"), [(0, "tombstones_expired"), (-1, "tombstones_early")])
 def test_the_age_of_a_tombstone_is_counted_to_as_of(tmp_path: Path, later_ms: int, name: str) -> None:
-    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {0, 3, 4}})
+    brokers = put_differently_cleaned(tmp_path, keyed_history(), {2: {0, 3, 4}})
     as_of_ms = 1_700_000_004_000 + 24 * 60 * 60 * 1000 + later_ms
-    assert only(local.scan(paths_of(brokers), ScanOptions(as_of_ms=as_of_ms)), "COMPACTION_SKEW").evidence[name] == 1
+    assert only_finding(local.scan(paths_of(brokers), ScanOptions(as_of_ms=as_of_ms)), "COMPACTION_SKEW").evidence[name] == 1
 
 
 def test_as_of_counts_if_no_record_has_a_brokers_time(tmp_path: Path) -> None:
@@ -99,29 +99,29 @@ def test_as_of_counts_if_no_record_has_a_brokers_time(tmp_path: Path) -> None:
     data.data(10)
     paths = put_brokers(tmp_path, {"t-0": data, "other-0": wrong_clock()}).log_dirs
     result = local.scan([str(path) for path in paths], ScanOptions(as_of_ms=ms(60)))
-    assert {row for row in said(result) if row[0] == "TXN_OPEN"} == {("TXN_OPEN", "info", broker) for broker in (1, 2, 3)}
+    assert {row for row in finding_rows(result) if row[0] == "TXN_OPEN"} == {("TXN_OPEN", "info", broker) for broker in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(("retention_ms", "severity"), [("1000", "info"), ("86400000", "warning")])
 def test_a_tombstone_removed_before_delete_retention_ms(tmp_path: Path, retention_ms: str, severity: str) -> None:
-    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {0, 3, 4}})
+    brokers = put_differently_cleaned(tmp_path, keyed_history(), {2: {0, 3, 4}})
     settings = {"delete.retention.ms": retention_ms}
     control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], settings, TOPIC_ID, was_compacted=True)
     options, witnesses = ScanOptions(as_of_ms=1_700_000_010_000), Witnesses(ControllerHistory({(TOPIC, 0): control}))
     result = local.scan_inputs(gather(paths_of(brokers), ScanOptions()), options, witnesses=witnesses)
-    assert said(result) == [("COMPACTION_SKEW", severity, None)]
+    assert finding_rows(result) == [("COMPACTION_SKEW", severity, None)]
 
 
 @pytest.mark.parametrize("cleaned_by", [1, 2, 3])
 def test_one_cleaner_checkpoint_makes_a_topic_compacted_and_is_a_premise(tmp_path: Path, cleaned_by: int) -> None:
     """The controller's copy is older than the change of policy; the cleaner checkpoint of one broker shows it."""
-    brokers = put_cleaned_apart(tmp_path, keyed_history(), {cleaned_by: {0, 3}})
+    brokers = put_differently_cleaned(tmp_path, keyed_history(), {cleaned_by: {0, 3}})
     control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], {}, TOPIC_ID, cleanup_policy="delete", was_compacted=False)
     witnesses = Witnesses(ControllerHistory({(TOPIC, 0): control}))
     result = local.scan_inputs(gather(paths_of(brokers), ScanOptions()), ScanOptions(), witnesses=witnesses)
     others = sorted({1, 2, 3} - {cleaned_by})
     premise = f"compacted by what is known of broker {cleaned_by}; nothing says so of brokers {others[0]}, {others[1]}"
-    assert premise in only(result, "COMPACTION_SKEW").evidence["premises"]
+    assert premise in only_finding(result, "COMPACTION_SKEW").evidence["premises"]
 
 
 def test_different_cleanup_policies_of_replicas_make_it_unknown() -> None:
@@ -138,7 +138,7 @@ def test_replicas_with_an_unreadable_segment_are_not_compared(brokers: Brokers, 
     for refused, segment in enumerate((29, 55), 1):
         refuse(monkeypatch, brokers.file(2, segment).__eq__)
         result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
-        assert (said(result), len(result.incomplete)) == ([], refused)
+        assert (finding_rows(result), len(result.incomplete)) == ([], refused)
         agreement = result.partitions[0].agreement
         assert (agreement.kind, agreement.common_end_offset) == ("not_compared", None)
 
@@ -147,7 +147,7 @@ def test_a_conflict_is_reported_despite_an_unreadable_segment(brokers: Brokers, 
     rewrite_record(brokers, 3, 40)
     refuse(monkeypatch, brokers.file(2, 29).__eq__)
     result = local.scan(paths_of(brokers), ScanOptions(jobs=1))
-    assert said(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
+    assert finding_rows(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
     assert result.partitions[0].agreement.kind == "conflict"
 
 
@@ -160,9 +160,9 @@ def test_ranges_that_were_not_compared_are_counted(tmp_path: Path, monkeypatch: 
             log.tag = tag
             log.plain()
     brokers = put_replicas(tmp_path, {1: left, 2: right}, 0)
-    assert only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence["ranges_not_compared"] == 3
+    assert only_finding(scan_brokers(brokers), "SAME_EPOCH_DIVERGENCE").evidence["ranges_not_compared"] == 3
     monkeypatch.undo()
-    assert "ranges_not_compared" not in only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence
+    assert "ranges_not_compared" not in only_finding(scan_brokers(brokers), "SAME_EPOCH_DIVERGENCE").evidence
 
 
 def test_no_malformed_value_of_the_coordinators_log_breaks_the_scan(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_no_malformed_value_of_the_coordinators_log_breaks_the_scan(tmp_path: Pa
     state = CoordinatorLog()
     for number, value in enumerate(values):
         state.value(number, write_transaction_log_key(f"id-{number % 7}"), value)
-    found = kinds(scan(put_brokers(tmp_path, {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state}).log_dirs))
+    found = kind_counts(scan(put_brokers(tmp_path, {"t-0": ended(30, NOTHING, traffic=LATE), STATE: state}).log_dirs))
     assert found["METADATA_RECORD_MALFORMED", "error"] > len(sound)
     assert {kind for kind, _ in found} == {"METADATA_RECORD_MALFORMED", "TXN_OPEN"}
 
@@ -198,7 +198,7 @@ def test_all_leftovers_of_f47_and_no_file_outside_is_opened(tmp_path: Path, monk
     not_read = [segment_file(PIPE), segment_file(LINK - 1, "index"), segment_file(LINK), "u-0", "v-0"]
     assert not {*names} & {"secret", "loop", *not_read}
     assert [Path(gap.path).name for gap in result.incomplete] == not_read
-    assert kinds(result) == {
+    assert kind_counts(result) == {
         ("DIR_NAME_ILLEGAL", "warning"): 6,
         ("FILE_UNKNOWN", "info"): 7,
         ("LEFTOVER_HOLDS_DATA", "info"): 3,

@@ -18,9 +18,9 @@ from kafka_forensics.scanning.judging import partitions
 from lab import signatures as lab_signatures
 from tests.gallery.incidents import TREES, Tree, joined_after_fork
 from tests.gallery.transactions import cut_within
-from tests.support.archives import of_brokers
+from tests.support.archives import archive_params
 from tests.support.brokers import healthy, put_brokers, put_replicas
-from tests.support.faults_verdict import verdict
+from tests.support.faults_verdict import scan_brokers
 from tests.support.logs import history
 
 pytestmark = pytest.mark.faults
@@ -67,7 +67,7 @@ def test_the_page_is_up_to_date_and_names_every_incident_and_no_near_miss() -> N
 
 
 def test_healthy_replicas_match_nothing(tmp_path: Path) -> None:
-    assert matches(verdict(healthy(tmp_path))) == {}
+    assert matches(scan_brokers(healthy(tmp_path))) == {}
 
 
 def test_copies_of_running_brokers_do_not_match_early_compaction(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_copies_of_running_brokers_do_not_match_early_compaction(tmp_path: Path)
     brokers = TREE_OF["d8 Redpanda 2026-06-25"].make(tmp_path / "brokers")
     (brokers.log_dir(2) / ".kafka_cleanshutdown").unlink()
     for live in (False, True):
-        assert "d8 Redpanda 2026-06-25" not in matches(verdict(brokers, live=live))
+        assert "d8 Redpanda 2026-06-25" not in matches(scan_brokers(brokers, live=live))
 
 
 def test_a_clean_shutdown_of_all_brokers_does_not_match_a_lost_last_replica(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_a_clean_shutdown_of_all_brokers_does_not_match_a_lost_last_replica(tmp_
     brokers = TREE_OF["d5 KIP-966"].make(tmp_path / "brokers")
     (log_dir,) = [path for path in brokers.log_dirs if not (path / ".kafka_cleanshutdown").exists()]
     (log_dir / ".kafka_cleanshutdown").write_bytes(b'{"version": 0, "brokerEpoch": 5}')
-    assert "d5 KIP-966" not in matches(verdict(brokers))
+    assert "d5 KIP-966" not in matches(scan_brokers(brokers))
 
 
 def test_a_version_with_the_fix_is_evidence_against_a_match(tmp_path: Path) -> None:
     logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    finding = matches(verdict(put_replicas(tmp_path, logs, 1)))["d3 KAFKA-6361"]
+    finding = matches(scan_brokers(put_replicas(tmp_path, logs, 1)))["d3 KAFKA-6361"]
     assert finding.confidence is Confidence.SUSPECTED
     assert finding.evidence["does_not_fit"] == [".kafka_cleanshutdown with an epoch: Kafka 3.7.0 or later"]
     assert finding.evidence["version_at_least"] == "3.7.0"
@@ -104,7 +104,7 @@ def test_signatures_do_not_change_other_findings(tmp_path: Path, monkeypatch: py
 
 
 def test_the_message_of_a_match(tmp_path: Path) -> None:
-    finding = matches(verdict(joined_after_fork(tmp_path)))["d3 KAFKA-6361"]
+    finding = matches(scan_brokers(joined_after_fork(tmp_path)))["d3 KAFKA-6361"]
     assert wording.message(finding) == (
         "t-0: matches KAFKA-6361 (logs that parted in a fast fail-over and grew together): an epoch of one log is in no other, a"
         " later one in both and the logs part below a known high watermark."
@@ -134,7 +134,7 @@ ARCHIVE_MATCHES: dict[str, list[tuple[str, str, int, int]]] = {
 LEFT: Final = ("kafka-0.10.2.2-hw-divergence", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end")
 
 
-@pytest.mark.parametrize("name", of_brokers(*ARCHIVE_MATCHES, nightly=LEFT))
+@pytest.mark.parametrize("name", archive_params(*ARCHIVE_MATCHES, nightly=LEFT))
 def test_matches_of_real_directories(archives: Path, name: str) -> None:
     findings = scan([str(archives / f"{name}.tar.xz")], ScanOptions()).findings
     matched = [finding for finding in findings if finding.kind == "INCIDENT_SIGNATURE"]

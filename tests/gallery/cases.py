@@ -17,7 +17,7 @@ from tests.gallery.of_leftovers import OUTSIDE, STARTS
 from tests.gallery.of_replicas import ENVIRONMENT, REPLICAS
 from tests.gallery.of_tiered import TIERED_TOPICS
 from tests.gallery.of_transactions import TRANSACTIONS
-from tests.support.nightly import one_of_each
+from tests.support.nightly import first_of_each_kind
 
 
 def _by_number(*cases: Case) -> tuple[Case, ...]:
@@ -56,4 +56,4 @@ def named(case: Case) -> str:
 
 
 def one_of_each_fault(cases: Iterable[Case] = FAULTS) -> list[ParameterSet]:
-    return one_of_each(cases, lambda case: case.fault, named)
+    return first_of_each_kind(cases, lambda case: case.fault, named)

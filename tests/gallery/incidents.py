@@ -16,7 +16,7 @@ from tests.support.brokers import (
     healthy,
     put_brokers,
     put_clean_shutdown,
-    put_meta,
+    put_meta_properties,
     put_partition,
     put_replicas,
     put_topic_id,
@@ -87,7 +87,7 @@ def as_before_topic_ids(brokers: Brokers) -> Brokers:
     """Change the files to those of Kafka before 2.8: no topic ids, first versions of other files."""
     for log_dir in brokers.log_dirs:
         (log_dir / DIRECTORY / "partition.metadata").unlink(missing_ok=True)
-        put_meta(log_dir, int(log_dir.name.removeprefix("b")), version=0)
+        put_meta_properties(log_dir, int(log_dir.name.removeprefix("b")), version=0)
         if (log_dir / ".kafka_cleanshutdown").exists():
             put_clean_shutdown(log_dir, None)
     return brokers
@@ -233,7 +233,7 @@ def epochs_lost(root: Path, *brokers_without: int) -> Brokers:
     brokers = healthy(root)
     for broker in brokers_without:
         brokers.put_epochs(broker, *(entry for entry in HEALTHY.epochs if entry.leader_epoch != 1))
-    put_meta(root / "b2-second", 2)
+    put_meta_properties(root / "b2-second", 2)
     return brokers
 
 
@@ -299,7 +299,7 @@ def preallocated(root: Path, topic: str) -> Brokers:
         log.append(write_batch([RecordToWrite(key, None)], base_offset=offset, base_timestamp=stamp), offset, stamp)
     log_dir = root / "b1"
     put_partition(log_dir / f"{topic}-0", log)
-    put_meta(log_dir, 1)
+    put_meta_properties(log_dir, 1)
     write_checkpoint(log_dir, "replication", 4, f"{topic}-0")
     with (log_dir / f"{topic}-0" / segment_file(0)).open("ab") as file:
         file.write(bytes(4096))
@@ -321,7 +321,7 @@ def wide_segment(root: Path, last_offset: int) -> Brokers:
     log.next_offset = last_offset
     log.plain(1)
     put_partition(root / "b1" / DIRECTORY, [batch.data for batch in log.batches])
-    put_meta(root / "b1", 1, version=0)
+    put_meta_properties(root / "b1", 1, version=0)
     write_checkpoint(root / "b1", "cleaner", 1)
     write_checkpoint(root / "b1", "replication", last_offset)
     return Brokers(root, log)
@@ -371,7 +371,7 @@ def second_directory(root: Path, directory: str, *directory_ids: str) -> Brokers
     brokers = healthy(root)
     shutil.copytree(root / "b2" / DIRECTORY, root / "b2-second" / directory)
     for name, directory_id in zip(("b2", "b2-second"), directory_ids, strict=True):
-        put_meta(root / name, 2, directory_id=directory_id)
+        put_meta_properties(root / name, 2, directory_id=directory_id)
     for checkpoint in ("replication", "recovery-point", "log-start"):
         write_checkpoint(root / "b2-second", checkpoint, 0)
     return brokers
@@ -382,7 +382,7 @@ def second_directory(root: Path, directory: str, *directory_ids: str) -> Brokers
 def without_metadata(root: Path, *without: int) -> Brokers:
     brokers = healthy(root)
     for broker in without:
-        brokers.named(broker, "partition.metadata").unlink()
+        brokers.file_named(broker, "partition.metadata").unlink()
     return unclean(brokers, 2)
 
 

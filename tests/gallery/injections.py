@@ -9,13 +9,13 @@ from pathlib import Path
 from kafka_forensics.parsers.spec.record_batch import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_raw_batch, write_record
 from tests.support.brokers import LOG_FILES, Brokers, put_replicas
-from tests.support.logs import Log, Written
+from tests.support.logs import Log, WrittenBatch
 from tests.support.segments import BASE_TIMESTAMP
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def change_batch(brokers: Brokers, batch: Written, byte: int, data: bytes, *, on: tuple[int, ...] = (2,)) -> None:
+def change_batch(brokers: Brokers, batch: WrittenBatch, byte: int, data: bytes, *, on: tuple[int, ...] = (2,)) -> None:
     """Change bytes in a batch and correct its CRC."""
     for broker in on:
         brokers.overwrite(broker, batch, fix_crc(batch.data[:byte] + data + batch.data[byte + len(data) :]))
@@ -31,7 +31,7 @@ def noise(size: int, seed: str = "noise") -> bytes:
     return hashlib.shake_128(seed.encode()).digest(size)
 
 
-def make_undecodable(brokers: Brokers, batch: Written, *on: int) -> None:
+def make_undecodable(brokers: Brokers, batch: WrittenBatch, *on: int) -> None:
     """Replace the records of a batch by noise, different on each broker, and correct the CRC."""
     for broker in on:
         brokers.overwrite(broker, batch, fix_crc(batch.data[:61] + noise(len(batch.data) - 61, str(broker))))
@@ -65,7 +65,7 @@ def rename_segment(brokers: Brokers, segment: int, name: int) -> None:
         brokers.file(2, segment, suffix).rename(brokers.file(2, name, suffix))
 
 
-def swap(brokers: Brokers, first: Written, second: Written) -> None:
+def swap(brokers: Brokers, first: WrittenBatch, second: WrittenBatch) -> None:
     path = brokers.file(2, first.segment)
     log = path.read_bytes()
     path.write_bytes(log[: first.position] + second.data + first.data + log[second.end :])
@@ -95,7 +95,7 @@ def probe(root: Path, batches: int, changed: int, byte: int, data: bytes, *, rig
     return brokers
 
 
-def payload_batch(log: Log, payload: bytes, *, codec: str = "none", count: int = 1) -> Written:
+def payload_batch(log: Log, payload: bytes, *, codec: str = "none", count: int = 1) -> WrittenBatch:
     """A batch with any payload that claims `count` records, with a correct CRC."""
     stamp = BASE_TIMESTAMP + 1000 * log.next_offset
     header = {
@@ -113,7 +113,7 @@ def payload_batch(log: Log, payload: bytes, *, codec: str = "none", count: int =
     return log.append(write_raw_batch(header, payload), log.next_offset + count - 1, stamp)
 
 
-def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int = 1) -> tuple[Brokers, Written]:
+def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int = 1) -> tuple[Brokers, WrittenBatch]:
     """Three replicas of a log whose second batch has this payload, between two sound ones."""
     log = Log()
     log.plain(1)

@@ -15,7 +15,7 @@ from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, 
 from tests.gallery import injections
 from tests.gallery.case import Case, Injected, case_per_row, cases_of_trees, injected_case, segment
 from tests.support.brokers import Brokers, put_replicas
-from tests.support.logs import HEALTHY, Log, Written, write_base
+from tests.support.logs import HEALTHY, Log, WrittenBatch, write_healthy_history
 
 TARGET_OFFSET: Final = 40
 TARGET: Final = HEALTHY.at(TARGET_OFFSET)
@@ -28,7 +28,7 @@ DELTA, COUNT, LENGTH, MAGIC, EPOCH = 23, 57, 8, 16, 12
 """Positions of header fields in a batch."""
 
 
-def target(brokers: Brokers) -> Written:
+def target(brokers: Brokers) -> WrittenBatch:
     """The batch damaged by most faults, [39, 42), in the log of these brokers."""
     return brokers.log.at(TARGET_OFFSET)
 
@@ -246,8 +246,8 @@ BATCH_VARIANTS: Final = (
 def retried(root: Path, more: int) -> Brokers:
     """A producer retries a batch at the next leader after an unclean election: equal bytes at two offsets."""
     old, new = Log(), Log()
-    write_base(old)
-    write_base(new)
+    write_healthy_history(old)
+    write_healthy_history(new)
     old.produce()
     _append_retry(old)
     new.lead(3)
@@ -257,7 +257,7 @@ def retried(root: Path, more: int) -> Brokers:
     return put_replicas(root, {1: old, 2: new, 3: new}, 75)
 
 
-def _append_retry(log: Log) -> Written:
+def _append_retry(log: Log) -> WrittenBatch:
     data = write_batch(
         Log(tag="retried").records(3),
         base_offset=log.next_offset,
@@ -280,8 +280,8 @@ def deleted_up_to_40(brokers: Brokers) -> None:
 def older_batch_one_bit_away(root: Path) -> Brokers:
     """A copy of an older batch at the end, whose offset differs in one bit from the expected offset."""
     log = Log()
-    write_base(log)
-    older: Written | None = None
+    write_healthy_history(log)
+    older: WrittenBatch | None = None
     while older is None:
         log.plain()
         older = next((batch for batch in log.batches if (batch.base_offset ^ log.next_offset).bit_count() == 1), None)
@@ -293,7 +293,7 @@ def older_batch_one_bit_away(root: Path) -> Brokers:
 def watermark_beyond(root: Path) -> Brokers:
     """A gap of a lost batch before the last batch: high watermark and recovery point show that the last batch's offset is right."""
     log = Log()
-    write_base(log)
+    write_healthy_history(log)
     log.append(b"", log.next_offset + 255, 0)
     log.produce()
     return put_replicas(root, log)
@@ -314,7 +314,7 @@ BASE_OFFSETS: Final = (
     injected_case(
         "F03",
         "a last segment of one batch behind a missing one",
-        lambda it: it.file(2, 55).write_bytes(HEALTHY.of_segment(55)[0].data),
+        lambda it: it.file(2, 55).write_bytes(HEALTHY.batches_of_segment(55)[0].data),
         lambda it: it.remove(2, 55, "index", "timeindex", "txnindex"),
         lambda it: it.remove(2, 29),
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.gallery.case import Case, segment
-from tests.support.brokers import BROKERS, Brokers, put_brokers, put_cleaned_apart, put_compacted, write_checkpoint
+from tests.support.brokers import BROKERS, Brokers, put_brokers, put_compacted, put_differently_cleaned, write_checkpoint
 from tests.support.logs import CLEANED, FUTURE_MS, History, Log, fill_segment, history, keyed_history
 from tests.support.segments import BASE_TIMESTAMP, segment_file
 
@@ -15,7 +15,7 @@ SECOND: Final = segment(0)
 
 
 def cleaned(story: Callable[[], History], dropped: dict[int, set[int]], cleaned: dict[int, int] | None = None) -> partial[Case]:
-    return partial(Case, make=lambda root: put_cleaned_apart(root, story(), dropped, cleaned), damaged=SECOND)
+    return partial(Case, make=lambda root: put_differently_cleaned(root, story(), dropped, cleaned), damaged=SECOND)
 
 
 def other_horizons(root: Path) -> Brokers:
@@ -49,7 +49,7 @@ def beyond_reach(root: Path, value: str | None) -> Brokers:
 
 
 def hidden_by_damage(root: Path) -> Brokers:
-    brokers = put_cleaned_apart(root, keyed_history(), {2: {1}})
+    brokers = put_differently_cleaned(root, keyed_history(), {2: {1}})
     log = brokers.file(2, 0)
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
@@ -59,14 +59,14 @@ def hidden_by_damage(root: Path) -> Brokers:
 
 def cut_between_batches(root: Path) -> Brokers:
     """The last batches before broker 2's active segment are missing, without a torn batch."""
-    brokers = put_cleaned_apart(root, keyed_history(), {}, dict.fromkeys(BROKERS, 5))
+    brokers = put_differently_cleaned(root, keyed_history(), {}, dict.fromkeys(BROKERS, 5))
     path = brokers.file(2, 0)
     path.write_bytes(path.read_bytes()[: brokers.log.at(10).position])
     return brokers
 
 
 def offset_rotted_upwards(root: Path) -> Brokers:
-    brokers = put_cleaned_apart(root, keyed_history(), {broker: {6, 7, 8} for broker in BROKERS})
+    brokers = put_differently_cleaned(root, keyed_history(), {broker: {6, 7, 8} for broker in BROKERS})
     brokers.flip(2, brokers.log.at(5), 7, bit=1)
     return brokers
 

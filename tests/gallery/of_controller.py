@@ -7,39 +7,39 @@ from typing import Final
 
 from tests.gallery.case import Case, case_per_row, cases_of_trees, injected_case, segment
 from tests.gallery.of_groups import EARLIER, LATER, commit
-from tests.support.brokers import Brokers, healthy, put_offsets, put_replicas
+from tests.support.brokers import Brokers, healthy, put_consumer_offsets, put_replicas
 from tests.support.controllers import (
     CONTROLLER,
-    HUGE,
+    HUGE_VARINT,
     START_MS,
     ControllerLog,
-    change,
-    controlled_by,
-    in_sync,
     partition,
+    partition_change,
     record,
     setting,
     snapshot,
     topic,
+    topic_with_isr,
+    with_controller,
 )
-from tests.support.groups import commit_key, commit_value, log_of, transaction_of
+from tests.support.groups import commit_key, commit_value, coordinator_batches, transaction_batches
 from tests.support.logs import LOG_END, Log, history
 from tests.support.segments import BASE_TIMESTAMP, segment_file
 
-LRS: Final = (topic(), partition([1, 2, 3], 1), change(isr=[1, 2]), change(isr=[1]))
+LRS: Final = (topic(), partition([1, 2, 3], 1), partition_change(isr=[1, 2]), partition_change(isr=[1]))
 """The ISR shrinks to broker 1."""
-ELECTED: Final = (change(leader=-1), change(leader=1))
+ELECTED: Final = (partition_change(leader=-1), partition_change(leader=1))
 """Broker 1 is elected again."""
-UNCLEAN: Final = (change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
+UNCLEAN: Final = (partition_change(leader=-1), partition_change(leader=1, isr=[1], leader_recovery_state=1))
 """Broker 1 is elected although it is not in the ISR."""
 RISKY: Final = (setting("unclean.leader.election.enable", "true"), setting("min.insync.replicas", "1"))
 OTHER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 OTHER_TOPIC: Final = (topic(topic_id=OTHER_ID), partition([1, 3], 1, topic_id=OTHER_ID))
 """Another topic with the same name."""
 BAD: Final = {
-    "unknown version": (b"\1\5\x63" + change(leader=3)[3:], "version"),
-    "array count": (b"\1\3\2" + bytes(4) + bytes(range(16)) + HUGE + bytes(60), "fields"),
-    "tagged fields": (change()[:23] + HUGE, "fields"),
+    "unknown version": (b"\1\5\x63" + partition_change(leader=3)[3:], "version"),
+    "array count": (b"\1\3\2" + bytes(4) + bytes(range(16)) + HUGE_VARINT + bytes(60), "fields"),
+    "tagged fields": (partition_change()[:23] + HUGE_VARINT, "fields"),
     "unknown kind": (b"\1\x63\0\0", "kind"),
     "no frame": (b"", "frame"),
 }
@@ -70,12 +70,12 @@ def short_follower(root: Path) -> Brokers:
 
 
 def malformed_twice(value: bytes) -> tuple[bytes, ...]:
-    return (*in_sync([1, 3]), value, change(isr=[1, 3]), value, setting("cleanup.policy", "delete"))
+    return (*topic_with_isr([1, 3]), value, partition_change(isr=[1, 3]), value, setting("cleanup.policy", "delete"))
 
 
 def malformed_in_two_copies(root: Path) -> Brokers:
     brokers = lost_member(root)
-    log = ControllerLog().lead([CONTROLLER]).append(*in_sync([1, 3])).append(BAD["unknown version"][0])
+    log = ControllerLog().lead([CONTROLLER]).append(*topic_with_isr([1, 3])).append(BAD["unknown version"][0])
     log.put(brokers.root / f"c{CONTROLLER}")
     log.put(brokers.log_dir(1), 1)
     return brokers
@@ -108,16 +108,18 @@ def malformed(name: str) -> Case:
 
 
 def _controlled(tree: Callable[[Path], Brokers], root: Path, *, values: tuple[bytes, ...], start_ms: int = START_MS) -> Brokers:
-    return controlled_by(tree(root), *values, start_ms=start_ms)
+    return with_controller(tree(root), *values, start_ms=start_ms)
 
 
 MEMBER: Final = ("membership", "loses")
 CONTROLLED: Final = (
-    lost(*in_sync([1, 3]))("F33", "b1 = r0@1, high watermark 1; b3 is empty and in the ISR by the controller's log", shown=MEMBER),
-    lost(*in_sync([], [1, 3]))("F33", "the same, b3 is in the ELR", shown=MEMBER),
-    lost(*in_sync([1, 3]))("F33", "the same as the first, with `--live`", live=True),
-    lost(*in_sync([1]))("F33", "b3 is in neither", control=True),
-    lost(*in_sync([1, 3]), start_ms=1_600_000_000_000)(
+    lost(*topic_with_isr([1, 3]))(
+        "F33", "b1 = r0@1, high watermark 1; b3 is empty and in the ISR by the controller's log", shown=MEMBER
+    ),
+    lost(*topic_with_isr([], [1, 3]))("F33", "the same, b3 is in the ELR", shown=MEMBER),
+    lost(*topic_with_isr([1, 3]))("F33", "the same as the first, with `--live`", live=True),
+    lost(*topic_with_isr([1]))("F33", "b3 is in neither", control=True),
+    lost(*topic_with_isr([1, 3]), start_ms=1_600_000_000_000)(
         "F33", "b3 is in the ISR by a controller's log older than the records", control=True
     ),
     lost(*OTHER_TOPIC)("F33", "the controller's log names another topic id"),
@@ -126,30 +128,35 @@ CONTROLLED: Final = (
         "F37", "the same, and b1 was elected again and took other records", shown=("new_leader", "leader_epoch", "previous_isr")
     ),
     Case("F37", "the same without the controller's log", again, SHORT),
-    led(again, *in_sync([3]), *UNCLEAN)(
+    led(again, *topic_with_isr([3]), *UNCLEAN)(
         "F37",
         "b1 was elected though only b3 was in the ISR, and took other records",
         shown=("old_leader", "new_leader", "leader_epoch", "election_time"),
     ),
-    led(again, *in_sync([3]), *RISKY, *UNCLEAN)(
+    led(again, *topic_with_isr([3]), *RISKY, *UNCLEAN)(
         "F37", "the same, allowed by `unclean.leader.election.enable` and `min.insync.replicas`", shown=("risks",)
     ),
-    led(short_follower, *in_sync([1, 3]), damaged=FOLLOWER)(
+    led(short_follower, *topic_with_isr([1, 3]), damaged=FOLLOWER)(
         "F37", "ISR = {b1, b3}, b2 ends two committed records before them", control=True
     ),
-    led(healthy, *in_sync([2]), *UNCLEAN, damaged=SHORT)(
+    led(healthy, *topic_with_isr([2]), *UNCLEAN, damaged=SHORT)(
         "F37", "b1 was elected though only b2 was in the ISR, and all agree again", control=True, shown=("agree_again",)
     ),
-    led(healthy, *in_sync([1, 2, 3]), change(leader=2), change(isr=[2, 1]), change(isr=[2, 1, 3]), damaged=SHORT)(
-        "F37", "an election and an ISR that shrinks and grows, nothing lost", control=True
-    ),
+    led(
+        healthy,
+        *topic_with_isr([1, 2, 3]),
+        partition_change(leader=2),
+        partition_change(isr=[2, 1]),
+        partition_change(isr=[2, 1, 3]),
+        damaged=SHORT,
+    )("F37", "an election and an ISR that shrinks and grows, nothing lost", control=True),
 )
 MALFORMED: Final = (
     *map(malformed, BAD_TEXTS),
     Case(
         "F48",
         "`__cluster_metadata`: a value of version 99 of another kind of record",
-        partial(_controlled, lost_member, values=(*in_sync([1, 3]), b"\1\0\x63")),
+        partial(_controlled, lost_member, values=(*topic_with_isr([1, 3]), b"\1\0\x63")),
         METADATA,
         peer_options=(DECODER,),
         shown=("reason", "membership"),
@@ -171,15 +178,15 @@ THREE: Final = (topic(), partition([1, 2, 3], 1))
 
 def stopped(root: Path, kind: str) -> Brokers:
     """A member of the ISR lacks committed records, or the last replica is shorter; no broker stopped cleanly."""
-    brokers, values = (lost_member(root), in_sync([1, 3])) if kind == "member" else (short_leader(root), LRS)
+    brokers, values = (lost_member(root), topic_with_isr([1, 3])) if kind == "member" else (short_leader(root), LRS)
     for log_dir in brokers.log_dirs:
         (log_dir / ".kafka_cleanshutdown").unlink()
-    return controlled_by(brokers, *values)
+    return with_controller(brokers, *values)
 
 
 def newest_missing(root: Path, later_ms: int) -> Brokers:
     """Broker 2 lacks offsets 2 and 3, of seconds 2 and 3; the controllers' log ends around that time."""
-    return controlled_by(short_follower(root), *in_sync([1, 2, 3]), start_ms=BASE_TIMESTAMP - 2000 + later_ms)
+    return with_controller(short_follower(root), *topic_with_isr([1, 2, 3]), start_ms=BASE_TIMESTAMP - 2000 + later_ms)
 
 
 def deleted_up_to(root: Path, log_start: int) -> Brokers:
@@ -192,7 +199,7 @@ def deleted_up_to(root: Path, log_start: int) -> Brokers:
 
 def deleted_and_led(root: Path, log_start: int, isr: tuple[int, ...], start_on_3: int | None = None) -> Brokers:
     """`deleted_up_to` with an ISR in the controllers' log."""
-    brokers = controlled_by(deleted_up_to(root, log_start), topic(), partition(list(isr), isr[0], replicas=[1, 2, 3]))
+    brokers = with_controller(deleted_up_to(root, log_start), topic(), partition(list(isr), isr[0], replicas=[1, 2, 3]))
     if start_on_3 is not None:
         brokers.checkpoint("log-start", start_on_3, 3)
     return brokers
@@ -208,7 +215,7 @@ def only_leader_has_epoch(root: Path) -> Brokers:
     """Nothing was written after an unclean election; of the followers only the former leader has its epoch in its checkpoint."""
     brokers = short_leader(root)
     brokers.put_epochs(2, (0, 0), (2, 4))
-    return controlled_by(brokers, *LRS, *UNCLEAN)
+    return with_controller(brokers, *LRS, *UNCLEAN)
 
 
 P, Q, R = ("p", 0), ("q", 2), ("r", 4)
@@ -224,28 +231,32 @@ def two_elections(root: Path, second: tuple[int, int], third: tuple[int, int, in
         3: history(*[P] * third[0], *[Q] * third[1], *[R] * third[2]),
     }
     brokers = put_replicas(root, logs)
-    once, again = (change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
-    return controlled_by(brokers, *THREE, change(isr=[1]), change(leader=-1), once, change(leader=-1), again)
+    once, again = (partition_change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
+    return with_controller(
+        brokers, *THREE, partition_change(isr=[1]), partition_change(leader=-1), once, partition_change(leader=-1), again
+    )
 
 
 def silent_election(root: Path) -> Brokers:
     """`two_elections`, but broker 2 wrote nothing as leader and then copied broker 3, so that no log shows its records."""
     new = history(*[P] * 3, *[R] * 2)
     brokers = put_replicas(root, {1: history(*[P] * 10), 2: new, 3: new})
-    once, again = (change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
-    return controlled_by(brokers, *THREE, change(isr=[1]), change(leader=-1), once, change(leader=-1), again)
+    once, again = (partition_change(leader=broker, isr=[broker], leader_recovery_state=1) for broker in (2, 3))
+    return with_controller(
+        brokers, *THREE, partition_change(isr=[1]), partition_change(leader=-1), once, partition_change(leader=-1), again
+    )
 
 
 def agreeing(brokers: Brokers, leader: int) -> None:
-    values = change(leader=-1, isr=[]), change(leader=leader, isr=[leader], leader_recovery_state=1)
-    controlled_by(brokers, *in_sync([2]), *values)
+    values = partition_change(leader=-1, isr=[]), partition_change(leader=leader, isr=[leader], leader_recovery_state=1)
+    with_controller(brokers, *topic_with_isr([2]), *values)
 
 
 def policy(brokers: Brokers, value: str, *, other: bool = False) -> None:
     """The controllers' log has this cleanup policy; `other`: broker 1 has an earlier topic of the same name."""
     if other:
-        brokers.named(1, "partition.metadata").write_bytes(f"version: 0\ntopic_id: {OTHER_ID}\n".encode())
-    controlled_by(brokers, *in_sync([1, 2, 3]), setting("cleanup.policy", value))
+        brokers.file_named(1, "partition.metadata").write_bytes(f"version: 0\ntopic_id: {OTHER_ID}\n".encode())
+    with_controller(brokers, *topic_with_isr([1, 2, 3]), setting("cleanup.policy", value))
 
 
 def compacted_by_cleaner_checkpoint(brokers: Brokers, identified: bool) -> None:
@@ -253,21 +264,21 @@ def compacted_by_cleaner_checkpoint(brokers: Brokers, identified: bool) -> None:
     for broker in (1, 2, 3):
         brokers.checkpoint("cleaner", 0, broker)
         if not identified:
-            brokers.named(broker, "partition.metadata").unlink()
-    controlled_by(brokers, topic(), setting("cleanup.policy", "delete"), partition([1, 2, 3], 1))
+            brokers.file_named(broker, "partition.metadata").unlink()
+    with_controller(brokers, topic(), setting("cleanup.policy", "delete"), partition([1, 2, 3], 1))
 
 
 def snapshot_after_an_election(root: Path) -> Brokers:
     """A snapshot has the leader's epoch; the log after it shows only that followers returned."""
     brokers = short_leader(root, ("new", 2))
-    log = ControllerLog(next_offset=100).lead([CONTROLLER]).append(change(isr=[1, 2]))
+    log = ControllerLog(next_offset=100).lead([CONTROLLER]).append(partition_change(isr=[1, 2]))
     directory = log.put(brokers.root / f"c{CONTROLLER}", start=100)
     stated = snapshot(topic(), partition([1], 1, replicas=[1, 2, 3], leader_epoch=2, leader_recovery_state=1))
     (directory / "00000000000000000100-0000000001.checkpoint").write_bytes(stated)
     return brokers
 
 
-BACK: Final = (change(leader=2), record(20), change(isr=[2, 1]), change(isr=[2, 1, 3]))
+BACK: Final = (partition_change(leader=2), record(20), partition_change(isr=[2, 1]), partition_change(isr=[2, 1, 3]))
 CONTROLLED_VARIANTS: Final = (
     *cases_of_trees("F33", "not stopped cleanly:", stopped, [("member",), ("last replica",)]),
     *cases_of_trees(
@@ -285,7 +296,7 @@ CONTROLLED_VARIANTS: Final = (
     Case(
         "F37",
         "an unclean election, and the watermark from before",
-        lambda root: controlled_by(short_leader(root), *in_sync([3]), *UNCLEAN),
+        lambda root: with_controller(short_leader(root), *topic_with_isr([3]), *UNCLEAN),
     ),
     *cases_of_trees(
         "F36",
@@ -314,10 +325,10 @@ CONTROLLED_VARIANTS: Final = (
         controls=[(True,)],
     ),
     injected_case(
-        "-", "controllers beside healthy brokers", lambda it: controlled_by(it, *in_sync([1, 2, 3]), *BACK), control=True
+        "-", "controllers beside healthy brokers", lambda it: with_controller(it, *topic_with_isr([1, 2, 3]), *BACK), control=True
     ),
     Case("F36", "an election before the controllers' log begins", snapshot_after_an_election),
-    Case("F37", "elected again without new records", lambda root: controlled_by(short_leader(root), *LRS, *ELECTED)),
+    Case("F37", "elected again without new records", lambda root: with_controller(short_leader(root), *LRS, *ELECTED)),
 )
 
 # Committed offsets.
@@ -325,11 +336,11 @@ CONTROLLED_VARIANTS: Final = (
 
 def twenty_groups(brokers: Brokers) -> None:
     records = [(commit_key(f"g-{number:02}"), commit_value(LOG_END + number, timestamp=EARLIER)) for number in range(20)]
-    put_offsets(brokers.log_dir(2), log_of(*records))
+    put_consumer_offsets(brokers.log_dir(2), coordinator_batches(*records))
 
 
 def transactional(brokers: Brokers) -> None:
-    put_offsets(brokers.log_dir(1), transaction_of((commit_key(), commit_value(LOG_END + 9)), start=0, commit=True))
+    put_consumer_offsets(brokers.log_dir(1), transaction_batches((commit_key(), commit_value(LOG_END + 9)), start=0, commit=True))
 
 
 def forked_at_12(root: Path) -> Brokers:
@@ -349,7 +360,9 @@ def forked_at_12(root: Path) -> Brokers:
 
 def malformed_behind(brokers: Brokers) -> None:
     good = commit_value(LOG_END + 1, timestamp=EARLIER)
-    put_offsets(brokers.log_dir(2), log_of((commit_key(), good), (commit_key(), b"\0\5"), (commit_key(), b"\0\6")))
+    put_consumer_offsets(
+        brokers.log_dir(2), coordinator_batches((commit_key(), good), (commit_key(), b"\0\5"), (commit_key(), b"\0\6"))
+    )
 
 
 COMMITTED: Final = (

@@ -11,18 +11,18 @@ from tests.support.brokers import Brokers, healthy
 from tests.support.controllers import (
     METADATA,
     ControllerLog,
-    change,
+    broker_registration,
     partition,
+    partition_change,
     put_snapshot,
     record,
-    registered,
     snapshot,
     topic,
 )
 
 VOTERS: Final = (101, 102, 103)
 STATE: Final = (topic(), partition([1, 2, 3], 1))
-LATER: Final = tuple(change(isr=[1, 2, 3]) for _ in range(8))
+LATER: Final = tuple(partition_change(isr=[1, 2, 3]) for _ in range(8))
 EMPTY: Final = ControllerLog()
 STATED: Final = snapshot(*STATE)
 
@@ -146,8 +146,8 @@ CONTROLLERS_FILES: Final = (
     copies("one of three controllers has an empty log", EMPTY, AHEAD, AHEAD, control=True),
     copies("one of three controllers is behind", OLD, AHEAD, AHEAD, control=True),
     copies("one controller has more than the others", written(), written(), AHEAD, control=True),
-    ending("a broker is unfenced under another epoch", registered(1, 3), OTHER_EPOCH),
-    ending("a broker is unfenced under its epoch", registered(1, 3), UNFENCED, control=True),
+    ending("a broker is unfenced under another epoch", broker_registration(1, 3), OTHER_EPOCH),
+    ending("a broker is unfenced under its epoch", broker_registration(1, 3), UNFENCED, control=True),
     ending("a topic is made twice", topic()),
     ending("a partition is made twice", STATE[1], control=True),
     ending("a topic that does not exist is removed", record(9, topic_id=bytes(15) + b"\x09")),

@@ -15,8 +15,17 @@ from tests.gallery.of_bytes import MAGIC, TARGET, target
 from tests.gallery.of_leftovers import ASIDE, crash, directory_aside, half_of_a_split, set_aside, swap_in, truncated_tail
 from tests.gallery.of_replicas import OTHER_TOPIC_ID
 from tests.gallery.of_tiered import with_index_of_deleted_segment
-from tests.support.brokers import TOPIC_ID, Brokers, healthy, put_brokers, put_meta, put_partition, put_replicas, put_topic_id
-from tests.support.controllers import controlled_by, in_sync, partition, record, topic
+from tests.support.brokers import (
+    TOPIC_ID,
+    Brokers,
+    healthy,
+    put_brokers,
+    put_meta_properties,
+    put_partition,
+    put_replicas,
+    put_topic_id,
+)
+from tests.support.controllers import partition, record, topic, topic_with_isr, with_controller
 from tests.support.logs import COMMITTING, HEALTHY, LOG_END, Log, history
 from tests.support.segments import segment_file, write_offset_index, write_time_index
 
@@ -97,15 +106,15 @@ def no_snapshots(brokers: Brokers, *, others: bool = False, crashed: bool = Fals
 
 def without_id_under_zookeeper(root: Path) -> Brokers:
     brokers = healthy(root)
-    brokers.named(2, METADATA).unlink()
-    put_meta(brokers.log_dir(2), 2, version=0)
+    brokers.file_named(2, METADATA).unlink()
+    put_meta_properties(brokers.log_dir(2), 2, version=0)
     return brokers
 
 
 def empty_without_id(root: Path) -> Brokers:
     """An empty log on broker 2, whose topic id is not yet written."""
     brokers = put_replicas(root, {1: history(("r0", 0)), 2: Log()}, 0)
-    brokers.named(2, METADATA).unlink()
+    brokers.file_named(2, METADATA).unlink()
     return brokers
 
 
@@ -199,10 +208,10 @@ SMALL_FILES: Final = (
     injected_case(
         "F32",
         "`leader-epoch-checkpoint` that counts wrongly",
-        lambda it: it.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n3\n0 0\n2 58\n"),
+        lambda it: it.file_named(2, "leader-epoch-checkpoint").write_bytes(b"0\n3\n0 0\n2 58\n"),
         damaged=EPOCHS,
     ),
-    injected_case("-", "`partition.metadata` gone", lambda it: it.named(2, METADATA).unlink(), shown=("topic_id", "told_by")),
+    injected_case("-", "`partition.metadata` gone", lambda it: it.file_named(2, METADATA).unlink(), shown=("topic_id", "told_by")),
     Case("-", "the same of a broker under ZooKeeper", without_id_under_zookeeper, None, control=True),
     Case("-", "the same of an empty log", empty_without_id, None, control=True),
     Case("-", "no small file in any directory, as in a copy of the logs alone", logs_alone, None, control=True),
@@ -270,7 +279,7 @@ def only_first(brokers: Brokers) -> None:
 
 def deleted_topic(brokers: Brokers) -> None:
     other = topic("other", OTHER_TOPIC_ID), partition([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
-    controlled_by(brokers, *other, *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
+    with_controller(brokers, *other, *topic_with_isr([1, 2, 3]), record(9, topic_id=TOPIC_ID))
 
 
 def without_partition(brokers: Brokers, *on: int) -> None:
@@ -372,14 +381,14 @@ def beside_u(brokers: Brokers) -> None:
 
 
 def no_epochs(brokers: Brokers) -> None:
-    brokers.named(2, EPOCH_FILE).unlink()
+    brokers.file_named(2, EPOCH_FILE).unlink()
 
 
 def no_small_files(brokers: Brokers) -> None:
     """After a crash broker 2 has no epochs, no topic id and no snapshots of its partition."""
     brokers.crash(2)
     no_epochs(brokers)
-    brokers.named(2, METADATA).unlink()
+    brokers.file_named(2, METADATA).unlink()
     remove_snapshots(brokers, 2)
 
 
@@ -450,12 +459,15 @@ SMALL_FILE_VARIANTS: Final = (
     injected_case("F29", "the same after a crash", beside_u, no_epochs, lambda it: it.crash(2)),
     injected_case("F29", "no small file of a partition beside another with its own, after a crash", beside_u, no_small_files),
     *case_per_row(
-        "F32", "leader epochs", lambda it, data: it.named(2, EPOCH_FILE).write_bytes(data), [(data,) for data in MALFORMED_EPOCHS]
+        "F32",
+        "leader epochs",
+        lambda it, data: it.file_named(2, EPOCH_FILE).write_bytes(data),
+        [(data,) for data in MALFORMED_EPOCHS],
     ),
     injected_case(
         "F32",
         "leader epochs of version 7 and an epoch field that lies",
-        lambda it: it.named(2, EPOCH_FILE).write_bytes(MALFORMED_EPOCHS[2]),
+        lambda it: it.file_named(2, EPOCH_FILE).write_bytes(MALFORMED_EPOCHS[2]),
         lambda it: it.flip(2, TARGET, 15, 3),
     ),
     *case_per_row(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.gallery.case import Case, Injected, segment
-from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC_ID, Brokers, healthy, put_offsets, put_replicas, write_checkpoint
-from tests.support.controllers import controlled_by, partition, put_controller, record, setting, topic
-from tests.support.groups import commit_key, commit_value, log_of, transaction_of
+from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC_ID, Brokers, healthy, put_consumer_offsets, put_replicas, write_checkpoint
+from tests.support.controllers import partition, put_controller, record, setting, topic, with_controller
+from tests.support.groups import commit_key, commit_value, coordinator_batches, transaction_batches
 from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, Log
 from tests.support.segments import BASE_TIMESTAMP
 
@@ -33,7 +33,7 @@ def commit(brokers: Brokers, offset: int, *, copies: tuple[int, ...] = (1, 2, 3)
     given.setdefault("timestamp", EARLIER)
     given.setdefault("leader_epoch", 2)
     for broker in copies:
-        put_offsets(brokers.log_dir(broker), log_of((commit_key(), commit_value(offset, **given))))
+        put_consumer_offsets(brokers.log_dir(broker), coordinator_batches((commit_key(), commit_value(offset, **given))))
 
 
 def control(brokers: Brokers, *, isr: list[int], replicas: list[int]) -> None:
@@ -51,21 +51,21 @@ def not_counting(root: Path, value: str) -> Brokers:
     brokers = healthy(root)
     record = (commit_key(), commit_value(LOG_END + 9, version=4, topic_id=bytes(16) if value == "other topic id" else None))
     log = {
-        "aborted": transaction_of(record, start=0, commit=False),
-        "pending": transaction_of(record, start=0),
-        "deleted": log_of(record, (commit_key(), None)),
-        "other topic id": log_of(record),
+        "aborted": transaction_batches(record, start=0, commit=False),
+        "pending": transaction_batches(record, start=0),
+        "deleted": coordinator_batches(record, (commit_key(), None)),
+        "other topic id": coordinator_batches(record),
     }[value]
     brokers.crash(1)
-    put_offsets(brokers.log_dir(1), log)
+    put_consumer_offsets(brokers.log_dir(1), log)
     return brokers
 
 
 def between_two(root: Path, value: bytes) -> Brokers:
     brokers = healthy(root)
     good = commit_value(LOG_END + 1, timestamp=EARLIER)
-    log = log_of((commit_key("audit"), good), (commit_key("audit"), value), (commit_key(), good))
-    put_offsets(brokers.log_dir(2), log)
+    log = coordinator_batches((commit_key("audit"), good), (commit_key("audit"), value), (commit_key(), good))
+    put_consumer_offsets(brokers.log_dir(2), log)
     return brokers
 
 
@@ -100,7 +100,7 @@ def below_minimum(root: Path, *, minimum: str = "2", version: int = 15) -> Broke
         long.plain(3)
     settings = setting("min.insync.replicas", minimum), record(12, name="metadata.version", feature_level=version)
     state = partition([1], 1, replicas=[1, 2])
-    return controlled_by(put_replicas(root, {1: long, 2: short}, 3), topic(), *settings, state)
+    return with_controller(put_replicas(root, {1: long, 2: short}, 3), topic(), *settings, state)
 
 
 def grown(root: Path, *, count: int = 6, since: int | None = None, policy: str | None = None) -> Brokers:
@@ -109,20 +109,20 @@ def grown(root: Path, *, count: int = 6, since: int | None = None, policy: str |
     for broker in (1, 2, 3):
         for number in range(count):
             offset = {OLD_PARTITION: 9, NEW_PARTITION: since}.get(number)
-            log = b"" if offset is None else log_of((commit_key(), commit_value(offset)))
-            put_offsets(brokers.log_dir(broker), log, number)
+            log = b"" if offset is None else coordinator_batches((commit_key(), commit_value(offset)))
+            put_consumer_offsets(brokers.log_dir(broker), log, number)
             write_checkpoint(brokers.log_dir(broker), "replication", int(offset is not None), f"__consumer_offsets-{number}")
     name, everyone = "__consumer_offsets", [1, 2, 3]
     states = [partition(everyone, 1, partition_id=number, topic_id=OFFSETS_ID_BYTES) for number in range(count)]
     given = [] if policy is None else [setting("cleanup.policy", policy, name)]
-    return controlled_by(brokers, topic(), partition(everyone, 1), topic(name, OFFSETS_ID_BYTES), *states, *given)
+    return with_controller(brokers, topic(), partition(everyone, 1), topic(name, OFFSETS_ID_BYTES), *states, *given)
 
 
 def waiting(brokers: Brokers) -> None:
     """Group `billing` has an offset of `t-0` in a transaction without a marker."""
     for broker in (1, 2, 3):
         brokers.crash(broker)
-        put_offsets(brokers.log_dir(broker), transaction_of((commit_key(), commit_value(9)), start=0))
+        put_consumer_offsets(brokers.log_dir(broker), transaction_batches((commit_key(), commit_value(9)), start=0))
 
 
 OLD_PARTITION, NEW_PARTITION = 4, 1

@@ -245,7 +245,7 @@ STARTS: Final = (
         "F47",
         "the middle segment is gone on all, and on b3 it is there as `.deleted`",
         on_brokers(lambda it, broker: it.remove(broker, 29)),
-        lambda it: it.file(3, 29, "log.deleted").write_bytes(b"".join(batch.data for batch in it.log.of_segment(29))),
+        lambda it: it.file(3, 29, "log.deleted").write_bytes(b"".join(batch.data for batch in it.log.batches_of_segment(29))),
         damaged=segment(29, "log.deleted", broker=3),
         shown=GAP,
     ),

@@ -15,14 +15,14 @@ from tests.gallery.injections import cut_log, rewrite_record
 from tests.support.brokers import (
     Brokers,
     healthy,
-    put_cleaned_apart,
     put_compacted,
-    put_meta,
+    put_differently_cleaned,
+    put_meta_properties,
     put_replicas,
     put_segment,
     put_topic_id,
 )
-from tests.support.controllers import change, controlled_by, in_sync, partition, record, topic
+from tests.support.controllers import partition, partition_change, record, topic, topic_with_isr, with_controller
 from tests.support.logs import (
     CLEANED,
     FUTURE_MS,
@@ -92,7 +92,7 @@ def other_topic_id(brokers: Brokers) -> None:
 
 def other_cluster_id(brokers: Brokers) -> None:
     rewrite_record(brokers, 2, 40)
-    put_meta(brokers.log_dir(2), 2, cluster_id=OTHER_CLUSTER_ID)
+    put_meta_properties(brokers.log_dir(2), 2, cluster_id=OTHER_CLUSTER_ID)
 
 
 def skipped_sequences(root: Path, skip: int = 3) -> Brokers:
@@ -258,11 +258,11 @@ def other_identity(brokers: Brokers, *, cluster: bool) -> None:
 
 def other_topic(brokers: Brokers, *records: bytes) -> None:
     other_topic_id(brokers)
-    controlled_by(brokers, *records)
+    with_controller(brokers, *records)
 
 
 def two_clusters(brokers: Brokers) -> None:
-    put_meta(brokers.log_dir(2), 1, cluster_id=OTHER_CLUSTER_ID)
+    put_meta_properties(brokers.log_dir(2), 1, cluster_id=OTHER_CLUSTER_ID)
     (brokers.log_dir(2) / "t-0").rename(brokers.log_dir(2) / "u-0")
 
 
@@ -303,14 +303,18 @@ REPLICA_VARIANTS: Final = (
         "a replica without an id beside two topics",
         lambda it: rewrite_record(it, 1, 40),
         lambda it: put_topic_id(it.directory(2), OTHER_TOPIC_ID),
-        lambda it: it.named(1, "partition.metadata").unlink(),
+        lambda it: it.file_named(1, "partition.metadata").unlink(),
     ),
     injected_case("F40", "another topic id on b2, damage on b3", other_topic_id, lambda it: it.flip(3, HEALTHY.at(10), 100)),
-    injected_case("F40", "directories of two topics were swapped", lambda it: other_topic(it, *in_sync([1, 2, 3]), *SWAPPED)),
     injected_case(
-        "F40", "another topic id on b2 that the controllers' log does not know", lambda it: other_topic(it, *in_sync([1, 2, 3]))
+        "F40", "directories of two topics were swapped", lambda it: other_topic(it, *topic_with_isr([1, 2, 3]), *SWAPPED)
     ),
-    injected_case("F40", "an earlier topic of that name on b2", lambda it: other_topic(it, *EARLIER, *in_sync([1, 2, 3]))),
+    injected_case(
+        "F40",
+        "another topic id on b2 that the controllers' log does not know",
+        lambda it: other_topic(it, *topic_with_isr([1, 2, 3])),
+    ),
+    injected_case("F40", "an earlier topic of that name on b2", lambda it: other_topic(it, *EARLIER, *topic_with_isr([1, 2, 3]))),
     injected_case("F40", "two clusters whose brokers have one id", two_clusters),
 )
 
@@ -329,7 +333,7 @@ def unclean(root: Path, *, second: bool = False) -> Brokers:
 
 def loss_held_in_part(root: Path, *, whole: bool = True) -> Brokers:
     """Broker 1 leads epoch 2 from 12 on; of [12, 18) broker 2 has all (or, damaged, only [15, 18)), broker 3 [12, 15)."""
-    brokers = put_replicas(root, {1: NEW, 2: OLD, 3: OLD.cut(15)})
+    brokers = put_replicas(root, {1: NEW, 2: OLD, 3: OLD.truncated_to(15)})
     if not whole:
         brokers.flip(2, OLD.at(12), 100)
     return brokers
@@ -337,7 +341,7 @@ def loss_held_in_part(root: Path, *, whole: bool = True) -> Brokers:
 
 def end_held_in_part(root: Path, *ends: int) -> Brokers:
     """Broker 1 lost [12, 18), which it had committed; the others' logs end at `ends`."""
-    logs = {1: OLD.cut(12), **{broker: OLD.cut(end) for broker, end in enumerate(ends, 2)}}
+    logs = {1: OLD.truncated_to(12), **{broker: OLD.truncated_to(end) for broker, end in enumerate(ends, 2)}}
     brokers = put_replicas(root, logs)
     brokers.checkpoint("replication", 18, 1)
     return brokers
@@ -381,7 +385,12 @@ def frame_lost(root: Path, *offsets: int, epochs: tuple[tuple[int, int], ...] = 
         brokers.overwrite(2, OLD.at(offset), LOST)
     if epochs:
         brokers.put_epochs(2, *epochs)
-        controlled_by(brokers, *in_sync([2]), change(leader=-1, isr=[]), change(leader=1, isr=[1], leader_recovery_state=1))
+        with_controller(
+            brokers,
+            *topic_with_isr([2]),
+            partition_change(leader=-1, isr=[]),
+            partition_change(leader=1, isr=[1], leader_recovery_state=1),
+        )
     return brokers
 
 
@@ -447,7 +456,7 @@ FORKS: Final = (
 def cleaned_differently(
     root: Path, dropped: set[int], cleaned: dict[int, int] | None = None, story: History | None = None
 ) -> Brokers:
-    return put_cleaned_apart(root, story or keyed_history(), {2: dropped}, cleaned)
+    return put_differently_cleaned(root, story or keyed_history(), {2: dropped}, cleaned)
 
 
 def own_horizon(root: Path) -> Brokers:
@@ -460,7 +469,7 @@ def own_horizon(root: Path) -> Brokers:
 
 def active_log_gone(root: Path) -> Brokers:
     """Broker 2 lacks only the `.log` of the active segment, which no cleaner touches."""
-    brokers = put_cleaned_apart(root, keyed_history().put(("d", "1")), {2: {0}})
+    brokers = put_differently_cleaned(root, keyed_history().put(("d", "1")), {2: {0}})
     brokers.remove(2, CLEANED, "log")
     return brokers
 
@@ -504,7 +513,7 @@ COMPACTED: Final = (
     *cases_of_trees(
         "F39",
         "superseded records are gone where only one cleaner says so: b",
-        lambda root, by: put_cleaned_apart(root, keyed_history(), {by: {0, 3}}),
+        lambda root, by: put_differently_cleaned(root, keyed_history(), {by: {0, 3}}),
         [(1,), (3,)],
         control=True,
     ),

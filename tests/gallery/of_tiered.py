@@ -15,9 +15,9 @@ from tests.support.brokers import (
     put_topic_id,
     write_checkpoint,
 )
-from tests.support.controllers import controlled_by, partition, setting, topic
+from tests.support.controllers import partition, setting, topic, with_controller
 from tests.support.logs import Log, history
-from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
+from tests.support.remote_log import COPY_FINISHED, copy_started, put_remote_log, segment_update
 from tests.support.segments import write_offset_index
 
 TIERED: Final = setting("remote.storage.enable", "true")
@@ -39,8 +39,8 @@ def tiered(root: Path, logs: Mapping[int, Log], local_starts: Mapping[int, int],
             brokers.file(broker, start, suffix).touch()
         write_checkpoint(brokers.log_dir(broker), "log-start", 0)
     for broker in with_events:
-        started_events = [copied(number, *offsets, topic_id=TOPIC_ID) for number, offsets in enumerate(SEGMENTS)]
-        finished_events = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(len(SEGMENTS))]
+        started_events = [copy_started(number, *offsets, topic_id=TOPIC_ID) for number, offsets in enumerate(SEGMENTS)]
+        finished_events = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(len(SEGMENTS))]
         directory = put_remote_log(brokers.log_dir(broker), *started_events, *finished_events).parent
         put_topic_id(directory, OFFSETS_ID_TEXT)
         put_epochs(directory, (0, 0))
@@ -60,7 +60,7 @@ def with_index_of_deleted_segment(root: Path) -> Brokers:
 
 
 def by_setting(root: Path) -> Brokers:
-    return controlled_by(sound(root), topic(), TIERED, partition([1, 2, 3], 1))
+    return with_controller(sound(root), topic(), TIERED, partition([1, 2, 3], 1))
 
 
 def by_events(root: Path) -> Brokers:

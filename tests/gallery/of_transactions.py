@@ -41,7 +41,7 @@ from tests.gallery.transactions import (
     without_transaction,
     wrong_clock,
 )
-from tests.support.brokers import Brokers, Logs, put_brokers, put_meta, put_replicas
+from tests.support.brokers import Brokers, Logs, put_brokers, put_meta_properties, put_replicas
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
 from tests.support.logs import ABORTING, APP, COMMITTING, OTHER, CoordinatorLog, DataLog, Log, ms
 from tests.support.segments import segment_file
@@ -624,7 +624,7 @@ def damaged_copy(root: Path) -> Brokers:
 def two_clusters(root: Path, ours: Logs, theirs: Logs) -> Brokers:
     brokers = put_brokers(root, ours)
     for number, path in enumerate(put_brokers(root / "theirs", theirs).log_dirs):
-        put_meta(path, 10 + number, cluster_id=OTHER_CLUSTER_ID)
+        put_meta_properties(path, 10 + number, cluster_id=OTHER_CLUSTER_ID)
         path.rename(root / f"o{number}")
     (root / "theirs").rmdir()
     return brokers

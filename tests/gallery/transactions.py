@@ -18,11 +18,11 @@ COMMIT, ABORT, NOTHING = True, False, None
 STATE: Final = "__transaction_state-0"
 HEAD: Final = struct.pack(">hqhib", 1, APP_ID, 0, 60_000, 1)
 TIMES: Final = struct.pack(">qq", 2, 1)
-HUGE: Final = b"\xff\xff\xff\xff\x07"
+HUGE_VARINT: Final = b"\xff\xff\xff\xff\x07"
 MALFORMED_VALUES: Final = {
     "version": struct.pack(">h", 9) + HEAD[2:] + b"\0" + TIMES + b"\0",
-    "short": HEAD + HUGE + b"\x02t\x02\0\0\0\0\0" * 3,
-    "short of tags": HEAD + b"\0" + TIMES + HUGE,
+    "short": HEAD + HUGE_VARINT + b"\x02t\x02\0\0\0\0\0" * 3,
+    "short of tags": HEAD + b"\0" + TIMES + HUGE_VARINT,
     "state": HEAD[:-1] + b"\x63\0" + TIMES + b"\0",
 }
 """Kind of damage → malformed value of the coordinators' log."""

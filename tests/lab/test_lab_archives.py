@@ -10,7 +10,7 @@ import pytest
 from lab.errors import LabError
 from lab.make_archives import ARCHIVES, MOST_BYTES, TESTS_ARCHIVES, pack, put
 from lab.make_samples import DIVERGENCE, SAMPLE_LOGS, shortfalls
-from tests.support.archives import members
+from tests.support.archives import archive_members
 from tests.support.nightly import daily_subset
 
 
@@ -43,7 +43,7 @@ def test_a_tree_is_packed_whole_and_without_owners(tmp_path: Path) -> None:
     with (tree / "broker-1" / "preallocated").open("wb") as file:
         file.truncate(10 << 20)
     pack(tree, tmp_path / "packed.tar.xz")
-    packed = dict(members(tmp_path / "packed.tar.xz", ".*"))
+    packed = dict(archive_members(tmp_path / "packed.tar.xz", ".*"))
     assert packed == {str(path.relative_to(tmp_path)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
     assert (tmp_path / "packed.tar.xz").stat().st_size < 100_000
     replaced = put(tmp_path, name, tmp_path / "into")

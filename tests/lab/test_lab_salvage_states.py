@@ -8,7 +8,7 @@ import pytest
 
 from lab.salvage_states import GAPS, STATES, State, harm, in_every_codec, logs, write_transactions
 from lab.workload import CODECS
-from tests.support.brokers import put_meta, put_segment
+from tests.support.brokers import put_meta_properties, put_segment
 from tests.support.places import ROOT
 from tests.support.segments import batch
 
@@ -20,7 +20,7 @@ PLAIN = [state for state in STATES if state.write is not write_transactions]
 def copies_of(root: Path, state: State) -> None:
     for broker in (1, 2, 3):
         directory = root / f"broker-{broker}" / f"{state.name}-0"
-        put_meta(root / f"broker-{broker}", broker, cluster_id=None)
+        put_meta_properties(root / f"broker-{broker}", broker, cluster_id=None)
         for segment in range(4):
             data = b"".join(batch(40 * segment + 8 * number, 8, value=b"v" * 100) for number in range(5))
             put_segment(directory, 40 * segment, data)

@@ -12,7 +12,7 @@ from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.scanning.engine import local
 from lab.version_histories import State
 from lab.version_table import Cell
-from tests.support.brokers import put_meta, put_segment
+from tests.support.brokers import put_meta_properties, put_segment
 from tests.support.segments import batch
 
 EVENTS = ("events", 0)
@@ -27,7 +27,7 @@ def lag(severity: Severity = Severity.INFO, **evidence: int) -> Finding:
 
 
 def cell(tmp_path: Path, state: State, *findings: Finding) -> Cell:
-    put_meta(tmp_path, 1)
+    put_meta_properties(tmp_path, 1)
     put_segment(tmp_path / "events-0", 0, batch(0))
     return Cell("9.9.9", state, replace(local.scan([str(tmp_path)], ScanOptions(jobs=1)), findings=list(findings)))
 

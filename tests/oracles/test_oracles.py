@@ -22,8 +22,8 @@ from tests.conftest import CORPORA
 from tests.oracles.decoder import Batch, Record, batches
 from tests.oracles.replicas import NaiveReplica, first_of_all, only_on_one, replica_of
 from tests.simulation.random_histories import random_history
-from tests.support.archives import SHIPPED, of_brokers
-from tests.support.segments import read, starts
+from tests.support.archives import SHIPPED, archive_params
+from tests.support.segments import batch_positions, read
 from tests.support.strategies import batch_lists, records_to_write
 
 HERE = Path(__file__).parent
@@ -132,7 +132,7 @@ def test_samples_agree_with_the_oracles(sample: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", of_brokers(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}), nightly=LARGE)
+    "name", archive_params(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}), nightly=LARGE)
 )
 def test_archives_of_real_brokers_agree_with_the_oracles(archives: Path, name: str) -> None:
     archive = archives / name
@@ -158,7 +158,7 @@ def test_every_field_of_any_sound_batch_agrees_with_the_oracle(written: list[byt
     data = b"".join(written)
     naive = list(batches(data))
     assert [(batch.position, batch.size_in_bytes) for batch in naive] == list(
-        zip(starts(written)[:-1], map(len, written), strict=True)
+        zip(batch_positions(written)[:-1], map(len, written), strict=True)
     )
     columns = [BatchColumn[field.upper()] for field in FIELDS]
     assert [tuple(row) for row in read(data).columns[columns].T.tolist()] == [batch[:-1] for batch in naive]

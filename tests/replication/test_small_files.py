@@ -9,7 +9,7 @@ from kafka_forensics.parsers import checkpoints
 from kafka_forensics.parsers.quorum_state import bootstrap_damage, quorum_state_damage
 from kafka_forensics.replication.small_files import NOT_ALL_SERVED, OUTCOMES, StartOutcome, is_movable, outcome_of, start_outcome
 from lab.start_page import DERIVED, PAGE, page, table
-from lab.start_table import FILES, OFFSET_CHECKPOINTS, PLAYS, damages
+from lab.start_table import FILES, OFFSET_CHECKPOINTS, START_SERIES, damages
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
 
@@ -65,7 +65,7 @@ def test_the_table_has_every_start_and_the_page_says_what_it_says() -> None:
     seen = {(version, *row[2:4], *row[:2]) for row in table() for version in row.versions.split()}
     wanted = {
         (play.version, play.state, play.log_dirs, file, damage)
-        for play in PLAYS
+        for play in START_SERIES
         for file in play.files
         for damage in damages(file)
         if play.damages is None or damage in play.damages

@@ -16,7 +16,7 @@ from kafka_forensics.questions import report
 from kafka_forensics.report.document import Document, document_of, read_document
 from kafka_forensics.report.page import SMALL, Provenance, allowed, page
 from tests.report.pages import Page, control, lossy
-from tests.support.results import EVIL, clean_result, hostile_result, unclean_result
+from tests.support.results import HOSTILE_TEXT, clean_result, hostile_result, unclean_result
 
 HARMFUL = frozenset(
     {"script", "iframe", "object", "embed", "img", "link", "base", "form", "input", "image", "use", "foreignobject"}
@@ -74,25 +74,36 @@ def test_partitions_are_ordered_by_loss_and_pages_are_reproducible() -> None:
 
 @pytest.mark.parametrize("result", [hostile_result(), unclean_result(), clean_result()])
 def test_hostile_evidence_is_only_text(result: ScanResult) -> None:
-    rows = [["record", 5, 9, EVIL, EVIL, EVIL, EVIL]]
-    sides = [report.DifferenceSide(EVIL, EVIL, [tuple(row) for row in rows], frozenset({0}), EVIL)] * 2
+    rows = [["record", 5, 9, HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT]]
+    sides = [report.DifferenceSide(HOSTILE_TEXT, HOSTILE_TEXT, [tuple(row) for row in rows], frozenset({0}), HOSTILE_TEXT)] * 2
     details = {
         (partition.topic, partition.partition): report.PartitionDetails(
             None,
             control(30),
-            report.PartitionTransactions(EVIL, [report.TransactionSpan(1, 0, 2, 3)]),
+            report.PartitionTransactions(HOSTILE_TEXT, [report.TransactionSpan(1, 0, 2, 3)]),
             report.FirstDifference(3, sides),
         )
         for partition in result.partitions
     }
-    hashes = [report.InputHash(EVIL, 3, EVIL)]
-    text = page(document_of(result), details, Provenance(EVIL, (EVIL,), EVIL, hashes=hashes))
+    hashes = [report.InputHash(HOSTILE_TEXT, 3, HOSTILE_TEXT)]
+    text = page(document_of(result), details, Provenance(HOSTILE_TEXT, (HOSTILE_TEXT,), HOSTILE_TEXT, hashes=hashes))
     assert_harmless(text)
     objects = given(result)
-    incident = {"cause": EVIL, "known_as": EVIL, "message": EVIL, "advice": EVIL, "brokers": [EVIL], "held_by": [EVIL]}
+    incident = {
+        "cause": HOSTILE_TEXT,
+        "known_as": HOSTILE_TEXT,
+        "message": HOSTILE_TEXT,
+        "advice": HOSTILE_TEXT,
+        "brokers": [HOSTILE_TEXT],
+        "held_by": [HOSTILE_TEXT],
+    }
     lost = {"lost_at_least": 1, "lost_at_most": 2} | UNCOUNTED
-    whole = incident | lost | {"severity": "critical", "confidence": EVIL, "from_ms": None, "to_ms": None, "kinds": {EVIL: 1}}
-    objects["incidents"] = [whole | {"partitions": [{"topic": EVIL, "partition": 0} | lost]}]
+    whole = (
+        incident
+        | lost
+        | {"severity": "critical", "confidence": HOSTILE_TEXT, "from_ms": None, "to_ms": None, "kinds": {HOSTILE_TEXT: 1}}
+    )
+    objects["incidents"] = [whole | {"partitions": [{"topic": HOSTILE_TEXT, "partition": 0} | lost]}]
     assert_harmless(page(read(objects), details, Provenance()))
 
 

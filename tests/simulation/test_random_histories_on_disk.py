@@ -20,7 +20,7 @@ from tests.simulation import expected, record_ids
 from tests.simulation.checks import acknowledged_of, logs_of, planned_disagreements, unfenced
 from tests.simulation.expected import Disk, Version
 from tests.simulation.random_histories import RandomHistory, random_history
-from tests.support.plan_values import broken_laws
+from tests.support.plan_values import unreported_losses
 
 PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
 LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})
@@ -44,7 +44,7 @@ def disagreements_on_disk(history: RandomHistory, folder: Path, counted: Counter
     assert plans.result is not None
     if plans.result.incomplete:
         yield f"not all was read: {plans.result.incomplete}"
-    yield from broken_laws(plans)
+    yield from unreported_losses(plans)
     findings = [finding for finding in plans.result.findings if finding.place.partition is not None]
     mixed = any(unfenced(cluster, logs_of(partition)) for partition in cluster.partitions.values())
     for finding in plans.result.findings:

@@ -21,7 +21,7 @@ from kafka_forensics.export.tasks import Task, tasks as tasks_of_export
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine.local import scan_inputs as scan_here
 from kafka_forensics.spark import export_job, job
-from kafka_forensics.spark.sessions import builder, failures_told
+from kafka_forensics.spark.sessions import builder, readable_spark_errors
 from tests.spark.cluster import QUICK_JAVA
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _options(asked: dict[str, Any]) -> ScanOptions:
 
 def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
     paths, options = without_secrets(asked["paths"], _options(asked))
-    sizes = replace(job.USUAL, **_chosen(asked, job.TaskSizes))
+    sizes = replace(job.DEFAULT_SIZES, **_chosen(asked, job.TaskSizes))
     result, _ = job.scan_inputs(spark, gather(paths, options, ids_later=True), options, sizes)
     return {"document": written(result)}
 
@@ -93,7 +93,7 @@ def main() -> None:
             if asked["do"] == "session":
                 spark = _started(spark, asked)
             elif spark is not None:
-                with failures_told() if asked.get("as_the_command") else nullcontext():
+                with readable_spark_errors() if asked.get("as_the_command") else nullcontext():
                     answer = (_exported if asked["do"] == "export" else _scanned)(spark, asked)
         except (ForensicsError, PySparkException) as error:
             answer = {"error": type(error).__name__, "text": str(error), "hint": getattr(error, "hint", None)}

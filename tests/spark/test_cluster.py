@@ -70,7 +70,7 @@ def judged(logs: RepeatedLogs) -> str:
 
 
 @pytest.fixture(scope="module")
-def exported(small_logs: RepeatedLogs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def export_on_spark(small_logs: RepeatedLogs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Digests of what the local engine writes of `small_logs`."""
     target = tmp_path_factory.mktemp("here") / "out"
     chosen = [word for fact in FACTS for word in ("--fact", fact)]
@@ -148,12 +148,18 @@ def test_a_sample_and_an_archive_are_judged_as_by_the_local_engine(drives: Drive
 
 @pytest.mark.parametrize("tasks", TASKS)
 def test_any_number_of_tasks_gives_the_same_bytes(
-    drives: Driver, logs: RepeatedLogs, judged: str, small_logs: RepeatedLogs, exported: dict[str, str], tmp_path: Path, tasks: int
+    drives: Driver,
+    logs: RepeatedLogs,
+    judged: str,
+    small_logs: RepeatedLogs,
+    export_on_spark: dict[str, str],
+    tmp_path: Path,
+    tasks: int,
 ) -> None:
     assert drives.scan(*logs.log_dirs, **TASKS[tasks]).document == judged
     there = drives.export(*small_logs.log_dirs, output=tmp_path / "out", facts=FACTS, split_bytes=SPLIT_BYTES[tasks]).tasks
     assert there == dict.fromkeys(["batches", "records", "transactions"], tasks)
-    assert digests(tmp_path / "out") == exported
+    assert digests(tmp_path / "out") == export_on_spark
 
 
 @pytest.mark.parametrize("tasks", [1, 8])
@@ -180,7 +186,7 @@ def test_a_worker_or_executor_of_an_export_killed_in_the_middle_changes_nothing(
     running: Cluster,
     drives: Driver,
     small_logs: RepeatedLogs,
-    exported: dict[str, str],
+    export_on_spark: dict[str, str],
     tmp_path: Path,
     is_executor: bool,
     told: str,
@@ -193,20 +199,20 @@ def test_a_worker_or_executor_of_an_export_killed_in_the_middle_changes_nothing(
     else:
         os.kill(writer, signal.SIGKILL)
     drives.take().ok()
-    assert digests(last(tmp_path)) == exported
+    assert digests(last(tmp_path)) == export_on_spark
     assert drives.log.read_text().count(told) > lost
 
 
 @SPECULATING
 def test_a_worker_that_stands_still_is_overtaken_and_leaves_nothing(
-    running: Cluster, drives: Driver, small_logs: RepeatedLogs, exported: dict[str, str], tmp_path: Path
+    running: Cluster, drives: Driver, small_logs: RepeatedLogs, export_on_spark: dict[str, str], tmp_path: Path
 ) -> None:
     writer = busy_worker(running, drives, sends_export(drives, small_logs, tmp_path, 8), tmp_path, ".parquet")
     os.kill(writer, signal.SIGSTOP)
     try:
         drives.take().ok()
-        assert digests(last(tmp_path)) == exported
+        assert digests(last(tmp_path)) == export_on_spark
     finally:
         os.kill(writer, signal.SIGCONT)
     wait_until(lambda: not has_open(writer, tmp_path, ".parquet"), "the end of what it wrote", SECONDS_OF_A_SCAN)
-    assert digests(last(tmp_path)) == exported
+    assert digests(last(tmp_path)) == export_on_spark

@@ -17,7 +17,7 @@ from kafka_forensics.scanning.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import TaskSizes, scan_inputs
 from tests.spark.driver import written
-from tests.support.brokers import TOPIC, put_checkpoint, put_cleaned_apart, put_compacted
+from tests.support.brokers import TOPIC, put_checkpoint, put_compacted, put_differently_cleaned
 from tests.support.logs import CLEANED, History, keyed_history
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -47,8 +47,8 @@ def test_many_keys_are_judged_as_by_the_local_engine(spark: SparkSession, tmp_pa
 @pytest.fixture
 def two_partitions(tmp_path: Path) -> list[str]:
     """Log directories with two compacted partitions, which differ in different keys."""
-    brokers = put_cleaned_apart(tmp_path / "brokers", keyed_history(), {2: {1}})
-    others = put_cleaned_apart(tmp_path / "others", keyed_history(), {1: {3, 4}, 3: {6}})
+    brokers = put_differently_cleaned(tmp_path / "brokers", keyed_history(), {2: {1}})
+    others = put_differently_cleaned(tmp_path / "others", keyed_history(), {1: {3, 4}, 3: {6}})
     for log_dir, other in zip(brokers.log_dirs, others.log_dirs, strict=True):
         shutil.copytree(other / f"{TOPIC}-0", log_dir / f"{TOPIC}-1")
         put_checkpoint(log_dir, "cleaner", {"t-0": CLEANED, "t-1": CLEANED})
@@ -62,25 +62,25 @@ def test_states_are_kept_for_the_slices_that_asked_or_worked_out_again(
     slices: list[list[int]] = []
     states: list[DataFrame] = []
     plans: list[str] = []
-    put_together, answered_keys = job.put_together, keys.answered_keys
+    judge_with_states, answer_key_questions = job.judge_with_states, keys.answer_key_questions
 
     def noting_slices(heads: DataFrame, given: DataFrame, tasks: int, there: job.Task) -> DataFrame:
         slices.append([row.slice for row in heads.select("slice").collect()])
         states.append(given)
-        return put_together(heads, given, tasks, there)
+        return judge_with_states(heads, given, tasks, there)
 
     def noting_plan(*given: Any) -> list[KeyAnswer]:
         output = StringIO()
         with redirect_stdout(output):
             states[0].explain()
         plans.append(output.getvalue())
-        return answered_keys(*given)
+        return answer_key_questions(*given)
 
     def refuse(_: object) -> None:
         raise AnalysisException(REFUSED)
 
-    monkeypatch.setattr(job, "put_together", noting_slices)
-    monkeypatch.setattr(keys, "answered_keys", noting_plan)
+    monkeypatch.setattr(job, "judge_with_states", noting_slices)
+    monkeypatch.setattr(keys, "answer_key_questions", noting_plan)
     if refused:
         monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
     judged_alike(spark, two_partitions)

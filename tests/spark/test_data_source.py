@@ -15,7 +15,7 @@ import kafka_forensics as kf
 from tests.spark.battery import ELSEWHERE, FACTS, answers, digest, snapshots_of
 from tests.spark.cluster import NEWEST, OLDEST
 from tests.spark.source_facts import as_source
-from tests.support.brokers import put_meta
+from tests.support.brokers import put_meta_properties
 from tests.support.places import ROOT, SAMPLES
 
 pytestmark = pytest.mark.spark
@@ -102,7 +102,7 @@ def test_bad_bytes_are_rows_or_the_end(spark: SparkSession, tmp_path: Path) -> N
 
 def test_nothing_to_read_is_no_row_and_no_log_directory_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
-    put_meta(tmp_path / "broker", 1, cluster_id=None)
+    put_meta_properties(tmp_path / "broker", 1, cluster_id=None)
     assert spark.read.format("kafka_log").load(str(tmp_path / "broker")).collect() == []
     (tmp_path / "empty").mkdir()
     with pytest.raises(PySparkException, match="there is no Kafka log in"):

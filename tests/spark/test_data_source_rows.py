@@ -19,8 +19,8 @@ from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from tests.gallery.case import Case
 from tests.gallery.cases import SECTIONS, named
 from tests.spark.source_facts import BY_FILE, as_source, read, rows
-from tests.support.archives import of_brokers
-from tests.support.nightly import daily_subset, one_of_each
+from tests.support.archives import archive_params
+from tests.support.nightly import daily_subset, first_of_each_kind
 from tests.support.places import SAMPLES
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_every_fact_of_the_samples(name: str) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("case", one_of_each(CASES, lambda case: case.fault, named))
+@pytest.mark.parametrize("case", first_of_each_kind(CASES, lambda case: case.fault, named))
 def test_facts_of_damaged_logs(tmp_path: Path, case: Case) -> None:
     paths = case.make(tmp_path).log_dirs
     assert_equal(paths, LOG_FACTS, local(paths), split_bytes=SMALL)
@@ -90,14 +90,16 @@ def test_facts_of_damaged_small_files(tmp_path: Path, heading: str) -> None:
             assert_equal(paths, OF_SMALL_FILES, local(paths), split_bytes=SMALL)
 
 
-@pytest.mark.parametrize("name", of_brokers(*REAL, nightly=REAL[1:]))
+@pytest.mark.parametrize("name", archive_params(*REAL, nightly=REAL[1:]))
 def test_facts_of_real_brokers(archives: Path, tmp_path: Path, name: str) -> None:
     with tarfile.open(archives / f"{name}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     assert_equal([tmp_path], BY_FILE, local([tmp_path]), split_bytes=SMALL)
 
 
-@pytest.mark.parametrize("name", of_brokers("kafka-0.10.2.2-hw-truncation", "public-five-brokers", nightly=["public-five-brokers"]))
+@pytest.mark.parametrize(
+    "name", archive_params("kafka-0.10.2.2-hw-truncation", "public-five-brokers", nightly=["public-five-brokers"])
+)
 def test_facts_of_an_archive_that_cannot_seek(archives: Path, name: str) -> None:
     paths = [archives / f"{name}.tar.xz"]
     assert assert_equal(paths, BY_FILE, local(paths), split_bytes=SMALL) <= len(BY_FILE), "it is read by one task"

@@ -13,7 +13,7 @@ from kafka_forensics.export.facts import spans as facts_spans, splits as fact_sp
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.schemas import FACTS
 from tests.spark.source_facts import BY_FILE, as_source, read, rows, source
-from tests.support.brokers import put_meta
+from tests.support.brokers import put_meta_properties
 from tests.support.logs import HEALTHY
 from tests.support.snapshot_trees import Snapshots
 
@@ -26,11 +26,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three snapshots: appends and a loss, retention, a broker and a topic that only the last one has."""
     trees = Snapshots(tmp_path_factory.mktemp("snapshots"))
     trees.put("day-9", HEALTHY)
-    trees.put("day-10", {1: HEALTHY.grown(), 2: HEALTHY.cut(55), 3: HEALTHY.cut(72).grown(epoch=9, tag="other")})
-    last = trees.put("day-11", HEALTHY.grown().expired(29), log_start=29)
+    trees.put(
+        "day-10", {1: HEALTHY.extended(), 2: HEALTHY.truncated_to(55), 3: HEALTHY.truncated_to(72).extended(epoch=9, tag="other")}
+    )
+    last = trees.put("day-11", HEALTHY.extended().after_retention(29), log_start=29)
     shutil.copytree(last / "b3" / "t-0", last / "b3" / "late-4")
     shutil.copytree(last / "b3", last / "b4")
-    put_meta(last / "b4", 4, cluster_id=None)
+    put_meta_properties(last / "b4", 4, cluster_id=None)
     return trees.root
 
 

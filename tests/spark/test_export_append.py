@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from kafka_forensics.cli import spark_session
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.append import AddedSnapshot, opened_export
+from kafka_forensics.export.append import AddedSnapshot, open_export
 from kafka_forensics.export.datasets import ExportOrder
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark.export_job import exported
+from kafka_forensics.spark.export_job import export_on_spark
 from tests.export import datasets
 from tests.export.datasets import FORMS, OTHER, keys, left_over, read, unlabelled
 from tests.export.exports import manifest, rows
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 def append(spark: SparkSession, path: Path, target: Path, snapshot: str, form: str) -> None:
     """Add a snapshot by the workers of a session that goes on."""
     options = ScanOptions()
-    with opened_export(str(target), (), AddedSnapshot("a", snapshot, form)) as opened:
+    with open_export(str(target), (), AddedSnapshot("a", snapshot, form)) as opened:
         order = ExportOrder(opened.target, list(FACTS), opened.output, payloads=True, label=opened.label, commit=opened.commit)
-        exported(spark, gather([str(path)], options, ids_later=True), options, order)
+        export_on_spark(spark, gather([str(path)], options, ids_later=True), options, order)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -66,7 +66,7 @@ def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_pat
 
 
 def test_the_command_adds_by_spark_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_session, "stopping", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(spark_session, "running_session", lambda *_, **__: nullcontext(spark))
     for _ in range(2):
         assert datasets.append(tmp_path / "out", "a", "n1", *datasets.FEW, "--engine", "spark") == 0
     assert keys(read(tmp_path / "out", "batches")) == {("a", "n1")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.spark.sessions import JavaWords, StartupOutput
+from kafka_forensics.spark.sessions import JavaOutput, StartupOutput
 from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.spark
@@ -30,7 +30,7 @@ REPORTED = """# An error report file with more information is saved as:
 """
 
 
-def said_by(words: JavaWords, text: str) -> None:
+def said_by(words: JavaOutput, text: str) -> None:
     """Let a process say that."""
     with words.child():
         subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write(sys.argv[1])", text], check=True)
@@ -51,14 +51,14 @@ def said_by(words: JavaWords, text: str) -> None:
     ],
 )
 def test_the_last_line_that_says_why_is_the_reason(text: str, reason: str | None) -> None:
-    with JavaWords(lambda _: None) as words:
+    with JavaOutput(lambda _: None) as words:
         said_by(words, text)
         assert words.reason() == reason
 
 
 def test_what_was_said_at_a_start_is_passed_on_without_the_noise(capfd: pytest.CaptureFixture[str]) -> None:
     start = StartupOutput()
-    with JavaWords(start.take) as words:
+    with JavaOutput(start.take) as words:
         said_by(words, f"{STARTED}something odd\n")
         assert words.reason() == "something odd"
         assert capfd.readouterr() == ("", "")

@@ -65,7 +65,7 @@ def judged_alike(spark: SparkSession, evidence: Path, change: Change, path: Path
     options = ScanOptions()
     inputs = gather(paths_of(evidence), options, ids_later=True)
     happen(change, path)
-    there = written(job.scan_inputs(spark, inputs, options, job.USUAL)[0])
+    there = written(job.scan_inputs(spark, inputs, options, job.DEFAULT_SIZES)[0])
     assert there == local_answer(evidence, change, path)
     return json.loads(there)
 
@@ -105,7 +105,7 @@ def test_a_log_directory_that_workers_do_not_see_is_an_error(spark: SparkSession
     inputs = gather([str(first)], ScanOptions(), ids_later=True)
     shutil.rmtree(first)
     with pytest.raises(UsageError, match=rf"^a worker of Spark cannot read {first}: ") as caught:
-        job.scan_inputs(spark, inputs, ScanOptions(), job.USUAL)
+        job.scan_inputs(spark, inputs, ScanOptions(), job.DEFAULT_SIZES)
     assert "shared storage" in str(caught.value.hint)
 
 
@@ -119,7 +119,9 @@ def test_a_log_directory_lost_meanwhile_is_reported(spark: SparkSession, evidenc
         shutil.rmtree(first)
 
     monkeypatch.setattr(job, "probe", probe)
-    there = written(job.scan_inputs(spark, gather(paths_of(evidence), ScanOptions(), ids_later=True), ScanOptions(), job.USUAL)[0])
+    there = written(
+        job.scan_inputs(spark, gather(paths_of(evidence), ScanOptions(), ids_later=True), ScanOptions(), job.DEFAULT_SIZES)[0]
+    )
     gaps = [gap["path"] for gap in json.loads(there)["incomplete"]]
     assert gaps
     assert all(path.startswith(str(first)) for path in gaps)

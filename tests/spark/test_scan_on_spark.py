@@ -25,9 +25,9 @@ from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import TaskSizes, compare_inputs
 from tests.scanning.engine.task_changes import said
 from tests.spark.source_facts import rows
-from tests.support.archives import EVERY, of_brokers
+from tests.support.archives import ALL_ARCHIVES, archive_params
 from tests.support.brokers import DIRECTORY, put_compacted, put_partition
-from tests.support.bundles import bundle_of
+from tests.support.bundles import make_bundle
 from tests.support.logs import CLEANED, HEALTHY, keyed_history
 from tests.support.places import SAMPLES
 from tests.support.snapshot_trees import Snapshots
@@ -57,14 +57,14 @@ def test_on_a_sample(spark: SparkSession, sample: str) -> None:
     assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
 
 
-@pytest.mark.parametrize("archive", of_brokers(*EVERY, nightly=[name for name in EVERY if name not in DAILY]))
+@pytest.mark.parametrize("archive", archive_params(*ALL_ARCHIVES, nightly=[name for name in ALL_ARCHIVES if name not in DAILY]))
 def test_on_an_archive(spark: SparkSession, archive: str, archives: Path) -> None:
     paths = [str(archives / f"{archive}.tar.xz")]
     assert text(scan(spark, paths)) == text(kf.scan(paths))
 
 
 def test_on_bundles(spark: SparkSession, tmp_path: Path) -> None:
-    paths = [str(bundle_of(Path(log_dir), tmp_path / f"{Path(log_dir).name}.kfb")) for log_dir in brokers("unclean-election")]
+    paths = [str(make_bundle(Path(log_dir), tmp_path / f"{Path(log_dir).name}.kfb")) for log_dir in brokers("unclean-election")]
     assert text(scan(spark, paths)) == text(kf.scan(paths))
     read = spark.read.format("kafka_log").load(paths).drop("log_dir").toArrow()
     assert rows(read) == rows(kf.scan(brokers("unclean-election")).facts("batches").drop_columns(["log_dir"]))
@@ -100,11 +100,13 @@ def test_on_snapshots_with_many_histories_at_once(spark: SparkSession, tmp_path:
     """Appends, retention, a fork, a loss, a partition that comes and goes, damage, an absent broker."""
     trees = Snapshots(tmp_path)
     trees.put("1", HEALTHY)
-    second = trees.put("2", {1: HEALTHY.grown(), 2: HEALTHY.cut(55), 3: HEALTHY.cut(72).grown(epoch=9, tag="other")})
+    second = trees.put(
+        "2", {1: HEALTHY.extended(), 2: HEALTHY.truncated_to(55), 3: HEALTHY.truncated_to(72).extended(epoch=9, tag="other")}
+    )
     put_partition(second / "b1" / "later-0", HEALTHY)
-    log = trees.put("3", HEALTHY.grown().expired(29), log_start=29) / "b2" / DIRECTORY / "00000000000000000055.log"
+    log = trees.put("3", HEALTHY.extended().after_retention(29), log_start=29) / "b2" / DIRECTORY / "00000000000000000055.log"
     log.write_bytes(log.read_bytes()[:-50])
-    shutil.rmtree(trees.put("4", HEALTHY.cut(29), 29) / "b3")
+    shutil.rmtree(trees.put("4", HEALTHY.truncated_to(29), 29) / "b3")
     there, here = scan_snapshots(spark, str(tmp_path)), kf.scan_snapshots(str(tmp_path))
     assert text(there, *there.snapshots.values()) == text(here, *here.snapshots.values())
     assert len(there.findings) > 1
@@ -122,13 +124,13 @@ def test_keys_are_sorted_within_and_between_snapshots(spark: SparkSession, tmp_p
         for directory in (tmp_path / name).glob(f"*/{DIRECTORY}"):
             shutil.copytree(directory, directory.parent / "other-1")
     asked: list[int] = []
-    right = keys.answered_keys
+    right = keys.answer_key_questions
 
     def noting(*given: Any) -> Any:
         asked.append(len(given[2]))
         return right(*given)
 
-    monkeypatch.setattr(keys, "answered_keys", noting)
+    monkeypatch.setattr(keys, "answer_key_questions", noting)
     options = ScanOptions()
     here = changes(str(tmp_path), options).result
     for sizes in (TaskSizes(), TaskSizes(work_bytes=1, deferred_keys_bytes=0)):
@@ -142,10 +144,10 @@ def test_keys_are_sorted_within_and_between_snapshots(spark: SparkSession, tmp_p
 def test_commands_print_the_same(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_session, "stopping", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(spark_session, "running_session", lambda *_, **__: nullcontext(spark))
     trees = Snapshots(tmp_path)
     trees.put("1", HEALTHY)
-    trees.put("2", HEALTHY.grown())
+    trees.put("2", HEALTHY.extended())
     for command, path, status in (("changes", trees.root, 0), ("scan", SAMPLES / "unclean-election", 1)):
         answers = []
         for engine in ("local", "spark"):

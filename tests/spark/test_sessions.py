@@ -17,7 +17,12 @@ from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.spark import default_builder, export_job, job, session, sessions
 from kafka_forensics.spark.job import probe
-from kafka_forensics.spark.sessions import failures_told, newer_than_server, require_server_of_client, shown
+from kafka_forensics.spark.sessions import (
+    newer_than_server,
+    readable_spark_errors,
+    require_server_of_client,
+    without_url_parameters,
+)
 from tests.spark.fake import FakeSession
 from tests.support.object_stores import free_port
 from tests.support.places import SAMPLES
@@ -86,17 +91,21 @@ def test_masters_are_known_before_java_starts() -> None:
 
 
 def test_a_token_is_not_shown() -> None:
-    assert shown("sc://127.0.0.1:1/;user_id=x;token=SECRET") == shown("sc://127.0.0.1:1;token=SECRET") == "sc://127.0.0.1:1"
-    assert shown("local[2,4]") == "local[2,4]"
+    assert (
+        without_url_parameters("sc://127.0.0.1:1/;user_id=x;token=SECRET")
+        == without_url_parameters("sc://127.0.0.1:1;token=SECRET")
+        == "sc://127.0.0.1:1"
+    )
+    assert without_url_parameters("local[2,4]") == "local[2,4]"
 
 
 def test_failures_are_told_by_their_cause() -> None:
     stack = "An error occurred\njava.lang.A: outer\n\tat x\nCaused by: java.io.IOException: no space\n\tat y"
-    with pytest.raises(ForensicsError, match=r"^Spark did not finish: java\.io\.IOException: no space$"), failures_told():
+    with pytest.raises(ForensicsError, match=r"^Spark did not finish: java\.io\.IOException: no space$"), readable_spark_errors():
         raise Py4JError(stack)
     with (
         pytest.raises(UsageError, match=r"^Spark does not start at sc://h:1: x sc://h:1$"),
-        failures_told("sc://h:1/;token=SECRET"),
+        readable_spark_errors("sc://h:1/;token=SECRET"),
     ):
         raise Py4JError("x sc://h:1/;token=SECRET")
 
@@ -133,7 +142,7 @@ def test_a_full_disk_of_spark_is_told_with_the_worker_it_is_on() -> None:
     lost = "Lost task 0.3 in stage 1.0 (TID 7) (host-3 executor 1): java.io.IOException: No space left on device\n\tat x"
     plain = "java.io.IOException: No space left on device"
     for text, where in ((lost, "on the worker host-3"), (plain, "on the driver or a worker")):
-        with pytest.raises(ForensicsError) as caught, failures_told():
+        with pytest.raises(ForensicsError) as caught, readable_spark_errors():
             raise Py4JError(text)
         assert str(caught.value).endswith(
             f"; the disk of Spark's local directories is full {where} (spark.local.dir or SPARK_LOCAL_DIRS, /tmp unless set)"

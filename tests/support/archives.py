@@ -14,16 +14,16 @@ from tests.support.places import ROOT
 SHIPPED: Final = ROOT / "tests" / "archives"
 """The folder of the archives that every clone has; all others are in the corpora."""
 
-OF_BROKERS: Final = (
+BROKER_ARCHIVES: Final = (
     *("kafka-0.10.2.2-hw-divergence", "kafka-0.10.2.2-hw-truncation", "kafka-4.3.0-clean-end"),
     *("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-unclean", "public-five-brokers"),
 )
 """Archives of brokers' log directories."""
-EVERY: Final = (*OF_BROKERS, "public-magic0-golden")
+ALL_ARCHIVES: Final = (*BROKER_ARCHIVES, "public-magic0-golden")
 """All archives; the last holds only segments, of message format 0."""
 
 
-def of_brokers(*names: str, nightly: Sequence[str] = ()) -> list[Any]:
+def archive_params(*names: str, nightly: Sequence[str] = ()) -> list[Any]:
     """Names of archives (with or without `.tar.xz`) as pytest parameters.
 
     Archives that do not ship are marked `corpora`; those named in `nightly` run only in `make nightly`.
@@ -37,7 +37,7 @@ def of_brokers(*names: str, nightly: Sequence[str] = ()) -> list[Any]:
     return params
 
 
-def members(archive: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
+def archive_members(archive: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
     """(name, content) of the regular members whose whole name matches `pattern`, in archive order."""
     with tarfile.open(archive, "r:*") as opened:
         for member in opened:

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tests.support.brokers import put_meta, put_topic_id, write_checkpoint
-from tests.support.controllers import CONTROLLER, ControllerLog, change, partition, topic
+from tests.support.brokers import put_meta_properties, put_topic_id, write_checkpoint
+from tests.support.controllers import CONTROLLER, ControllerLog, partition, partition_change, topic
 from tests.support.places import SAMPLES
 
 SAMPLE: Final = SAMPLES / "unclean-election"
@@ -27,7 +27,7 @@ def put_audit(folder: Path) -> Path:
     return folder
 
 
-def unclean_election(root: Path, count: int, *, controller: bool = True) -> list[Path]:
+def put_unclean_election(root: Path, count: int, *, controller: bool = True) -> list[Path]:
     """Write `count` copies of the sample's partition, which lost records in an unclean election; return the log directories.
 
     With `controller`, a controllers' log records the election.
@@ -39,14 +39,14 @@ def unclean_election(root: Path, count: int, *, controller: bool = True) -> list
     if controller:
         log = ControllerLog(start_ms=STARTED_MS).lead([CONTROLLER])
         log.append(topic(AUDIT), *(partition([2], 2, partition_id=number, replicas=[1, 2, 3]) for number in range(count)))
-        log.append(*(change(partition_id=number, leader=-1, isr=[2]) for number in range(count)))
-        log.append(*(change(partition_id=number, leader=1, isr=[1], leader_recovery_state=1) for number in range(count)))
+        log.append(*(partition_change(partition_id=number, leader=-1, isr=[2]) for number in range(count)))
+        log.append(*(partition_change(partition_id=number, leader=1, isr=[1], leader_recovery_state=1) for number in range(count)))
         log.put(root / f"controller-{CONTROLLER}")
         log_dirs.append(root / f"controller-{CONTROLLER}")
     return log_dirs
 
 
-def old_directory(root: Path, count: int) -> list[Path]:
+def put_restored_copy(root: Path, count: int) -> list[Path]:
     """Write `count` partitions of three in-sync brokers, where broker 3's log directory was restored from an older copy."""
     newest, older = SAMPLE / "broker-2" / "audit-0", SAMPLE / "broker-3" / "audit-0"
     log_dirs = [_put_many(root, broker, newest, count, HIGH_WATERMARKS[2]) for broker in (1, 2)]
@@ -63,5 +63,5 @@ def _put_many(root: Path, broker: int, replica: Path, count: int, high_watermark
         shutil.copytree(replica, directory)
         put_topic_id(directory)
         write_checkpoint(directory.parent, "replication", high_watermark, directory.name)
-    put_meta(root / f"broker-{broker}", broker)
+    put_meta_properties(root / f"broker-{broker}", broker)
     return root / f"broker-{broker}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.writers import files
-from tests.support.logs import CLEANED, HEALTHY, HIGH_WATERMARK, History, Log, Written
+from tests.support.logs import CLEANED, HEALTHY, HIGH_WATERMARK, History, Log, WrittenBatch
 from tests.support.segments import segment_file, write_offset_index, write_time_index
 
 TOPIC: Final = "t"
@@ -42,7 +42,7 @@ def put_topic_id(directory: Path, topic_id: str = TOPIC_ID) -> None:
     (directory / "partition.metadata").write_bytes(files.write_partition_metadata(topic_id))
 
 
-def put_meta(log_dir: Path, node_id: int, **fields: Any) -> None:
+def put_meta_properties(log_dir: Path, node_id: int, **fields: Any) -> None:
     """Write a log directory's `meta.properties`; the cluster id is the same in all tests unless `cluster_id` is passed."""
     log_dir.mkdir(parents=True, exist_ok=True)
     (log_dir / "meta.properties").write_bytes(files.write_meta_properties(node_id=node_id, **{"cluster_id": CLUSTER_ID} | fields))
@@ -93,11 +93,11 @@ def put_partition(
 
 def _put_log(directory: Path, log: Log) -> None:
     for segment in log.segments or [0]:
-        batches = log.of_segment(segment)
+        batches = log.batches_of_segment(segment)
         put_segment(directory, segment, [batch.data for batch in batches])
         positions = [(batch.last_offset, batch.position) for batch in batches[1:]]
         put_segment(directory, segment, write_offset_index(positions, segment), "index")
-        put_segment(directory, segment, write_time_index(log.times_of(segment), segment), "timeindex")
+        put_segment(directory, segment, write_time_index(log.time_index_entries(segment), segment), "timeindex")
         if segment in log.aborted:
             put_segment(directory, segment, files.write_transaction_index(log.aborted[segment]), "txnindex")
     for offset, entries in [*log.snapshots.items(), (log.next_offset, list(log.producers.values()))]:
@@ -109,7 +109,7 @@ def put_log_dir(
     log_dir: Path, node_id: int, logs: Mapping[str, Log], *, clean: bool = True, committed: Offsets | None = None, **meta: Any
 ) -> None:
     """Write a broker's log directory as a shutdown leaves it; `committed` has high watermarks below the log end."""
-    put_meta(log_dir, node_id, **meta)
+    put_meta_properties(log_dir, node_id, **meta)
     for name, log in logs.items():
         put_partition(log_dir / name, log)
     if clean:
@@ -141,7 +141,7 @@ def put_replica(
     log_dir = folder / f"broker-{broker}"
     put_partition(log_dir / partition, log, **given)
     if isinstance(broker, int):
-        put_meta(log_dir, broker)
+        put_meta_properties(log_dir, broker)
     if clean:
         put_clean_shutdown(log_dir)
     for which, offset in (("replication", high_watermark), ("log-start", log_start), ("cleaner", cleaned)):
@@ -155,7 +155,7 @@ def put_copies(folder: Path, brokers: Iterable[int], log: Batches | Mapping[int,
         put_replica(folder, broker, log, **given)
 
 
-def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
+def put_consumer_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
     """Write `__consumer_offsets-N` in a log directory, with a topic id if other partitions have one; return its `.log` file."""
     identity: dict[str, Any] = {}
     if any(log_dir.glob("*/partition.metadata")):
@@ -187,10 +187,10 @@ class Brokers:
     def file(self, broker: int, segment: int, suffix: str = "log") -> Path:
         return self.directory(broker) / segment_file(segment, suffix)
 
-    def named(self, broker: int, name: str) -> Path:
+    def file_named(self, broker: int, name: str) -> Path:
         return self.directory(broker) / name
 
-    def overwrite(self, broker: int, batch: Written, data: bytes, start: int = 0) -> None:
+    def overwrite(self, broker: int, batch: WrittenBatch, data: bytes, start: int = 0) -> None:
         path = self.file(broker, batch.segment)
         log = bytearray(path.read_bytes())
         assert bytes(log[batch.position : batch.end]) == batch.data
@@ -198,7 +198,7 @@ class Brokers:
         log[batch.position + start : batch.position + start + len(data)] = data
         path.write_bytes(log)
 
-    def flip(self, broker: int, batch: Written, byte: int, bit: int = 0) -> None:
+    def flip(self, broker: int, batch: WrittenBatch, byte: int, bit: int = 0) -> None:
         self.overwrite(broker, batch, bytes([batch.data[byte] ^ 1 << bit]), byte)
 
     def remove(self, broker: int, base_offset: int, *suffixes: str) -> None:
@@ -269,7 +269,7 @@ def put_compacted(root: Path, logs: Mapping[int, Log], cleaned: Mapping[int, int
     return brokers
 
 
-def put_cleaned_apart(
+def put_differently_cleaned(
     root: Path, story: History, dropped: Mapping[int, set[int]], cleaned: Mapping[int, int] | None = None
 ) -> Brokers:
     """Write three brokers whose cleaners dropped different offsets of one history."""

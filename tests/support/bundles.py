@@ -20,10 +20,10 @@ from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import SectionKind, decompressed, part_chunks, read_index
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.writers.bundle_columns import write_batches
-from tests.support.brokers import put_offsets, put_replica, put_segment
+from tests.support.brokers import put_consumer_offsets, put_replica, put_segment
 from tests.support.controllers import put_controller
-from tests.support.groups import commit_key, commit_value, log_of
-from tests.support.segments import by_producer, legacy_entry, log, marker, segment_file
+from tests.support.groups import commit_key, commit_value, coordinator_batches
+from tests.support.segments import legacy_entry, log, marker, producer_batch, segment_file
 
 LOG: Final = segment_file(0)
 ORDERS: Final = f"orders-0/{LOG}"
@@ -37,21 +37,24 @@ SIZE, MTIME, ALLOCATED, REFUSED, LEFT_OUT, IS_LOG, HASHED, SECTIONS = range(2, 1
 def put_broker(folder: Path, *, batches: int = 6, secret: bytes = b"value") -> Path:
     """Write a sound log directory with one log of every kind."""
     log_dir = put_replica(folder, 1, log(batches, value=secret), high_watermark=2 * batches)
-    transaction = by_producer(0, secret.decode(), is_transactional=True) + marker(1, commit=True)
+    transaction = producer_batch(0, secret.decode(), is_transactional=True) + marker(1, commit=True)
     for partition, data in (("payments-0", transaction), ("old-0", legacy_entry(0) + legacy_entry(1))):
         put_segment(log_dir / partition, 0, data)
-    put_offsets(log_dir, log_of((commit_key(topic="orders"), commit_value(3)), (commit_key("other", "orders"), commit_value(2))))
+    put_consumer_offsets(
+        log_dir,
+        coordinator_batches((commit_key(topic="orders"), commit_value(3)), (commit_key("other", "orders"), commit_value(2))),
+    )
     put_controller(log_dir, isr=[1], replicas=[1], leader=1, topic_id=bytes(15) + b"\7", topic_name="orders")
     return log_dir
 
 
-def bundle_of(log_dir: Path, path: Path, options: CollectOptions | None = None) -> Path:
+def make_bundle(log_dir: Path, path: Path, options: CollectOptions | None = None) -> Path:
     with path.open("w+b") as file:
         collect([str(log_dir)], options or CollectOptions(), file)
     return path
 
 
-def opened_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A list that grows by the path of every file that a local source opens."""
     names: list[str] = []
     original_open = LocalSource.open
@@ -76,12 +79,12 @@ class Part:
 
 
 @dataclass
-class TakenApart:
+class UnpackedBundle:
     about: dict[str, Any]
     parts: list[Part]
     listing: dict[str, Any]
 
-    def copy(self) -> "TakenApart":
+    def copy(self) -> "UnpackedBundle":
         return deepcopy(self)
 
     def row(self, path: str) -> list[Any]:
@@ -90,7 +93,7 @@ class TakenApart:
     def sections(self, path: str, kind: SectionKind) -> list[list[Any]]:
         return [section for part in self.parts for section in part.sections if section[:2] == [path, kind.value]]
 
-    def relisted(self) -> "TakenApart":
+    def with_new_listing(self) -> "UnpackedBundle":
         for row in self.listing["files"]:
             row[SECTIONS] = []
         rows = {row[0]: row for row in self.listing["files"]}
@@ -100,21 +103,21 @@ class TakenApart:
         return self
 
     def members(self) -> dict[str, bytes]:
-        return members_of(self.about, [part.data() for part in self.parts], json.dumps(self.listing).encode())
+        return bundle_members(self.about, [part.data() for part in self.parts], json.dumps(self.listing).encode())
 
     def write(self, path: Path) -> Path:
-        path.write_bytes(tar_of(sealed(self.members())))
+        path.write_bytes(tar_of(with_checksums(self.members())))
         return path
 
 
-def members_of(about: object, parts: list[bytes], listing: bytes) -> dict[str, bytes]:
+def bundle_members(about: object, parts: list[bytes], listing: bytes) -> dict[str, bytes]:
     """The members of a bundle with these decompressed parts and this listing, without `seal.json`."""
     members = {"bundle.json": json.dumps(about).encode()}
     members |= {f"parts/{number:06}.zst": bytes(cramjam.zstd.compress(part)) for number, part in enumerate(parts)}
     return members | {"listing.zst": bytes(cramjam.zstd.compress(listing))}
 
 
-def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
+def with_checksums(members: dict[str, bytes]) -> dict[str, bytes]:
     sums = {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in members.items() if name != "seal.json"}
     return {**members, "seal.json": json.dumps({"members": sums}).encode()}
 
@@ -129,17 +132,17 @@ def tar_of(members: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def stored(path: Path) -> dict[str, bytes]:
+def stored_members(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as tar:
         return {member.name: opened.read() for member in tar if (opened := tar.extractfile(member)) is not None}
 
 
-def inflated_members(path: Path) -> dict[str, bytes]:
-    return {name: decompressed(data, 1 << 30) if name.endswith(".zst") else data for name, data in stored(path).items()}
+def decompressed_members(path: Path) -> dict[str, bytes]:
+    return {name: decompressed(data, 1 << 30) if name.endswith(".zst") else data for name, data in stored_members(path).items()}
 
 
-def taken_apart(path: Path) -> TakenApart:
-    members = inflated_members(path)
+def unpack_bundle(path: Path) -> UnpackedBundle:
+    members = decompressed_members(path)
     parts = []
     for number, name in enumerate(sorted(name for name in members if name.startswith("parts/"))):
         data = members[name]
@@ -155,10 +158,10 @@ def taken_apart(path: Path) -> TakenApart:
             for file_path, section in index.sections
         ]
         parts.append(Part(sections, list(index.files), index.begun))
-    return TakenApart(json.loads(members["bundle.json"]), parts, json.loads(members["listing.zst"]))
+    return UnpackedBundle(json.loads(members["bundle.json"]), parts, json.loads(members["listing.zst"]))
 
 
-def section_of(columns: Any, damage: Sequence[tuple[Damage, bool]] = (), *, written: Any = None, digests: Any = None) -> bytes:
+def batches_section(columns: Any, damage: Sequence[tuple[Damage, bool]] = (), *, written: Any = None, digests: Any = None) -> bytes:
     """The section of a (BATCH_COLUMNS, n) matrix; default digests are zeros, as for batches that could not be digested."""
     rows = columns.shape[1]
     return write_batches(
@@ -173,10 +176,10 @@ Names = Mapping[str, tuple[str, str]]
 """Pseudonym → (kind, name), as `PseudonymMap` takes it."""
 
 
-def names_of(path: Path) -> dict[str, tuple[str, str]]:
+def names_by_pseudonym(path: Path) -> dict[str, tuple[str, str]]:
     return {pseudonym: (row["kind"], row["name"]) for pseudonym, row in json.loads(path.read_text())["names"].items()}
 
 
-def read_back(text: str, names: Names) -> str:
+def replace_pseudonyms(text: str, names: Names) -> str:
     """`text` with every pseudonym that `names` holds replaced by its name."""
     return PSEUDONYM.sub(lambda match: names[match[0]][1] if match[0] in names else match[0], text)

@@ -10,14 +10,14 @@ from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC, TOPIC_ID, Brokers, put_meta, put_partition
+from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC, TOPIC_ID, Brokers, put_meta_properties, put_partition
 from tests.support.segments import BASE_TIMESTAMP
 
 START_MS: Final = 1_700_001_000_000
 """Time of the first record; each batch is one second later."""
 CONTROLLER: Final = 100
 METADATA: Final = "__cluster_metadata-0"
-HUGE: Final = b"\xff\xff\xff\xff\x0f"
+HUGE_VARINT: Final = b"\xff\xff\xff\xff\x0f"
 """2^32 - 1 as an unsigned varint."""
 
 
@@ -51,7 +51,7 @@ def partition(isr: list[int], leader: int, **fields: Any) -> bytes:
     return record(3, **defaults | fields)
 
 
-def change(**fields: Any) -> bytes:
+def partition_change(**fields: Any) -> bytes:
     defaults: dict[str, Any] = {"partition_id": 0, "topic_id": TOPIC_ID}
     return record(5, **defaults | fields)
 
@@ -60,7 +60,7 @@ def setting(name: str, value: str | None, resource: str = TOPIC, resource_type: 
     return record(4, resource_type=resource_type, resource_name=resource, name=name, value=value)
 
 
-def registered(broker: int, epoch: int) -> bytes:
+def broker_registration(broker: int, epoch: int) -> bytes:
     """The RegisterBrokerRecord of a broker; its epoch is the offset of this record."""
     flags: dict[str, Any] = dict.fromkeys(("is_migrating_zk_broker", "in_controlled_shutdown"), False)
     fields: dict[str, Any] = {
@@ -73,7 +73,7 @@ def registered(broker: int, epoch: int) -> bytes:
     return record(0, **fields, **flags, end_points=[], features=[], log_dirs=[])
 
 
-def read(value: bytes) -> MetadataRecord:
+def decode(value: bytes) -> MetadataRecord:
     return decode_metadata_record(value)
 
 
@@ -119,7 +119,7 @@ class ControllerLog:
     def put(self, log_dir: Path, node_id: int = CONTROLLER, *, start: int = 0, without: tuple[int, ...] = ()) -> Path:
         """Write a copy into a node's log directory: batches from offset `start` on, except those with a base offset in
         `without`."""
-        put_meta(log_dir, node_id)
+        put_meta_properties(log_dir, node_id)
         kept = [batch for base, batch in self.batches if base >= start and base not in without]
         return put_partition(log_dir / METADATA, {start: kept}, empty_indexes=True)
 
@@ -138,7 +138,7 @@ def snapshot(*values: bytes, footer: bool = True) -> bytes:
     return b"".join(batches)
 
 
-def controlled_by(brokers: Brokers, *values: bytes, start_ms: int = START_MS) -> Brokers:
+def with_controller(brokers: Brokers, *values: bytes, start_ms: int = START_MS) -> Brokers:
     """Add a controller whose log holds these records, one per batch."""
     log = ControllerLog(start_ms=start_ms)
     log.lead([CONTROLLER])
@@ -148,7 +148,7 @@ def controlled_by(brokers: Brokers, *values: bytes, start_ms: int = START_MS) ->
     return brokers
 
 
-def in_sync(isr: list[int], elr: list[int] | None = None) -> tuple[bytes, bytes]:
+def topic_with_isr(isr: list[int], elr: list[int] | None = None) -> tuple[bytes, bytes]:
     """The topic, and its partition with this ISR and ELR, led by the ISR's first member."""
     return topic(), partition(isr, isr[0] if isr else -1, replicas=[1, 2, 3], eligible_leader_replicas=elr)
 

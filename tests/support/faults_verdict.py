@@ -10,7 +10,7 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine import local
 from tests.support.brokers import Brokers
 
-Said = list[tuple[str, str, int | str | None]]
+FindingRows = list[tuple[str, str, int | str | None]]
 
 
 def scan(paths: list[Path], *, live: bool = False, deep: bool | None = None) -> ScanResult:
@@ -22,11 +22,11 @@ def scan(paths: list[Path], *, live: bool = False, deep: bool | None = None) -> 
     return result
 
 
-def verdict(brokers: Brokers, **options: Any) -> ScanResult:
+def scan_brokers(brokers: Brokers, **options: Any) -> ScanResult:
     return scan(brokers.log_dirs, **options)
 
 
-def said(result: ScanResult) -> Said:
+def finding_rows(result: ScanResult) -> FindingRows:
     """Every finding as (kind, severity, broker), sorted; without INCIDENT_SIGNATURE, which has tests of its own."""
     rows = [
         (finding.kind, finding.severity.value, finding.place.broker)
@@ -36,20 +36,20 @@ def said(result: ScanResult) -> Said:
     return sorted(rows, key=str)
 
 
-def kinds(result: ScanResult) -> Counter[tuple[str, str]]:
+def kind_counts(result: ScanResult) -> Counter[tuple[str, str]]:
     """The number of findings by kind and severity, without INCIDENT_SIGNATURE."""
     return Counter((finding.kind, finding.severity.value) for finding in result.findings if finding.kind != "INCIDENT_SIGNATURE")
 
 
-def only(result: ScanResult, kind: str) -> Finding:
+def only_finding(result: ScanResult, kind: str) -> Finding:
     findings = [finding for finding in result.findings if finding.kind == kind]
-    assert len(findings) == 1, said(result)
+    assert len(findings) == 1, finding_rows(result)
     return findings[0]
 
 
-def offsets(finding: Finding) -> tuple[int | None, int | None]:
+def offset_range(finding: Finding) -> tuple[int | None, int | None]:
     return finding.place.offset_start, finding.place.offset_end
 
 
-def span(finding: Finding) -> tuple[int | None, int | None]:
+def byte_range(finding: Finding) -> tuple[int | None, int | None]:
     return finding.place.byte_start, finding.place.byte_end

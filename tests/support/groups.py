@@ -71,7 +71,7 @@ def group_value(*members: dict[str, Any], version: int = 3, **given: Any) -> byt
     return value
 
 
-def new_value(record_type: int, **given: Any) -> bytes:
+def new_group_value(record_type: int, **given: Any) -> bytes:
     """The value of a record of the new group protocol (KIP-848); fields not passed are 0, empty or null."""
     layout = consumer_offsets.GROUP_VALUES[record_type]
     empty = {field.name: _empty_value(field) for field in layout.fields if not isinstance(field, Tag)}
@@ -107,7 +107,7 @@ def share_value(start_offset: int, *batches: tuple[int, int, int, int], record_t
     return consumer_offsets.write_value(consumer_offsets.SHARE_STATE_VALUES[record_type], fields | given)
 
 
-def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given: Any) -> bytes:
+def coordinator_batches(*records: tuple[bytes | None, bytes | None], start: int = 0, **given: Any) -> bytes:
     """One batch per record, as a coordinator writes them."""
     given.setdefault("base_timestamp", BASE_TIMESTAMP)
     return b"".join(
@@ -115,11 +115,13 @@ def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given:
     )
 
 
-def transaction_of(
+def transaction_batches(
     *records: tuple[bytes | None, bytes | None], start: int, producer_id: int = 7, commit: bool | None = None
 ) -> bytes:
     """One batch per record in a transaction; with `commit`, followed by its commit or abort marker."""
-    data = log_of(*records, start=start, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = coordinator_batches(
+        *records, start=start, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
     if commit is None:
         return data
     return data + marker(start + len(records), commit=commit, producer=producer_id)

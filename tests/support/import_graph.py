@@ -48,7 +48,7 @@ def modules_of(root: Path, folder: str) -> dict[str, Module]:
     return modules
 
 
-def first_circle(modules: Mapping[str, Module]) -> list[str]:
+def first_cycle(modules: Mapping[str, Module]) -> list[str]:
     """The modules of one import cycle; empty if no cycle exists."""
     graph = {}
     for name, module in modules.items():

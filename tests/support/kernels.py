@@ -12,7 +12,7 @@ from kafka_forensics.parsers.kernels.records import readable
 FORMS = ("interpreted", "compiled")
 
 
-def both(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
+def call_both_forms(kernel: Kernel[Any], data: bytes, *arguments: Any) -> Any:
     """The answer of a kernel on `data`, which both forms must give; the second form overwrites output arrays of the first."""
     answers = [getattr(kernel, form)(readable(data, compiled=form == "compiled"), *arguments) for form in FORMS]
     assert answers[0] == answers[1]

@@ -28,7 +28,7 @@ VALUE_BYTES: Final = 480
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBatch:
     """A batch with its segment; `position` is its first byte in the segment's file."""
 
     data: bytes
@@ -51,7 +51,7 @@ class Log:
     tag: str = ""
     next_offset: int = 0
     leader_epoch: int = 0
-    batches: list[Written] = field(default_factory=list)
+    batches: list[WrittenBatch] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
     epochs: list[EpochEntry] = field(default_factory=list)
     producers: dict[int, ProducerEntry] = field(default_factory=dict)
@@ -67,13 +67,13 @@ class Log:
     def lead(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
 
-    def append(self, data: bytes, last_offset: int, max_timestamp: int) -> Written:
+    def append(self, data: bytes, last_offset: int, max_timestamp: int) -> WrittenBatch:
         """Add a batch as it is."""
         if not self.segments:
             self.roll()
         segment = self.segments[-1]
         position = sum(len(batch.data) for batch in self.batches if batch.segment == segment)
-        written = Written(data, self.next_offset, last_offset, segment, position, max_timestamp)
+        written = WrittenBatch(data, self.next_offset, last_offset, segment, position, max_timestamp)
         if not self.epochs or self.epochs[-1].leader_epoch < self.leader_epoch:
             self.epochs.append(EpochEntry(self.leader_epoch, self.next_offset))
         self.batches.append(written)
@@ -97,7 +97,7 @@ class Log:
         transactional: bool = False,
         offsets: int | None = None,
         **header: Any,
-    ) -> Written:
+    ) -> WrittenBatch:
         """Append a batch of these records that spans `offsets` offsets, and update the state of its idempotent producer."""
         base, delta = self.next_offset, (len(records) if offsets is None else offsets) - 1
         data = write_batch(
@@ -119,7 +119,7 @@ class Log:
             self.producers[producer_id] = entry
         return self.append(data, base + delta, stamp)
 
-    def end(self, producer_id: int, stamp: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> Written:
+    def end(self, producer_id: int, stamp: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> WrittenBatch:
         """Append the marker that ends a producer's transaction; an abort adds an entry to the segment's transaction index."""
         offset = self.next_offset
         data = write_marker(
@@ -143,32 +143,32 @@ class Log:
             self.aborted.setdefault(written.segment, []).append(aborted)
         return written
 
-    def plain(self, count: int = 3) -> Written:
+    def plain(self, count: int = 3) -> WrittenBatch:
         """Append a batch of a producer that is not idempotent."""
         return self.write(self.records(count), BASE_TIMESTAMP + 1000 * self.next_offset)
 
-    def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False, skip: int = 0) -> Written:
+    def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False, skip: int = 0) -> WrittenBatch:
         """Append a batch of an idempotent producer that skips `skip` sequence numbers after its last batch."""
         state = self.producers.get(producer_id)
         sequence = 0 if state is None else (state.last_sequence + 1 + skip) & MAX_SEQUENCE
         stamp = BASE_TIMESTAMP + 1000 * self.next_offset
         return self.write(self.records(count), stamp, producer_id=producer_id, sequence=sequence, transactional=transactional)
 
-    def end_transaction(self, producer_id: int, *, commit: bool) -> Written:
+    def end_transaction(self, producer_id: int, *, commit: bool) -> WrittenBatch:
         """Append the marker that ends a producer's transaction, with the timestamps of `produce`."""
         return self.end(producer_id, BASE_TIMESTAMP + 1000 * self.next_offset, commit=commit)
 
-    def of_segment(self, segment: int) -> list[Written]:
+    def batches_of_segment(self, segment: int) -> list[WrittenBatch]:
         return [batch for batch in self.batches if batch.segment == segment]
 
-    def times_of(self, segment: int) -> list[tuple[int, int]]:
+    def time_index_entries(self, segment: int) -> list[tuple[int, int]]:
         """Entries of a segment's time index: one per batch after the first, even where its timestamp is not the largest."""
-        return [(batch.max_timestamp, batch.last_offset) for batch in self.of_segment(segment)[1:]]
+        return [(batch.max_timestamp, batch.last_offset) for batch in self.batches_of_segment(segment)[1:]]
 
-    def at(self, offset: int) -> Written:
+    def at(self, offset: int) -> WrittenBatch:
         return next(batch for batch in self.batches if batch.base_offset <= offset <= batch.last_offset)
 
-    def grown(self, batches: int = 2, *, roll: bool = False, epoch: int | None = None, tag: str = "") -> Self:
+    def extended(self, batches: int = 2, *, roll: bool = False, epoch: int | None = None, tag: str = "") -> Self:
         """A copy of the log with more batches of three records appended."""
         longer = deepcopy(self)
         longer.tag = tag
@@ -179,7 +179,7 @@ class Log:
             longer.plain()
         return longer
 
-    def cut(self, end: int) -> Self:
+    def truncated_to(self, end: int) -> Self:
         """A copy of the log truncated to an offset where a batch begins."""
         shorter = deepcopy(self)
         shorter.batches = [batch for batch in shorter.batches if batch.base_offset < end]
@@ -193,7 +193,7 @@ class Log:
         shorter.leader_epoch = shorter.epochs[-1].leader_epoch
         return shorter
 
-    def expired(self, start: int) -> Self:
+    def after_retention(self, start: int) -> Self:
         """A copy of the log after retention deleted the segments before `start`."""
         later = deepcopy(self)
         later.batches = [batch for batch in later.batches if batch.segment >= start]
@@ -204,7 +204,7 @@ class Log:
         return later
 
 
-class Historian(Protocol):
+class LogWriter(Protocol):
     """A writer of a log: `Log` batch by batch, or the brokers of `lab/fault_base.py`."""
 
     def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False) -> object:
@@ -220,7 +220,7 @@ class Historian(Protocol):
         """Use this leader epoch for the next batches."""
 
 
-def write_base(log: Historian) -> None:
+def write_healthy_history(log: LogWriter) -> None:
     """Write offsets [0, 75) in three segments (0, 29, 55) with leader epochs 0, 1 and 2 and two transactional producers."""
     _ = log.produce(), log.produce(), log.produce(COMMITTING, transactional=True), log.produce()
     log.end_transaction(COMMITTING, commit=True)
@@ -246,7 +246,7 @@ def write_base(log: Historian) -> None:
 
 
 HEALTHY: Final = Log()
-write_base(HEALTHY)
+write_healthy_history(HEALTHY)
 LOG_END: Final = HEALTHY.next_offset
 HIGH_WATERMARK: Final = HEALTHY.batches[-1].base_offset
 """High watermark of every replica: all but the last batch is committed."""
@@ -277,9 +277,9 @@ def ms(seconds: float) -> int:
 
 
 class ClockLog(Log):
-    def times_of(self, segment: int) -> list[tuple[int, int]]:
+    def time_index_entries(self, segment: int) -> list[tuple[int, int]]:
         """Entries of a segment's time index as brokers write them: only where the largest timestamp rises."""
-        times = super().times_of(segment)
+        times = super().time_index_entries(segment)
         return [entry for number, entry in enumerate(times) if entry[0] > max((stamp for stamp, _ in times[:number]), default=-1)]
 
 
@@ -287,24 +287,26 @@ class ClockLog(Log):
 class DataLog(ClockLog):
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def data(self, at: float, producer_id: int = APP_ID, epoch: int = 0, count: int = 2) -> Written:
+    def data(self, at: float, producer_id: int = APP_ID, epoch: int = 0, count: int = 2) -> WrittenBatch:
         sequence = self.sequences.get((producer_id, epoch), 0)
         self.sequences[producer_id, epoch] = sequence + count
         records = [replace(write, key=None, timestamp_delta=2) for write in self.records(count)]
         header = {"producer_id": producer_id, "epoch": epoch, "sequence": sequence}
         return self.write(records, ms(at), transactional=True, base_timestamp=ms(at) - 2, **header)
 
-    def marker(self, at: float, *, commit: bool, producer_id: int = APP_ID, epoch: int = 0, coordinator_epoch: int = 0) -> Written:
+    def marker(
+        self, at: float, *, commit: bool, producer_id: int = APP_ID, epoch: int = 0, coordinator_epoch: int = 0
+    ) -> WrittenBatch:
         return self.end(producer_id, ms(at), commit=commit, epoch=epoch, coordinator_epoch=coordinator_epoch)
 
-    def traffic(self, at: float) -> Written:
+    def traffic(self, at: float) -> WrittenBatch:
         """Append a transaction of another producer, whose timestamps move the log's time forward."""
         self.data(at, OTHER_ID)
         return self.marker(at + 0.02, commit=True, producer_id=OTHER_ID)
 
 
 class CoordinatorLog(ClockLog):
-    def value(self, at: float, key: bytes, value: bytes | None) -> Written:
+    def value(self, at: float, key: bytes, value: bytes | None) -> WrittenBatch:
         return self.write([RecordToWrite(key, value)], ms(at))
 
     def state(
@@ -318,7 +320,7 @@ class CoordinatorLog(ClockLog):
         version: int = 1,
         since: float | None = None,
         client: int = 0,
-    ) -> Written:
+    ) -> WrittenBatch:
         """Append a transaction-log record with the state of a transactional id; `partitions` are partitions of `t`."""
         producer_id = APP_ID if name == APP else OTHER_ID
         listed = tuple(("t", number) for number in partitions)
@@ -337,7 +339,7 @@ class CoordinatorLog(ClockLog):
         self.state(at + 0.05, f"Prepare{verdict}", partitions, name=name, epoch=after, since=at, client=client)
         self.state(at + 0.09, f"Complete{verdict}", name=name, epoch=after, since=at, client=client)
 
-    def expire(self, at: float, name: str = APP) -> Written:
+    def expire(self, at: float, name: str = APP) -> WrittenBatch:
         return self.value(at, write_transaction_log_key(name), None)
 
 

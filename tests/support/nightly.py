@@ -9,7 +9,7 @@ from _pytest.mark import ParameterSet
 Item = TypeVar("Item")
 
 
-def one_of_each(items: Iterable[Item], kind: Callable[[Item], Hashable], name: Callable[[Item], str]) -> list[ParameterSet]:
+def first_of_each_kind(items: Iterable[Item], kind: Callable[[Item], Hashable], name: Callable[[Item], str]) -> list[ParameterSet]:
     """All items as parameters with the id `name(item)`; all but the first item of each kind are marked `nightly`."""
     seen: set[Hashable] = set()
     params = []

@@ -30,7 +30,7 @@ def peak_kib(*arguments: object, before: str = "") -> tuple[int, str]:
 
 
 @contextmanager
-def traced() -> Iterator[Callable[[], int]]:
+def traced_memory() -> Iterator[Callable[[], int]]:
     """A function that returns the peak of bytes held by Python and numpy since the block began; it works after the block too."""
     peak = 0
 

@@ -30,7 +30,7 @@ def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600)
     return PlanPartition(topic, 0, replicas, {}, control)
 
 
-def broken_laws(plans: Plans) -> Iterator[str]:
+def unreported_losses(plans: Plans) -> Iterator[str]:
     """Partitions where the plan forecasts a loss by an ordinary start but the scan reports no error."""
     assert plans.result is not None
     worst: dict[tuple[str, int], int] = {}

@@ -6,7 +6,7 @@ from typing import Any
 from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
 from kafka_forensics.parsers.spec.remote_log_metadata import write_remote_log_record
 from tests.support.brokers import put_partition
-from tests.support.groups import TOPIC_ID_TEXT, log_of
+from tests.support.groups import TOPIC_ID_TEXT, coordinator_batches
 from tests.support.segments import BASE_TIMESTAMP, segment_file
 
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
@@ -20,7 +20,7 @@ def partition_of(topic: str = "t", partition: int = 0, topic_id: str = TOPIC_ID_
     return {"name": topic, "id": topic_id, "partition": partition}
 
 
-def copied(number: int, first: int, last: int, *, epochs: tuple[tuple[int, int], ...] | None = None, **given: Any) -> bytes:
+def copy_started(number: int, first: int, last: int, *, epochs: tuple[tuple[int, int], ...] | None = None, **given: Any) -> bytes:
     """The first event of a segment (COPY_SEGMENT_STARTED by default); epochs are (epoch, start offset)."""
     names = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
     fields = {
@@ -39,7 +39,7 @@ def copied(number: int, first: int, last: int, *, epochs: tuple[tuple[int, int],
     return write_remote_log_record(0, fields | given)
 
 
-def updated(number: int, state: int, **given: Any) -> bytes:
+def segment_update(number: int, state: int, **given: Any) -> bytes:
     """A later event of a segment, which changes its state."""
     names = {name: given.pop(name) for name in ("topic", "partition", "topic_id") if name in given}
     fields = {
@@ -59,5 +59,5 @@ def deleted_partition(state: int = 1) -> bytes:
 
 def put_remote_log(log_dir: Path, *values: bytes | None, partition: int = 0) -> Path:
     """Write `__remote_log_metadata-N` with one batch per event; return its `.log` file."""
-    log = log_of(*((None, value) for value in values))
+    log = coordinator_batches(*((None, value) for value in values))
     return put_partition(log_dir / f"__remote_log_metadata-{partition}", log, empty_indexes=True) / segment_file(0)

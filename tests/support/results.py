@@ -16,7 +16,7 @@ from kafka_forensics.model.results import (
     verdict_of,
 )
 
-EVIL = "\x1b]0;pwned\x07\x1b[31m\x9b5m\x7f\u202e\u2066\u200b\u2028\ud800\r\n\t|`<script>\\&*_"
+HOSTILE_TEXT = "\x1b]0;pwned\x07\x1b[31m\x9b5m\x7f\u202e\u2066\u200b\u2028\ud800\r\n\t|`<script>\\&*_"
 """A hostile name: terminal escape sequences, bidirectional marks, forged rows, Markdown."""
 
 
@@ -132,14 +132,14 @@ def unclean_result() -> ScanResult:
             bytes_skipped=0,
         ),
     )
-    return folded(result)
+    return with_incidents(result)
 
 
 def result_of(*findings: Finding, incomplete: tuple[Incomplete, ...] = ()) -> ScanResult:
-    return folded(ScanResult("local", [], [], list(findings), Totals(), list(incomplete)))
+    return with_incidents(ScanResult("local", [], [], list(findings), Totals(), list(incomplete)))
 
 
-def folded(result: ScanResult) -> ScanResult:
+def with_incidents(result: ScanResult) -> ScanResult:
     result.incidents = incidents(result.findings)
     return result
 
@@ -151,17 +151,30 @@ def clean_result() -> ScanResult:
 
 def hostile_result() -> ScanResult:
     """A result in which every text taken from evidence is hostile."""
-    place = Place(EVIL, 0, EVIL, EVIL, EVIL, 0, 10, 0, 10)
-    evidence = {"name": EVIL, EVIL: [EVIL, {"held_by": EVIL}], "held_by": [EVIL, 1], "reason": EVIL}
+    place = Place(HOSTILE_TEXT, 0, HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT, 0, 10, 0, 10)
+    evidence = {
+        "name": HOSTILE_TEXT,
+        HOSTILE_TEXT: [HOSTILE_TEXT, {"held_by": HOSTILE_TEXT}],
+        "held_by": [HOSTILE_TEXT, 1],
+        "reason": HOSTILE_TEXT,
+    }
     findings = [
         finding("DIR_NAME_ILLEGAL", place, evidence),
         finding("BATCH_CRC_MISMATCH", place, evidence),
-        finding("NODE_ID_CLASH", Place(log_dir=EVIL), evidence, severity=Severity.CRITICAL),
-        finding("FILE_UNKNOWN", Place(EVIL, 7), {"names": [EVIL]}),
+        finding("NODE_ID_CLASH", Place(log_dir=HOSTILE_TEXT), evidence, severity=Severity.CRITICAL),
+        finding("FILE_UNKNOWN", Place(HOSTILE_TEXT, 7), {"names": [HOSTILE_TEXT]}),
     ]
-    differing = partition(EVIL, 0, Agreement("conflict", 3, {EVIL: 1}), [replica(EVIL, 5, log_dir=EVIL), replica(2, 5)], findings)
-    differing.high_watermark_witness = EVIL
-    identical = partition(EVIL, 7, Agreement("identical"), [replica(EVIL, 5)], findings)
-    brokers = [BrokerSummary(EVIL, EVIL, [EVIL, EVIL + "2"], clean_shutdown=False)]
+    differing = partition(
+        HOSTILE_TEXT,
+        0,
+        Agreement("conflict", 3, {HOSTILE_TEXT: 1}),
+        [replica(HOSTILE_TEXT, 5, log_dir=HOSTILE_TEXT), replica(2, 5)],
+        findings,
+    )
+    differing.high_watermark_witness = HOSTILE_TEXT
+    identical = partition(HOSTILE_TEXT, 7, Agreement("identical"), [replica(HOSTILE_TEXT, 5)], findings)
+    brokers = [BrokerSummary(HOSTILE_TEXT, HOSTILE_TEXT, [HOSTILE_TEXT, HOSTILE_TEXT + "2"], clean_shutdown=False)]
     totals = Totals(brokers=1, partitions=2, replicas=3)
-    return folded(ScanResult("local", brokers, [differing, identical], findings, totals, [Incomplete(EVIL, EVIL)]))
+    return with_incidents(
+        ScanResult("local", brokers, [differing, identical], findings, totals, [Incomplete(HOSTILE_TEXT, HOSTILE_TEXT)])
+    )

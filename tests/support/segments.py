@@ -46,7 +46,7 @@ def values(
     return write_batch(records, base_offset=base_offset, base_timestamp=time_ms, partition_leader_epoch=epoch, **given)
 
 
-def by_producer(
+def producer_batch(
     base_offset: int, *texts: str, sequence: int = 0, producer: int = 7, producer_epoch: int = 0, **given: Any
 ) -> bytes:
     """A batch of records with these values, of an idempotent producer."""
@@ -59,7 +59,7 @@ def marker(base_offset: int, *, commit: bool, producer: int = 7, producer_epoch:
     return write_marker(commit, base_offset=base_offset, producer_id=producer, producer_epoch=producer_epoch, **given)
 
 
-def keyed(offset: int, *records: tuple[str, str | None], epoch: int = 0) -> bytes:
+def keyed_batch(offset: int, *records: tuple[str, str | None], epoch: int = 0) -> bytes:
     return write_batch(
         [RecordToWrite(key.encode(), None if value is None else value.encode() * 20) for key, value in records],
         base_offset=offset,
@@ -109,17 +109,17 @@ def log(count: int = 5, *, records: int = 2, start: int = 0, epoch: int = 0, val
     return [batch(start + records * index, records, epoch=epoch, value=value) for index in range(count)]
 
 
-def changed(data: bytes, position: int, new: bytes) -> bytes:
+def replace_bytes(data: bytes, position: int, new: bytes) -> bytes:
     assert position + len(new) <= len(data)
     return data[:position] + new + data[position + len(new) :]
 
 
-def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
-    return changed(data, position, bytes([data[position] ^ 1 << bit]))
+def flip_bit(data: bytes, position: int, bit: int = 0) -> bytes:
+    return replace_bytes(data, position, bytes([data[position] ^ 1 << bit]))
 
 
 def with_length(data: bytes, position: int, batch_length: int) -> bytes:
-    return changed(data, position + 8, struct.pack(">i", batch_length))
+    return replace_bytes(data, position + 8, struct.pack(">i", batch_length))
 
 
 Mutation = Callable[[random.Random, bytes], bytes]
@@ -179,13 +179,13 @@ def small_windows(patch: pytest.MonkeyPatch, ordinary: int, largest: int) -> Non
         patch.setattr(module, "MAX_WINDOW_BYTES", largest)
 
 
-def starts(batches: list[bytes]) -> list[int]:
+def batch_positions(batches: list[bytes]) -> list[int]:
     """The position of each batch in their concatenation, and the end of the last."""
     return [0, *np.cumsum([len(data) for data in batches]).tolist()]
 
 
 @dataclass(slots=True)
-class Reading:
+class SegmentRows:
     """A range that was read: all rows in one matrix, all damage in order, decoded, damaged and skipped bytes, where the reader
     ended."""
 
@@ -219,7 +219,7 @@ class Reading:
         return self.column(BatchColumn.BASE_OFFSET)
 
 
-def read(data: "bytes | MemoryFile", start: int = 0, end: int | None = None, **given: Any) -> Reading:
+def read(data: "bytes | MemoryFile", start: int = 0, end: int | None = None, **given: Any) -> SegmentRows:
     """Read `[start, end)` of a segment; every byte must be accounted for."""
     file = data if isinstance(data, MemoryFile) else MemoryFile(data)
     reader = SegmentReader(file, **given)
@@ -228,7 +228,7 @@ def read(data: "bytes | MemoryFile", start: int = 0, end: int | None = None, **g
         copied = BatchChunk(chunk.columns.copy(), chunk.damage, chunk.bytes_decoded, chunk.bytes_damaged, chunk.bytes_skipped)
         assert min(copied.bytes_decoded, copied.bytes_damaged, copied.bytes_skipped) >= 0
         chunks.append(copied)
-    reading = Reading(
+    reading = SegmentRows(
         np.concatenate([np.empty((BATCH_COLUMNS, 0), np.int64), *(batch_chunk.columns for batch_chunk in chunks)], axis=1),
         [damage for batch_chunk in chunks for damage in batch_chunk.damage],
         sum(batch_chunk.bytes_decoded for batch_chunk in chunks),

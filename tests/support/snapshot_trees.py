@@ -27,7 +27,9 @@ class Snapshots:
             write_checkpoint(log_dir, "log-start", log_start)
         return folder
 
-    def between(self, old: dict[int, Log] | Log, new: dict[int, Log] | Log, *newer: int, log_start: int = 0) -> SnapshotsResult:
+    def compare_logs(
+        self, old: dict[int, Log] | Log, new: dict[int, Log] | Log, *newer: int, log_start: int = 0
+    ) -> SnapshotsResult:
         """Write and compare two snapshots with these logs; `newer` is the high watermark of the newer snapshot."""
         self.put(OLD, old)
         self.put(NEW, new, *newer, log_start=log_start)
@@ -38,16 +40,18 @@ class Snapshots:
         return with_keys_apart(str(self.root), ScanOptions(**options))
 
 
-def rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:
+def change_rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:
     """The row of every change whose fields have the values in `wanted`."""
-    return [short(change) for change in result.changes if all(getattr(change, name) == value for name, value in wanted.items())]
+    return [
+        change_row(change) for change in result.changes if all(getattr(change, name) == value for name, value in wanted.items())
+    ]
 
 
-def short(change: Change) -> Row:
+def change_row(change: Change) -> Row:
     return change.broker, change.kind.value, change.reason, change.offset_start, change.offset_end
 
 
-def on_each(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = BROKERS) -> list[Row]:
+def on_every_broker(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = BROKERS) -> list[Row]:
     """The same rows on every broker."""
     return [(broker, *row) for broker in brokers for row in told]
 

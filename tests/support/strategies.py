@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_legacy_entry, write_record
 from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log
-from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry, marker, write_legacy_wrapper
+from tests.support.segments import BASE_TIMESTAMP, batch, flip_bit, legacy_entry, marker, replace_bytes, write_legacy_wrapper
 
 PRODUCERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
@@ -81,13 +81,13 @@ def _damaged(draw: st.DrawFn, data: bytes) -> bytes:
     end = draw(st.integers(position, min(position + 90, len(data))))
     which = draw(st.integers(0, 7))
     if which <= 2:
-        return flipped(data, position, draw(st.integers(0, 7)))
+        return flip_bit(data, position, draw(st.integers(0, 7)))
     if which == 3:
         return data[:position]
     if which == 4:
         return data[:position] + data[end:]
     if which == 5:
-        return changed(data, position, bytes(end - position))
+        return replace_bytes(data, position, bytes(end - position))
     if which == 6:
         return data + bytes(draw(st.integers(1, 100)))
     return data[:position] + draw(st.binary(max_size=80)) + data[position:]
@@ -99,7 +99,7 @@ HEADERS = st.lists(st.tuples(st.sampled_from(["", "h", "trace"]), SMALL), max_si
 
 
 @st.composite
-def written(draw: st.DrawFn) -> bytes:
+def record_batches(draw: st.DrawFn) -> bytes:
     """A batch of magic 2: of records (any compression, timestamp type, in a transaction or not), or a marker."""
     base_offset = draw(st.integers(0, 2**40))
     if draw(st.integers(0, 5)) == 0:
@@ -121,16 +121,16 @@ def written(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def broken(draw: st.DrawFn) -> bytes:
+def broken_batches(draw: st.DrawFn) -> bytes:
     """A batch with wrong bytes after the CRC field and a CRC that matches them."""
-    batch = bytearray(draw(written()))
+    batch = bytearray(draw(record_batches()))
     for _ in range(draw(st.integers(1, 3))):
         batch[draw(st.integers(57, len(batch) - 1))] = draw(st.integers(0, 255))
     return fix_crc(bytes(batch))
 
 
 @st.composite
-def of_old_format(draw: st.DrawFn) -> bytes:
+def legacy_batches(draw: st.DrawFn) -> bytes:
     magic, offset = draw(st.integers(0, 1)), draw(st.integers(10, 2**40))
     timestamp = draw(st.integers(0, 2**41)) if magic else -1
     if draw(st.booleans()):
@@ -147,7 +147,7 @@ def of_old_format(draw: st.DrawFn) -> bytes:
     )
 
 
-LOG = st.lists(written() | broken() | of_old_format() | st.binary(max_size=40), max_size=8).map(b"".join)
+LOG = st.lists(record_batches() | broken_batches() | legacy_batches() | st.binary(max_size=40), max_size=8).map(b"".join)
 
 
 _TOP = 2**63 - 1
@@ -227,12 +227,12 @@ class Fold(Protocol):
 F = TypeVar("F", bound=Fold)
 
 
-def cuts(draw: st.DataObject, length: int, at_most: int = 6) -> list[tuple[int, int]]:
+def random_ranges(draw: st.DataObject, length: int, at_most: int = 6) -> list[tuple[int, int]]:
     points = sorted(draw.draw(st.lists(st.integers(0, length), max_size=at_most)))
     return list(zip([0, *points], [*points, length], strict=True))
 
 
-def merged(draw: st.DataObject, states: list[F]) -> F:
+def merge_randomly(draw: st.DataObject, states: list[F]) -> F:
     while len(states) > 1:
         index = draw.draw(st.integers(0, len(states) - 2))
         left, right = states[index : index + 2]
@@ -241,15 +241,15 @@ def merged(draw: st.DataObject, states: list[F]) -> F:
     return states[0]
 
 
-def folded(draw: st.DataObject, make: Callable[[], F], step: Callable[[F, int, int], None], length: int) -> F:
+def fold_in_parts(draw: st.DataObject, make: Callable[[], F], step: Callable[[F, int, int], None], length: int) -> F:
     """A fold over `length` items, cut into ranges and each range into chunks; `step(state, start, end)` adds items."""
     states = []
-    for start, end in cuts(draw, length):
+    for start, end in random_ranges(draw, length):
         state = make()
-        for low, high in cuts(draw, end - start, 2):
+        for low, high in random_ranges(draw, end - start, 2):
             step(state, start + low, start + high)
         states.append(state)
-    return merged(draw, states)
+    return merge_randomly(draw, states)
 
 
 _DATA = st.one_of(st.none(), st.binary(max_size=6), st.just(bytes(150)))

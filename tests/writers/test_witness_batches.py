@@ -55,7 +55,7 @@ from lab.mutations import batch_ranges
 from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES
 from tests.parsers.metadata_records import FULL, OWN
 from tests.support.brokers import put_segment
-from tests.support.controllers import ControllerLog, change, control, partition, record, setting, snapshot, topic
+from tests.support.controllers import ControllerLog, control, partition, partition_change, record, setting, snapshot, topic
 from tests.support.groups import (
     TOPIC_ID_BYTES,
     TOPIC_ID_TEXT,
@@ -64,15 +64,15 @@ from tests.support.groups import (
     group_key,
     group_value,
     member,
-    new_value,
+    new_group_value,
     share_key,
     share_value,
 )
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
-from tests.support.remote_log import copied, deleted_partition, updated
+from tests.support.remote_log import copy_started, deleted_partition, segment_update
 from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
-from tests.support.strategies import CODECS, broken, of_old_format, written
+from tests.support.strategies import CODECS, broken_batches, legacy_batches, record_batches
 
 _INTERNAL: Final = re.compile(rf"(?:.*/)?({'|'.join(WITNESS_TOPICS)})-\d+/\d+(?:-\d+)?\.(?:log|checkpoint)")
 _PLACES: Final = frozenset({"byte_start", "byte_end", "record_bytes", "size_in_bytes"})
@@ -177,13 +177,13 @@ METADATA: Records = [
     ),
     (None, topic("orders", AGAIN)),
     (None, partition([1, 2], 1, topic_id=AGAIN, directories=[bytes([number]) * 16 for number in (1, 2)], leader_epoch=3)),
-    (None, change(topic_id=AGAIN, replicas=[3, 4], adding_replicas=[3], removing_replicas=[1], leader_recovery_state=1)),
-    (None, change(topic_id=AGAIN, directories=[bytes([number]) * 16 for number in (3, 4)])),
+    (None, partition_change(topic_id=AGAIN, replicas=[3, 4], adding_replicas=[3], removing_replicas=[1], leader_recovery_state=1)),
+    (None, partition_change(topic_id=AGAIN, directories=[bytes([number]) * 16 for number in (3, 4)])),
     *((None, setting(name, f"compact {name}", "orders", kind)) for kind, names in KEPT_SETTINGS.items() for name in sorted(names)),
     *((None, setting(name, f"delete {name}", "", 4)) for name in sorted(KEPT_SETTINGS[4])),
     *((None, record(12, name=name, feature_level=3)) for name in sorted(KEPT_FEATURES)),
     (None, record(23, name="began")),
-    (None, change(topic_id=AGAIN, leader=2, isr=[], eligible_leader_replicas=[1], last_known_elr=[2])),
+    (None, partition_change(topic_id=AGAIN, leader=2, isr=[], eligible_leader_replicas=[1], last_known_elr=[2])),
     (None, record(24)),
     (None, None),
     (None, b""),
@@ -200,13 +200,13 @@ GROUPS: Records = [
     (commit_key("old", record_type=0), commit_value(4, version=0)),
     *((group_key(f"g{version}"), group_value(member(), member("m-2"), version=version)) for version in range(5)),
     *((group_key(f"idle{version}"), group_value(version=version)) for version in range(5)),
-    *((group_key(f"n{kind}", kind, f"m{kind}"), new_value(kind)) for kind in sorted(GROUP_VALUES)),
-    *((group_key(f"e{kind}", kind), new_value(kind, epoch=kind)) for kind in (3, 11, 17, 23)),
-    *((group_key(f"t{kind}", kind), new_value(kind, assignment_epoch=kind)) for kind in (6, 12, 20)),
-    *((group_key("members", 5, f"m{number}"), new_value(5)) for number in (1, 2, 2)),
+    *((group_key(f"n{kind}", kind, f"m{kind}"), new_group_value(kind)) for kind in sorted(GROUP_VALUES)),
+    *((group_key(f"e{kind}", kind), new_group_value(kind, epoch=kind)) for kind in (3, 11, 17, 23)),
+    *((group_key(f"t{kind}", kind), new_group_value(kind, assignment_epoch=kind)) for kind in (6, 12, 20)),
+    *((group_key("members", 5, f"m{number}"), new_group_value(5)) for number in (1, 2, 2)),
     (group_key("members", 5, "m2"), None),
     (group_key("rebalancing"), group_value(member(), protocol=None)),
-    (group_key("shares", 15), new_value(15, initializing_topics=[SHARED], initialized_topics=[SHARED], deleting_topics=[])),
+    (group_key("shares", 15), new_group_value(15, initializing_topics=[SHARED], initialized_topics=[SHARED], deleting_topics=[])),
     (group_key("early", 15), b"\0\0\1\2" + TOPIC_ID_BYTES[::-1] + b"\7orders\1\0\0"),
     (group_key("early", 9), b"\0\0\1\0"),
     (group_key("large", 3), bytes(internal_topics.MAX_VALUE_BYTES + 1)),
@@ -275,12 +275,15 @@ TRANSACTIONS: Records = [
     ),
 ]
 REMOTE: Records = [
-    *((None, copied(number, 10 * number, 10 * number + 9, custom_metadata="AAEC", broker_id=number)) for number in (1, 2)),
-    (None, copied(3, 30, 39, epochs=((0, 30), (2, 35)), txn_index_empty=False)),
-    *((None, updated(number, number)) for number in (1, 2, 3)),
+    *((None, copy_started(number, 10 * number, 10 * number + 9, custom_metadata="AAEC", broker_id=number)) for number in (1, 2)),
+    (None, copy_started(3, 30, 39, epochs=((0, 30), (2, 35)), txn_index_empty=False)),
+    *((None, segment_update(number, number)) for number in (1, 2, 3)),
     *((b"key", deleted_partition(state)) for state in (0, 3)),
-    *((None, value) for value in (None, b"", b"\7", b"\1\4\0abc", b"\1\0\1abc", b"\1\1\0abc", updated(1, 4), copied(9, 1, 0))),
-    (None, copied(9, 0, 1, segment_leader_epochs=[])),
+    *(
+        (None, value)
+        for value in (None, b"", b"\7", b"\1\4\0abc", b"\1\0\1abc", b"\1\1\0abc", segment_update(1, 4), copy_started(9, 1, 0))
+    ),
+    (None, copy_started(9, 0, 1, segment_leader_epochs=[])),
 ]
 ALL: dict[str, Records] = {
     CLUSTER_METADATA_TOPIC: METADATA,
@@ -443,7 +446,7 @@ WITH_PLANTEDS: dict[str, Records] = {
         (None, record(12, name=HIDDEN, feature_level=1)),
         (None, record(23, name=HIDDEN)),
         (None, write_metadata_record(5, 2, FULL)[:-1] + b"\7\7" + RAW),
-        (None, change(leader=2)[:-7] + b"\2\1\4\0\0\0\2\x63" + bytes([len(RAW)]) + RAW),
+        (None, partition_change(leader=2)[:-7] + b"\2\1\4\0\0\0\2\x63" + bytes([len(RAW)]) + RAW),
         (RAW, bytes([1, 99, 0]) + RAW),
         (RAW, b"\0" + RAW),
     ],
@@ -464,16 +467,16 @@ WITH_PLANTEDS: dict[str, Records] = {
             )
             for version in range(5)
         ),
-        (group_key("g", 5, HIDDEN), new_value(5, client_id=HIDDEN, client_host=HIDDEN, subscribed_topic_names=[HIDDEN])),
-        (group_key("g", 16, HIDDEN), new_value(16, topics=[HIDDEN])),
-        (group_key("g", 19, HIDDEN), new_value(19, process_id=HIDDEN, client_tags=[{"key": HIDDEN, "value": HIDDEN}])),
+        (group_key("g", 5, HIDDEN), new_group_value(5, client_id=HIDDEN, client_host=HIDDEN, subscribed_topic_names=[HIDDEN])),
+        (group_key("g", 16, HIDDEN), new_group_value(16, topics=[HIDDEN])),
+        (group_key("g", 19, HIDDEN), new_group_value(19, process_id=HIDDEN, client_tags=[{"key": HIDDEN, "value": HIDDEN}])),
         (
             group_key("g", 17),
             write_value(
                 GROUP_VALUES[17], {"epoch": 1, "metadata_hash": 0, "last_assignment_configs": [{"key": HIDDEN, "value": HIDDEN}]}
             ),
         ),
-        (group_key("g", 3), new_value(3) + RAW),
+        (group_key("g", 3), new_group_value(3) + RAW),
         (group_key("g", 24), b"\0\0" + RAW),
         (commit_key(), b"\0\x63" + RAW),
         (b"\0\x63" + RAW, RAW),
@@ -481,8 +484,8 @@ WITH_PLANTEDS: dict[str, Records] = {
     ],
     SHARE_GROUP_STATE_TOPIC: [(share_key() + RAW, share_value(1) + RAW), (b"\0\x63" + RAW, RAW), (share_key(), b"\0\x63" + RAW)],
     REMOTE_LOG_METADATA_TOPIC: [
-        (RAW, updated(1, 1)[:-1] + b"\1\7" + bytes([len(RAW)]) + RAW),
-        *((None, head + RAW) for head in (copied(1, 0, 9), b"\1\x63\0", b"\1\0\x63", RAW, updated(1, 9))),
+        (RAW, segment_update(1, 1)[:-1] + b"\1\7" + bytes([len(RAW)]) + RAW),
+        *((None, head + RAW) for head in (copy_started(1, 0, 9), b"\1\x63\0", b"\1\0\x63", RAW, segment_update(1, 9))),
     ],
     TRANSACTION_STATE_TOPIC: [
         (write_transaction_log_key("app") + RAW, write_transaction_log_value(TRANSACTION, 0) + RAW),
@@ -662,7 +665,7 @@ def test_redacted_batches_give_equal_answers(name: str, data: st.DataObject, cod
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-@given(batch=written() | broken() | of_old_format() | st.binary(max_size=90))
+@given(batch=record_batches() | broken_batches() | legacy_batches() | st.binary(max_size=90))
 def test_any_batch_gives_the_same_facts(name: str, batch: bytes) -> None:
     assert_the_same(name, batch)
 

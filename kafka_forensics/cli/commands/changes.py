@@ -76,14 +76,14 @@ def _run(
 def _run_on_spark(
     paths: list[str], scan_options: ScanOptions, names: list[str], engine: options.EngineOptions, screen: Screen
 ) -> "SnapshotsResult":
-    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.cli.spark_session import running_session
     from kafka_forensics.questions.changes import gather_snapshots, snapshot_paths, split_storage_options
     from kafka_forensics.spark.job import compare_inputs
 
     snapshots, scan_options = split_storage_options(paths, scan_options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(snapshots, scan_options, names, notes), scan_options)
-    with stopping(screen, engine, scan_options.jobs) as spark:
+    with running_session(screen, engine, scan_options.jobs) as spark:
         result = compare_inputs(spark, gathered, scan_options).result
     result.notes[:0] = notes
     return result

@@ -11,7 +11,7 @@ from kafka_forensics.errors import SourceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafka_forensics.cli.outputs.dump import Section
+    from kafka_forensics.cli.outputs.dump import FileRows
     from kafka_forensics.questions.dump import DumpFile, DumpInputs, DumpOptions
 
 
@@ -76,7 +76,7 @@ def offsets(text: str | None) -> tuple[int | None, int | None]:
 
 
 def _write(inputs: "DumpInputs", dump_options: "DumpOptions", format_name: str, to: Destination, *, explain: bool) -> None:
-    from kafka_forensics.cli.outputs.dump import Section, write_sections
+    from kafka_forensics.cli.outputs.dump import FileRows, write_file_rows
     from kafka_forensics.parsers.log_dir import LOG_KINDS
     from kafka_forensics.questions.dump import (
         EXPLAIN_COLUMNS,
@@ -90,7 +90,7 @@ def _write(inputs: "DumpInputs", dump_options: "DumpOptions", format_name: str, 
 
     rows_of = log_runs if dump_options.records and format_name in _LINE_FORMATS else log_rows
 
-    def section(file: "DumpFile") -> "Section":
+    def section(file: "DumpFile") -> "FileRows":
         columns: tuple[str, ...]
         rows: Iterator[object]
         if explain:
@@ -99,10 +99,10 @@ def _write(inputs: "DumpInputs", dump_options: "DumpOptions", format_name: str, 
             columns, rows = log_columns(dump_options), rows_of(file, dump_options)
         else:
             columns, rows = small_columns(file.kind), small_rows(file, dump_options)
-        return Section(file.shown, columns, _readable(inputs, file, rows))
+        return FileRows(file.shown, columns, _readable(inputs, file, rows))
 
     all_columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
-    write_sections(map(section, inputs.files), all_columns, format_name, to, several=inputs.several)
+    write_file_rows(map(section, inputs.files), all_columns, format_name, to, several=inputs.several)
 
 
 def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[object]") -> "Iterator[object]":

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.outputs.rows import Listing, cell
+from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
 from kafka_forensics.model.amounts import plural
@@ -68,7 +68,7 @@ def epochs(
     with Progress(screen) as progress:
         answer = epoch_lineages(paths, scan_options, progress)
     with open_output(output.output, color=console.color) as to:
-        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, format_name, to)
+        AnswerList(COLUMNS, _HEADS, _RIGHT, _cells).write(answer.rows, format_name, to)
     _print_summary(answer, screen)
     return options.EXIT_INCOMPLETE if answer.result is not None and answer.result.incomplete else 0
 

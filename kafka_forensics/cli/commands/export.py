@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.outputs.rows import Listing
+from kafka_forensics.cli.outputs.rows import AnswerList
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
@@ -16,7 +16,7 @@ from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.json_objects import attributes
 
 if TYPE_CHECKING:
-    from kafka_forensics.export.append import AddedSnapshot, Opened
+    from kafka_forensics.export.append import AddedSnapshot, OpenExport
     from kafka_forensics.export.datasets import Dataset, ExportOrder
     from kafka_forensics.export.facts.facts import FactReader
 
@@ -191,16 +191,16 @@ def export(
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(console)
 
-    from kafka_forensics.export.append import opened_export
+    from kafka_forensics.export.append import open_export
     from kafka_forensics.export.datasets import ExportOrder
 
-    with opened_export(output, scan_options.storage_options, append.added_snapshot()) as opened:
+    with open_export(output, scan_options.storage_options, append.added_snapshot()) as opened:
         order = ExportOrder(
             opened.target, names, opened.output, show_payloads, allow_incomplete, label=opened.label, commit=opened.commit
         )
         reader, datasets = run(paths, scan_options, order, engine, screen)
     with open_output(None, color=console.color) as to:
-        Listing(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
+        AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
     _print_summary(reader, names, screen, opened)
     return options.exit_status(reader.result, fail_on)
 
@@ -210,11 +210,11 @@ def _run(
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.export.datasets import export_facts
     from kafka_forensics.export.facts.facts import LOG_FACTS, scan_for_facts
-    from kafka_forensics.export.views import words
+    from kafka_forensics.export.views import finding_text
 
     passes = 1 + sum(name in LOG_FACTS for name in order.names)
     with Progress(screen) as progress:
-        reader = scan_for_facts(paths, scan_options, words, lambda done, total: progress(done, total * passes))
+        reader = scan_for_facts(paths, scan_options, finding_text, lambda done, total: progress(done, total * passes))
         reader.payloads = order.payloads
         if not order.payloads:
             reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]
@@ -229,30 +229,30 @@ def _run(
 
         reader.passed = add_to_progress
         datasets = export_facts(reader, order)
-    reader.result.incomplete = reader.gaps()
+    reader.result.incomplete = reader.unread_inputs()
     return reader, datasets
 
 
 def _run_on_spark(
     paths: list[str], scan_options: ScanOptions, order: "ExportOrder", engine: options.EngineOptions, screen: Screen
 ) -> "tuple[FactReader, list[Dataset]]":
-    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.cli.spark_session import running_session
     from kafka_forensics.evidence.inputs import gather
-    from kafka_forensics.spark.export_job import exported
+    from kafka_forensics.spark.export_job import export_on_spark
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
     paths, scan_options = without_secrets(paths, scan_options)
     inputs = gather(paths, scan_options, ids_later=True)
-    with stopping(screen, engine, scan_options.jobs) as spark:
-        return exported(spark, inputs, scan_options, order)
+    with running_session(screen, engine, scan_options.jobs) as spark:
+        return export_on_spark(spark, inputs, scan_options, order)
 
 
 def _cells(dataset: "Dataset") -> list[str]:
     return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
 
 
-def _print_summary(reader: "FactReader", names: list[str], screen: Screen, opened: "Opened") -> None:
+def _print_summary(reader: "FactReader", names: list[str], screen: Screen, opened: "OpenExport") -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
     lines = []

@@ -80,7 +80,7 @@ def find(
         raise UsageError("find needs to know what to look for", hint=hint)
     format_name = output.chosen_format()
 
-    from kafka_forensics.cli.outputs.dump import AS_RUNS, write_found
+    from kafka_forensics.cli.outputs.dump import FORMATS_WITH_RECORD_BATCHES, write_found
     from kafka_forensics.questions.search import Conditions, found_columns, search
 
     start_offset, end_offset = offsets(offset)
@@ -95,7 +95,7 @@ def find(
         open_output(output.output, color=console.color, private=show_payloads) as to,
         Progress(screen.without_progress_over(output.output)) as progress,
     ):
-        rows = answer.runs(progress) if format_name in AS_RUNS else answer.rows(progress)
+        rows = answer.runs(progress) if format_name in FORMATS_WITH_RECORD_BATCHES else answer.rows(progress)
         write_found(found_columns(payloads=show_payloads), rows, format_name, to)
     _print_summary(answer, screen)
     return options.EXIT_INCOMPLETE if answer.incomplete else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.outputs.rows import Listing, cell
+from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, printable, say, screen_of
 from kafka_forensics.model.amounts import plural
@@ -120,12 +120,14 @@ def groups(
     return options.exit_status(answer.result, fail_on)
 
 
-def _listing(*, show_metadata: bool) -> Listing:
+def _listing(*, show_metadata: bool) -> AnswerList:
     """The columns of the rows, with the metadata that clients commit with offsets if it is to be shown."""
     if not show_metadata:
-        return Listing(COLUMNS, _HEADS, _RIGHT, _cells)
+        return AnswerList(COLUMNS, _HEADS, _RIGHT, _cells)
     metadata = attribute(f"commit.{_METADATA}")
-    return Listing({**COLUMNS, _METADATA: metadata}, (*_HEADS, _METADATA), _RIGHT, lambda row: [*_cells(row), cell(metadata(row))])
+    return AnswerList(
+        {**COLUMNS, _METADATA: metadata}, (*_HEADS, _METADATA), _RIGHT, lambda row: [*_cells(row), cell(metadata(row))]
+    )
 
 
 def _cells(row: "GroupRow") -> list[str]:
@@ -140,12 +142,12 @@ def _cells(row: "GroupRow") -> list[str]:
         cell(values["members"]),
         "" if topic is None else cell(f"{topic}-{row.partition}"),
         *(cell(values[name]) for name in ("committed_offset", "log_end_offset", "lag", "committed")),
-        cell("" if row.ends is None else readers_in_words(row.ends.readable)),
+        cell("" if row.ends is None else readers_text(row.ends.readable)),
         cell("; ".join(_notes(row))),
     ]
 
 
-def readers_in_words(answer: "Readable") -> str:
+def readers_text(answer: "Readable") -> str:
     """Why the newest records of a partition cannot be read, as a note in a table."""
     brokers = f"broker{'s' if len(answer.brokers) > 1 else ''} {', '.join(map(str, answer.brokers))}"
     since = "" if answer.since_ms is None else f" since {time_text(answer.since_ms)}"

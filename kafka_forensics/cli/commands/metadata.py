@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.outputs.rows import Listing, cell
+from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, say, screen_of
 from kafka_forensics.model.amounts import plural
@@ -62,7 +62,7 @@ def metadata(
     with Progress(screen) as progress:
         events = controller_events(paths, scan_options, progress)
     with open_output(output.output, color=console.color) as to:
-        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, format_name, to)
+        AnswerList(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, format_name, to)
     _print_summary(events, screen)
     return options.EXIT_INCOMPLETE if events.incomplete else 0
 

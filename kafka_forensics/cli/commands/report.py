@@ -13,7 +13,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import without_payloads
 
 if TYPE_CHECKING:
-    from kafka_forensics.cli.outputs.report_page import Page
+    from kafka_forensics.cli.outputs.report_page import ReportPage
     from kafka_forensics.evidence.options import ScanOptions
     from kafka_forensics.questions.report import ReportOptions
 
@@ -84,32 +84,32 @@ def _report_only_options(report_options: "ReportOptions") -> list[str]:
 
 def _from_document(
     paths: list[str], scan_options: "ScanOptions", report_options: "ReportOptions", fail_on: str
-) -> tuple["Page", list[str], int]:
+) -> tuple["ReportPage", list[str], int]:
     """(page, messages about unread inputs, exit status) of the JSON document of a scan.
 
     Raises UsageError for options that only apply to copies.
     """
-    from kafka_forensics.cli.outputs.report_page import Page, selecting
+    from kafka_forensics.cli.outputs.report_page import ReportPage, selection_arguments
     from kafka_forensics.report.document import read_document
     from kafka_forensics.report.page import Provenance
     from kafka_forensics.storage.documents import document_bytes
 
     if len(paths) > 1:
         raise UsageError("a scan's document is given alone", hint="make one of all copies with `scan PATH... --format json`")
-    if unusable := [*_report_only_options(report_options), *selecting(scan_options)]:
+    if unusable := [*_report_only_options(report_options), *selection_arguments(scan_options)]:
         raise UsageError(f"{unusable[0]} does not go with a scan's document", hint="give the log directories themselves")
     data = document_bytes(paths[0], hint="give a file that `scan --format json` wrote, or the log directories themselves")
     document = read_document(data, paths[0])
-    page = Page(document, Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0]), {})
+    page = ReportPage(document, Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0]), {})
     severities = (finding.severity for finding in document.findings)
     return page, [], options.exit_status_of(severities, fail_on, incomplete=bool(document.incomplete))
 
 
 def _from_copies(
     paths: list[str], scan_options: "ScanOptions", report_options: "ReportOptions", fail_on: str, screen: Screen
-) -> tuple["Page", list[str], int]:
+) -> tuple["ReportPage", list[str], int]:
     """(page, messages about unread inputs, exit status) of a scan of the copies."""
-    from kafka_forensics.cli.outputs.report_page import Asked, page_of
+    from kafka_forensics.cli.outputs.report_page import ReportArguments, page_of
     from kafka_forensics.cli.outputs.words import incomplete_lines
     from kafka_forensics.questions.report import report as scan_for_report
 
@@ -118,5 +118,5 @@ def _from_copies(
     result = reported.result
     if not report_options.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    page = page_of(reported, Asked("report", paths, scan_options, _report_only_options(report_options)))
+    page = page_of(reported, ReportArguments("report", paths, scan_options, _report_only_options(report_options)))
     return page, incomplete_lines(result), options.exit_status(result, fail_on)

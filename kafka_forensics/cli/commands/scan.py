@@ -53,9 +53,9 @@ def scan(
     with ExitStack() as until_written:
         lines = None
         if format_name == "jsonl" and not spark:
-            from kafka_forensics.cli.outputs.scan import LinesAsSettled
+            from kafka_forensics.cli.outputs.scan import PartitionLinesWriter
 
-            lines = until_written.enter_context(LinesAsSettled(output.output, show_payloads=show_payloads))
+            lines = until_written.enter_context(PartitionLinesWriter(output.output, show_payloads=show_payloads))
         scanned: ScanResult | Reported
         if spark:
             scanned = _run_on_spark(paths, scan_options, engine, screen)
@@ -86,13 +86,13 @@ def _write_page(
     report: Path, scanned: "ScanResult | Reported", paths: list[str], scan_options: ScanOptions, *, show_payloads: bool
 ) -> None:
     """Write the HTML page, which names a command that writes the same page."""
-    from kafka_forensics.cli.outputs.report_page import Asked, page_of
+    from kafka_forensics.cli.outputs.report_page import ReportArguments, page_of
     from kafka_forensics.questions.report import Reported
 
     reported = Reported(scanned) if isinstance(scanned, ScanResult) else scanned
     by_spark = reported.result.engine == "spark"
     typed_options = [*(["--engine", "spark"] if by_spark else []), *(["--show-payloads"] if show_payloads else [])]
-    command = Asked("scan" if by_spark else "report", paths, scan_options, typed_options)
+    command = ReportArguments("scan" if by_spark else "report", paths, scan_options, typed_options)
     page_of(reported, command).write(report, "--report")
 
 
@@ -115,19 +115,19 @@ def _run(
 
 
 def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.EngineOptions, screen: Screen) -> "Reported":
-    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.cli.spark_session import running_session
     from kafka_forensics.evidence.inputs import gather
     from kafka_forensics.questions.report import Reported, controller_histories
     from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError, interrupted_result
-    from kafka_forensics.spark.job import scanned
+    from kafka_forensics.spark.job import scan_on_spark
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
     inputs = gather(paths, scan_options, ids_later=True, scanned=True)
     result: ScanResult
     try:
-        with stopping(screen, engine, scan_options.jobs) as spark:
-            result = scanned(spark, paths, scan_options, inputs)
+        with running_session(screen, engine, scan_options.jobs) as spark:
+            result = scan_on_spark(spark, paths, scan_options, inputs)
     except ScanInterruptedError as interruption:
         result = interruption.result
     except KeyboardInterrupt:

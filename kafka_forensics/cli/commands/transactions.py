@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.outputs.rows import Listing, cell
+from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, printable, say, screen_of
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC, TRANSACTION_STATES
@@ -99,7 +99,7 @@ def transactions(
             yield row
 
     with open_output(output.output, color=console.color) as to:
-        Listing(COLUMNS, _HEADS, _RIGHT, _cells).write(counted_rows(), format_name, to)
+        AnswerList(COLUMNS, _HEADS, _RIGHT, _cells).write(counted_rows(), format_name, to)
     conditions = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
     _print_summary(answer, screen, None if shown else conditions)
     return options.exit_status(answer.result, fail_on)

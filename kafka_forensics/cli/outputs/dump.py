@@ -41,7 +41,7 @@ _NOT_IN_TABLES: Final = frozenset({"base_timestamp", "crc", "last_sequence", "pr
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FileRows:
     """The rows of one file; `rows` is read once. For TSV and JSON Lines its items may be Arrow record batches of many rows, or
     FoundRecords."""
 
@@ -50,8 +50,8 @@ class Section:
     rows: Iterable[Any]
 
 
-def write_sections(
-    sections: Iterable[Section], columns: Sequence[str], format_name: str, to: Destination, *, several: bool
+def write_file_rows(
+    sections: Iterable[FileRows], columns: Sequence[str], format_name: str, to: Destination, *, several: bool
 ) -> None:
     """Write `sections` in one of the formats of `options.FORMATS`.
 
@@ -67,7 +67,7 @@ def write_sections(
     write_pieces(to.stream, lines[format_name])
 
 
-def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: bool) -> Iterator[str | memoryview]:
+def _tsv_lines(sections: Iterable[FileRows], columns: Sequence[str], *, several: bool) -> Iterator[str | memoryview]:
     yield "\t".join(["file", *columns] if several else columns) + "\n"
     for section in sections:
         prefix = printable(section.file) + "\t" if several else ""
@@ -86,7 +86,7 @@ def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: 
                 yield prefix + "\t".join(text_of(padded[place]) for place in places) + "\n"
 
 
-def _json_lines(sections: Iterable[Section]) -> Iterator[str | memoryview]:
+def _json_lines(sections: Iterable[FileRows]) -> Iterator[str | memoryview]:
     for section in sections:
         row_as_json = _row_as_json(section)
         for row in section.rows:
@@ -106,7 +106,7 @@ def _constants_and_table(records: "pa.RecordBatch | FoundRecords") -> "tuple[dic
     return ({}, records) if isinstance(records, pa.RecordBatch) else (records.same, records.table)
 
 
-def _row_as_json(section: Section) -> Callable[[JsonRow], str]:
+def _row_as_json(section: FileRows) -> Callable[[JsonRow], str]:
     """The function that makes a JSON object of a row."""
     writers = [_json_writer(name) for name in section.columns]
 
@@ -140,13 +140,13 @@ def _json_writer(name: str) -> Callable[[Json, JsonValue], None]:
     return write_time if name in TIMES else write_wide if name in WIDE else write_detail if name == "detail" else write_other
 
 
-def _markdown_lines(sections: Iterable[Section]) -> Iterator[str]:
+def _markdown_lines(sections: Iterable[FileRows]) -> Iterator[str]:
     for number, section in enumerate(sections):
         yield ("\n" if number else "") + f"## {markdown(section.file)}\n\n"
         yield from markdown_lines(section.columns, (map(text_of, row) for row in section.rows))
 
 
-def _table_lines(sections: Iterable[Section], width: int, *, several: bool) -> Iterator[str]:
+def _table_lines(sections: Iterable[FileRows], width: int, *, several: bool) -> Iterator[str]:
     """A table for each section, below the name of its file if there are `several`."""
     for number, section in enumerate(sections):
         if several:
@@ -252,16 +252,16 @@ _FOUND_COLUMNS: Final = ("broker", "offset", "key_size", "value_size")
 _SIZE_HEADINGS: Final = {"key_size": "key", "value_size": "value"}
 _PAYLOAD_HEADINGS: Final = {"key": "key bytes", "value": "value bytes", "headers": "headers"}
 
-AS_RUNS: Final = frozenset({"tsv", "jsonl"})
+FORMATS_WITH_RECORD_BATCHES: Final = frozenset({"tsv", "jsonl"})
 """Formats for which `write_found` takes FoundRecords among the rows."""
 
 
 def write_found(columns: Sequence[str], rows: Iterable[Any], format_name: str, to: Destination) -> None:
-    """Write `rows` of these `columns` in one of the formats of `options.FORMATS`; those in AS_RUNS take FoundRecords as well."""
+    """Write `rows` of these `columns` in one of `options.FORMATS`; FORMATS_WITH_RECORD_BATCHES take FoundRecords as well."""
     if format_name == "table":
         to.stream.writelines(_found_lines(columns, rows, to.width))
     else:
-        write_sections([Section(_TITLE, tuple(columns), rows)], columns, format_name, to, several=False)
+        write_file_rows([FileRows(_TITLE, tuple(columns), rows)], columns, format_name, to, several=False)
 
 
 def _found_lines(columns: Sequence[str], rows: Iterable[JsonRow], width: int) -> Iterator[str]:

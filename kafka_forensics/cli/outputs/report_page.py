@@ -19,7 +19,7 @@ _ENDINGS: Final = (".html", ".htm")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ReportPage:
     """The content of a page."""
 
     document: Document
@@ -34,13 +34,13 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportArguments:
     """The command line that makes a page."""
 
     command: str
     paths: Sequence[str]
     options: ScanOptions
-    own: Sequence[str] = ()
+    command_options: Sequence[str] = ()
     """Options that only this command has, as they are typed."""
 
 
@@ -50,11 +50,13 @@ def check_ending(output: Path) -> None:
         raise UsageError(f"{output} does not end in .html", hint=f"name the page, for example {output.with_suffix('.html')}")
 
 
-def page_of(reported: Reported, asked: Asked) -> Page:
+def page_of(reported: Reported, command_line: ReportArguments) -> ReportPage:
     """The page of a scan's answer."""
-    paths, options = without_secrets(asked.paths, asked.options)
+    paths, options = without_secrets(command_line.paths, command_line.options)
     result = reported.result
-    command = shlex.join(["kafka-forensics", asked.command, *paths, *selecting(options), *asked.own])
+    command = shlex.join(
+        ["kafka-forensics", command_line.command, *paths, *selection_arguments(options), *command_line.command_options]
+    )
     provenance = Provenance(
         command=command,
         paths=tuple(paths),
@@ -65,10 +67,10 @@ def page_of(reported: Reported, asked: Asked) -> Page:
         is_by_spark=result.engine == "spark",
         hashes=reported.hashes,
     )
-    return Page(document_of(result), provenance, reported.details)
+    return ReportPage(document_of(result), provenance, reported.details)
 
 
-def selecting(options: ScanOptions) -> list[str]:
+def selection_arguments(options: ScanOptions) -> list[str]:
     """The options of a scan that affect its answer, as they are typed; values that may be secret are masked."""
     copied = {None: [], CopyExtent.WHOLE: ["--whole"], CopyExtent.PARTIAL: ["--partial"]}
     deep = {None: [], True: ["--deep"], False: ["--no-deep"]}

@@ -42,7 +42,7 @@ def write_rows(columns: Sequence[str], rows: Iterable[Row], format_name: str, to
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class AnswerList:
     """How the items of an answer are listed: `columns` in formats for programs, a line of `cells` under `heads` for a person.
 
     Columns whose heads are in `right` are right-aligned.

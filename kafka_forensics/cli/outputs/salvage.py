@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
+from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.cli.outputs.steps import steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination, printable
@@ -37,7 +37,7 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> Non
 def _table(salvaged: Salvaged, width: int) -> Iterator[str]:
     yield from table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), width)
     yield from (*_new_findings(salvaged), *_refusals(salvaged))
-    yield from steps_text(head(salvaged), steps_of(salvaged), width)
+    yield from steps_text(preamble(salvaged), steps_of(salvaged), width)
 
 
 def _markdown(salvaged: Salvaged) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _markdown(salvaged: Salvaged) -> Iterator[str]:
     yield from markdown_lines(HEADS, map(_cells, salvaged.partitions))
     for line in (*_new_findings(salvaged), *_refusals(salvaged)):
         yield f"\n{markdown(line.strip())}\n"
-    yield from steps_markdown(head(salvaged), steps_of(salvaged))
+    yield from steps_markdown(preamble(salvaged), steps_of(salvaged))
 
 
 def remote_warnings(salvaged: Salvaged) -> list[str]:

@@ -14,8 +14,8 @@ from kafka_forensics.cli.outputs.steps import (
     controllers_step,
     minutes_to_start,
     of_topics,
-    own_retention,
     partitions_words,
+    show_retention_command,
 )
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
@@ -26,7 +26,7 @@ from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import repair_advice, rerun_command
 
 
-def head(salvaged: Salvaged) -> str:
+def preamble(salvaged: Salvaged) -> str:
     """The paragraph above the steps, which applies to all of them."""
     sizes = Counter[object]()
     for target in salvaged.log_dirs:
@@ -184,7 +184,7 @@ def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *
         yield OperatorStep("keep_records", text, command)
     elif unknown:
         yield OperatorStep(
-            "note_retention", f"{text}first note the topics' own {unknown}, if this shows any:", own_retention(topics)
+            "note_retention", f"{text}first note the topics' own {unknown}, if this shows any:", show_retention_command(topics)
         )
         yield OperatorStep("keep_records", "Then suspend it for the time being:", of_topics(topics, f"--add-config {settings}"))
     else:

@@ -21,7 +21,7 @@ from kafka_forensics.cli.outputs.words import (
     replica_words,
     summary_lines,
 )
-from kafka_forensics.cli.streams import Destination, open_output, printable, uninterrupted, wrapped
+from kafka_forensics.cli.streams import Destination, delayed_interruptions, open_output, printable, wrapped
 from kafka_forensics.export import json_document
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, without_payloads
@@ -75,7 +75,7 @@ def write_result(
             to.stream.writelines(makers[format_name](result))
 
 
-class LinesAsSettled:
+class PartitionLinesWriter:
     """A `Listener` that writes the JSON Lines of a scan while it runs: each partition once its findings are final, at the `end` the
     rest. It opens the output when the scan begins.
 
@@ -103,7 +103,7 @@ class LinesAsSettled:
     def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
         """Write a partition completely, or not at all if the user interrupts."""
         shown = findings if self._show_payloads else map(without_payloads, findings)
-        with uninterrupted():
+        with delayed_interruptions():
             self._write(json_document.partition_lines(partition, shown))
             self._written += 1
 

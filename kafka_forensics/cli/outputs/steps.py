@@ -99,7 +99,7 @@ def of_topics(topics: Collection[str], change: str) -> str:
     return _for_each("--alter", topics, f" {change}")
 
 
-def own_retention(topics: Collection[str]) -> str:
+def show_retention_command(topics: Collection[str]) -> str:
     """The command that shows retention settings of topics, on running controllers.
 
     Without `--all`, kafka-configs.sh would first ask for the list of topics, which controllers do not serve.

@@ -121,7 +121,7 @@ class FactReader:
     options: ScanOptions
     result: ScanResult
     witnesses: Witnesses
-    words: FindingText
+    finding_text: FindingText
     payloads: bool = True
     incomplete: list[Incomplete] = field(default_factory=list)
     passed: Callable[[int], None] = count_nothing
@@ -185,11 +185,11 @@ class FactReader:
         if name == "checkpoints":
             return checkpoint_facts(self.inputs, self.options)
         if name == "incomplete":
-            return record_batches(FACTS[name].schema, rows_of(_INCOMPLETE, self.gaps()))
+            return record_batches(FACTS[name].schema, rows_of(_INCOMPLETE, self.unread_inputs()))
         assert name == "findings"
         return record_batches(FACTS[name].schema, map(self.finding_row, self.result.findings))
 
-    def gaps(self) -> list[Incomplete]:
+    def unread_inputs(self) -> list[Incomplete]:
         """What could not be read by the scan, and for facts after it."""
         every = [*self.result.incomplete, *with_replicas(self.incomplete, self.inputs.log_dirs)]
         by_key = {(incomplete.path, incomplete.reason): incomplete for incomplete in every}
@@ -198,7 +198,7 @@ class FactReader:
     def finding_row(self, finding: Finding) -> tuple[object, ...]:
         """The row of `findings` about a finding."""
         [placed] = rows_of(_FINDING, [finding])
-        message, advice = self.words(finding)
+        message, advice = self.finding_text(finding)
         return *placed, message, json_text(finding.evidence), advice
 
 
@@ -216,10 +216,12 @@ def internal_topic_facts(
     return remote_event_facts(inputs, witnesses, options, incomplete, payloads=payloads)
 
 
-def scan_for_facts(paths: list[str], options: ScanOptions, words: FindingText, progress: Progress | None = None) -> FactReader:
+def scan_for_facts(
+    paths: list[str], options: ScanOptions, finding_text: FindingText, progress: Progress | None = None
+) -> FactReader:
     """Scan the paths for a reader of any fact. Raises UsageError for invalid paths."""
     inputs = gather(paths, options)
     compile_as_needed(max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal)))
     witnesses = read_witnesses(inputs)
     result = scan_inputs(inputs, options, progress, witnesses=witnesses)
-    return FactReader(inputs, options, result, witnesses, words)
+    return FactReader(inputs, options, result, witnesses, finding_text)

@@ -38,7 +38,7 @@ Batches = Iterator[pa.RecordBatch]
 _NAME: Final = SNAPSHOT.name
 
 
-def read_scan(task: str, query: FactQuery, words: FindingText, storage_options: Pairs = ()) -> Batches:
+def read_scan(task: str, query: FactQuery, finding_text: FindingText, storage_options: Pairs = ()) -> Batches:
     """Rows of the task of a fact of `FROM_SCANS`, in the columns of the query.
 
     Reads every requested replica with the copies of other brokers. Raises UsageError for invalid paths, and after all rows
@@ -55,7 +55,7 @@ def read_scan(task: str, query: FactQuery, words: FindingText, storage_options: 
     _drop_unrequested(inputs, query)
     compile_as_needed(sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal]))
     incomplete: list[Incomplete] = []
-    batches = _scan_batches(inputs, query, options, words, incomplete)
+    batches = _scan_batches(inputs, query, options, finding_text, incomplete)
     yield from select_batches((_requested_rows(batch, query) for batch in batches), query, FACTS[query.fact].schema)
     if query.fact != INCOMPLETE:
         _raise_first([*incomplete, *inputs.incomplete])
@@ -67,7 +67,7 @@ def _raise_first(incomplete: Iterable[Incomplete]) -> None:
 
 
 def _scan_batches(
-    inputs: Inputs, query: FactQuery, options: ScanOptions, words: FindingText, incomplete: list[Incomplete]
+    inputs: Inputs, query: FactQuery, options: ScanOptions, finding_text: FindingText, incomplete: list[Incomplete]
 ) -> Batches:
     witnesses = read_witnesses(inputs)
     if query.fact in FROM_INTERNAL_TOPICS:
@@ -75,7 +75,7 @@ def _scan_batches(
         return
     result = scan_inputs(inputs, options, witnesses=witnesses)
     incomplete += result.incomplete
-    yield from FactReader(inputs, options, result, witnesses, words, query.payloads, incomplete).batches(query.fact)
+    yield from FactReader(inputs, options, result, witnesses, finding_text, query.payloads, incomplete).batches(query.fact)
 
 
 def _scan_options(query: FactQuery, storage_options: Pairs) -> ScanOptions:
@@ -131,15 +131,15 @@ def _all_log_dirs(gathered: Mapping[str, Inputs]) -> Inputs:
     return Inputs([log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs])
 
 
-def read_snapshots(task: str, query: FactQuery, words: FindingText, storage_options: Pairs = ()) -> Batches:
+def read_snapshots(task: str, query: FactQuery, finding_text: FindingText, storage_options: Pairs = ()) -> Batches:
     """Rows of a task of `plan_snapshots` in the columns of the query. Raises what `read.read_task` and `read_scan` raise."""
     parameters = json.loads(task)
     if "compare" in parameters:
-        yield from _read_compared(parameters["compare"], query, words, storage_options)
+        yield from _read_compared(parameters["compare"], query, finding_text, storage_options)
         return
     without_name = replace(query, columns=tuple(name for name in query.columns if name != _NAME))
     if query.fact in FROM_SCANS:
-        batches = read_scan(parameters["task"], without_name, words, storage_options)
+        batches = read_scan(parameters["task"], without_name, finding_text, storage_options)
     else:
         batches = read_task(parameters["task"], without_name, storage_options)
     for batch in batches:
@@ -154,7 +154,7 @@ def _with_name(batch: pa.RecordBatch, names: Iterable[str], snapshot: str) -> pa
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _read_compared(snapshots: dict[str, list[str]], query: FactQuery, words: FindingText, storage_options: Pairs) -> Batches:
+def _read_compared(snapshots: dict[str, list[str]], query: FactQuery, finding_text: FindingText, storage_options: Pairs) -> Batches:
     """Rows of a fact that compares the snapshots, as the local engine compares them."""
     options = _scan_options(query, storage_options)
     gathered = gather_snapshots(snapshots, options)
@@ -165,13 +165,13 @@ def _read_compared(snapshots: dict[str, list[str]], query: FactQuery, words: Fin
         _drop_unrequested(inputs, query)
     incomplete: list[Incomplete] = []
     schema = pa.schema([SNAPSHOT, *fact_named(query.fact, SNAPSHOT_FACTS).schema])
-    batches = _compared_batches(gathered, query, options, words, incomplete)
+    batches = _compared_batches(gathered, query, options, finding_text, incomplete)
     yield from select_batches((_requested_rows(batch, query) for batch in batches), query, schema)
     _raise_first([*incomplete, *(found for inputs in gathered.values() for found in inputs.incomplete)])
 
 
 def _compared_batches(
-    gathered: Mapping[str, Inputs], query: FactQuery, options: ScanOptions, words: FindingText, incomplete: list[Incomplete]
+    gathered: Mapping[str, Inputs], query: FactQuery, options: ScanOptions, finding_text: FindingText, incomplete: list[Incomplete]
 ) -> Batches:
     compared_snapshots = compared(gathered, options)
     result = compared_snapshots.result
@@ -182,6 +182,6 @@ def _compared_batches(
     names = (_NAME, *fact_named(query.fact).schema.names)
     for snapshot in compared_snapshots.snapshots:
         scan = result.snapshots[snapshot.name]
-        reader = FactReader(snapshot.inputs, options, scan, snapshot.witnesses, words, query.payloads, incomplete)
+        reader = FactReader(snapshot.inputs, options, scan, snapshot.witnesses, finding_text, query.payloads, incomplete)
         yield from (_with_name(batch, names, snapshot.name) for batch in reader.batches("findings"))
     yield from between_batches(result.findings, reader.finding_row)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from tests.gallery.of_controller import OTHER_ID
 from tests.support.brokers import TOPIC_ID
-from tests.support.controllers import change, partition, raw_id, record, registered, topic
+from tests.support.controllers import broker_registration, partition, partition_change, raw_id, record, topic
 
 ACL: Final[dict[str, Any]] = {"resource_type": 2, "resource_name": "t", "pattern_type": 3, "principal": "User:a", "host": "*",
        "operation": 3, "permission_type": 3}  # fmt: skip
@@ -29,10 +29,10 @@ CASES: Final[dict[str, tuple[tuple[bytes, ...], str | None]]] = {
     "a partition of no topic": ((partition([1], 1),), "the_topic_does_not_exist"),
     "a partition twice": ((*MADE, partition([1, 2], 1)), None),
     "a partition twice, changed": ((*MADE, partition([1, 3], 1)), None),
-    "a change of no topic": ((change(leader=1),), "the_topic_does_not_exist"),
-    "a change of no partition": ((*MADE, change(partition_id=1, leader=1)), "the_partition_does_not_exist"),
-    "a change of a partition": ((*MADE, change(leader=2, isr=[2])), None),
-    "an unknown recovery state": ((*MADE, change(leader_recovery_state=7)), "the_leader_recovery_state_is_unknown"),
+    "a change of no topic": ((partition_change(leader=1),), "the_topic_does_not_exist"),
+    "a change of no partition": ((*MADE, partition_change(partition_id=1, leader=1)), "the_partition_does_not_exist"),
+    "a change of a partition": ((*MADE, partition_change(leader=2, isr=[2])), None),
+    "an unknown recovery state": ((*MADE, partition_change(leader_recovery_state=7)), "the_leader_recovery_state_is_unknown"),
     "an unknown recovery state of a new partition": (
         (topic(), partition([1], 1, leader_recovery_state=7)), "the_leader_recovery_state_is_unknown"
     ),
@@ -40,36 +40,45 @@ CASES: Final[dict[str, tuple[tuple[bytes, ...], str | None]]] = {
         (topic(), partition([1, 2], 1, directories=[DIRECTORY])), "directories_do_not_match_the_replicas"
     ),
     "a change to fewer directories": (
-        (*MADE, change(replicas=[1, 2], directories=[DIRECTORY])), "directories_do_not_match_the_replicas"
+        (*MADE, partition_change(replicas=[1, 2], directories=[DIRECTORY])), "directories_do_not_match_the_replicas"
     ),
     "a change of the directories to fewer than the replicas": (
-        (*MADE, change(directories=[DIRECTORY])), "directories_do_not_match_the_replicas"
+        (*MADE, partition_change(directories=[DIRECTORY])), "directories_do_not_match_the_replicas"
     ),
     "a change of the replicas to more than the directories": (
-        (topic(), partition([1, 2], 1, directories=[DIRECTORY] * 2), change(replicas=[1, 2, 3])),
+        (topic(), partition([1, 2], 1, directories=[DIRECTORY] * 2), partition_change(replicas=[1, 2, 3])),
         "directories_do_not_match_the_replicas",
     ),
     "a change of the replicas where no directory has an id": (
-        (topic(), partition([1, 2], 1, directories=[bytes(16)] * 2), change(replicas=[1, 2, 3])), None
+        (topic(), partition([1, 2], 1, directories=[bytes(16)] * 2), partition_change(replicas=[1, 2, 3])), None
     ),
     "a change of the directories to none": (
-        (topic(), partition([1, 2], 1, directories=[DIRECTORY] * 2), change(directories=[bytes(16)]), change(replicas=[1, 2, 3])),
+        (
+            *(topic(), partition([1, 2], 1, directories=[DIRECTORY] * 2)),
+            *(partition_change(directories=[bytes(16)]), partition_change(replicas=[1, 2, 3])),
+        ),
         None,
     ),
     "no topic to remove": ((record(9, topic_id=raw_id(OTHER_ID)),), "the_topic_to_remove_does_not_exist"),
     "a change of an unknown broker": ((record(17, broker_id=9, broker_epoch=0, fenced=-1),), "the_broker_is_not_registered"),
     "a change under another epoch": (
-        (registered(9, 3), record(17, broker_id=9, broker_epoch=4, fenced=-1)), "the_broker_has_another_epoch"
+        (broker_registration(9, 3), record(17, broker_id=9, broker_epoch=4, fenced=-1)), "the_broker_has_another_epoch"
     ),
-    "a change of a broker": ((registered(9, 3), record(17, broker_id=9, broker_epoch=3, fenced=-1)), None),
-    "an unknown fencing": ((registered(9, 3), record(17, broker_id=9, broker_epoch=3, fenced=5)), "a_fencing_value_is_unknown"),
+    "a change of a broker": ((broker_registration(9, 3), record(17, broker_id=9, broker_epoch=3, fenced=-1)), None),
+    "an unknown fencing": (
+        (broker_registration(9, 3), record(17, broker_id=9, broker_epoch=3, fenced=5)),
+        "a_fencing_value_is_unknown",
+    ),
     "an unknown broker is fenced": ((record(7, id=9, epoch=0),), "the_broker_is_not_registered"),
-    "a broker is unfenced under another epoch": ((registered(9, 3), record(8, id=9, epoch=4)), "the_broker_has_another_epoch"),
+    "a broker is unfenced under another epoch": (
+        (broker_registration(9, 3), record(8, id=9, epoch=4)),
+        "the_broker_has_another_epoch",
+    ),
     "no broker to unregister": ((record(1, broker_id=9, broker_epoch=0),), "the_broker_is_not_registered"),
     "a broker leaves under another epoch": (
-        (registered(9, 3), record(1, broker_id=9, broker_epoch=4)), "the_broker_has_another_epoch"
+        (broker_registration(9, 3), record(1, broker_id=9, broker_epoch=4)), "the_broker_has_another_epoch"
     ),
-    "a broker leaves": ((registered(9, 3), record(1, broker_id=9, broker_epoch=3)), None),
+    "a broker leaves": ((broker_registration(9, 3), record(1, broker_id=9, broker_epoch=3)), None),
     "producer ids that do not rise": ((ids(2000), ids(2000)), "the_next_producer_id_is_not_higher"),
     "producer ids that rise": ((ids(2000), ids(3000)), None),
     "no credential to remove": ((record(22, name="a", mechanism=1),), "the_credential_does_not_exist"),
@@ -80,7 +89,7 @@ CASES: Final[dict[str, tuple[tuple[bytes, ...], str | None]]] = {
     "an end of no transaction": ((END,), "no_transaction_is_open"),
     "an abort of no transaction": ((ABORT,), "no_transaction_is_open"),
     "what was aborted is made anew": ((BEGIN, topic(), ABORT, topic()), None),
-    "a committed transaction": ((BEGIN, *MADE, END, change(leader=2)), None),
+    "a committed transaction": ((BEGIN, *MADE, END, partition_change(leader=2)), None),
     "ELRs of no topic are cleared": ((record(28, topic_name="none"),), "the_topic_does_not_exist"),
     "no controller to unregister": ((record(29, controller_id=9),), "the_controller_is_not_registered"),
 }  # fmt: skip

@@ -14,11 +14,11 @@ from kafka_forensics.analysis.internal_topics import controller
 from kafka_forensics.analysis.internal_topics.controller import ControllerReplay, MetadataCopy, add_copy, merge_copies
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataSnapshot, PartitionControl, PartitionEvent
 from tests.support.brokers import TOPIC, TOPIC_ID
-from tests.support.controllers import HUGE, change, partition, read, record, setting, topic
+from tests.support.controllers import HUGE_VARINT, decode, partition, partition_change, record, setting, topic
 
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
-BAD_CHANGE = b"\1\5\x09" + change(leader=3)[3:]
-BAD_SETTING = b"\1\4\0" + HUGE
+BAD_CHANGE = b"\1\5\x09" + partition_change(leader=3)[3:]
+BAD_SETTING = b"\1\4\0" + HUGE_VARINT
 
 
 def replayed(
@@ -31,7 +31,7 @@ def replayed(
 
 def feed(replay: ControllerReplay, values: Sequence[bytes], start: int = 0) -> None:
     for offset, value in enumerate(values, start):
-        replay.step(offset, 1000 + offset, read(value))
+        replay.step(offset, 1000 + offset, decode(value))
 
 
 def last(history: ControllerHistory, name: str = TOPIC) -> PartitionControl:
@@ -45,7 +45,7 @@ def events(history: ControllerHistory) -> list[PartitionEvent]:
 
 
 BEGIN, END, ABORT = record(23), record(24), record(25)
-INSIDE = (change(leader=2), change(isr=[2]))
+INSIDE = (partition_change(leader=2), partition_change(isr=[2]))
 MADE = (topic(), partition([1, 2], 1))
 WITH_ELR = (topic(), partition([1], 1, eligible_leader_replicas=[2], last_known_elr=[3]))
 SECRETS = (
@@ -57,18 +57,18 @@ HISTORIES: dict[str, tuple[tuple[bytes, ...], dict[str, int]]] = {
         (
             topic(),
             partition([2, 3, 1], 2, directories=[bytes(16)] * 3),
-            change(isr=[2, 3]),
-            change(leader=3, isr=[3], eligible_leader_replicas=[2]),
-            change(leader=3),
-            change(leader=-1, isr=[], eligible_leader_replicas=[2, 3], last_known_elr=[]),
-            change(replicas=[2, 3], removing_replicas=[1]),
+            partition_change(isr=[2, 3]),
+            partition_change(leader=3, isr=[3], eligible_leader_replicas=[2]),
+            partition_change(leader=3),
+            partition_change(leader=-1, isr=[], eligible_leader_replicas=[2, 3], last_known_elr=[]),
+            partition_change(replicas=[2, 3], removing_replicas=[1]),
         ),
         {},
     ),
     "a topic made anew": (
         (
             *(topic(), partition([1], 1), setting("cleanup.policy", "compact"), record(9, topic_id=TOPIC_ID)),
-            *(topic(topic_id=OTHER_ID), partition([2], 2, topic_id=OTHER_ID), change(leader=1)),
+            *(topic(topic_id=OTHER_ID), partition([2], 2, topic_id=OTHER_ID), partition_change(leader=1)),
         ),
         {},
     ),
@@ -89,18 +89,21 @@ HISTORIES: dict[str, tuple[tuple[bytes, ...], dict[str, int]]] = {
         (topic(), partition([1], 1), setting("cleanup.policy", "delete, compact"), setting("cleanup.policy", None)), {}
     ),
     "a policy of two words": ((topic(), partition([1], 1), setting("cleanup.policy", "delete, compact")), {}),
-    "behind a record that cannot be read nothing is told": ((*MADE, BAD_CHANGE, change(isr=[1])), {}),
-    "told whole again": ((*MADE, BAD_CHANGE, partition([2], 2, leader_epoch=9), change(isr=[2, 1])), {}),
+    "behind a record that cannot be read nothing is told": ((*MADE, BAD_CHANGE, partition_change(isr=[1])), {}),
+    "told whole again": ((*MADE, BAD_CHANGE, partition([2], 2, leader_epoch=9), partition_change(isr=[2, 1])), {}),
     "a bad setting leaves only settings in doubt": (
         (topic(), setting("cleanup.policy", "delete"), partition([1], 1), BAD_SETTING), {}
     ),
     "bad records of other kinds": (
         (topic(), setting("cleanup.policy", "delete"), partition([1], 1), b"\1\0\x63", b"\1\x0b\0secret"), {}
     ),
-    "records of unknown kinds are counted": ((*MADE, b"\1\x63\0\0", change(isr=[1]), b"\1\x63\0\0"), {}),
-    "begun later without a snapshot": ((change(leader=2, topic_id=OTHER_ID), topic(), partition([1], 1)), {"start": 40}),
-    "what no majority holds": ((*MADE, change(leader=2, isr=[2])), {"committed_end": 2, "possible_end": 2}),
-    "what a majority may hold": ((*MADE, change(leader=2), change(leader=1)), {"committed_end": 2, "possible_end": 3}),
+    "records of unknown kinds are counted": ((*MADE, b"\1\x63\0\0", partition_change(isr=[1]), b"\1\x63\0\0"), {}),
+    "begun later without a snapshot": ((partition_change(leader=2, topic_id=OTHER_ID), topic(), partition([1], 1)), {"start": 40}),
+    "what no majority holds": ((*MADE, partition_change(leader=2, isr=[2])), {"committed_end": 2, "possible_end": 2}),
+    "what a majority may hold": (
+        (*MADE, partition_change(leader=2), partition_change(leader=1)),
+        {"committed_end": 2, "possible_end": 3},
+    ),
 }  # fmt: skip
 ANSWERS = Path(__file__).with_name("histories.json")
 EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text()) if ANSWERS.exists() else {}
@@ -129,13 +132,13 @@ def test_histories_equal_the_kept_ones(name: str) -> None:
 @pytest.mark.parametrize(
     ("before", "then", "unclean"),
     [
-        (partition([1, 2, 3], 1), change(leader=2, isr=[2, 3]), False),
-        (partition([1, 2, 3], 1), change(leader=3, isr=[3], leader_recovery_state=1), True),
-        (partition([1], 1, replicas=[1, 2]), change(leader=2, isr=[2]), True),
-        (partition([], -1, replicas=[1, 2], eligible_leader_replicas=[2]), change(leader=2, isr=[2]), False),
-        (partition([1], 1, replicas=[1, 4]), change(leader=4, isr=[4], replicas=[4], adding_replicas=[]), False),
-        (partition([1], 1, leader_recovery_state=1), change(leader_recovery_state=0), False),
-        (partition([1], 1), change(leader=-1, leader_recovery_state=1), False),
+        (partition([1, 2, 3], 1), partition_change(leader=2, isr=[2, 3]), False),
+        (partition([1, 2, 3], 1), partition_change(leader=3, isr=[3], leader_recovery_state=1), True),
+        (partition([1], 1, replicas=[1, 2]), partition_change(leader=2, isr=[2]), True),
+        (partition([], -1, replicas=[1, 2], eligible_leader_replicas=[2]), partition_change(leader=2, isr=[2]), False),
+        (partition([1], 1, replicas=[1, 4]), partition_change(leader=4, isr=[4], replicas=[4], adding_replicas=[]), False),
+        (partition([1], 1, leader_recovery_state=1), partition_change(leader_recovery_state=0), False),
+        (partition([1], 1), partition_change(leader=-1, leader_recovery_state=1), False),
     ],
 )
 def test_which_elections_are_unclean(before: bytes, then: bytes, unclean: bool) -> None:
@@ -151,7 +154,7 @@ def test_clearing_elrs_of_another_topic_takes_no_time() -> None:
 
 
 def restated(offset: int, *values: bytes) -> MetadataSnapshot:
-    records = tuple((number, read(value)) for number, value in enumerate(values))
+    records = tuple((number, decode(value)) for number, value in enumerate(values))
     return MetadataSnapshot(offset, 500, (MetadataBatch(0, 500, records),))
 
 
@@ -160,7 +163,7 @@ def test_a_snapshot_completes_a_log_that_begins_later() -> None:
     assert replay.in_doubt
     replay.restate(restated(40, topic(), setting("cleanup.policy", "compact"), partition([3, 1], 3, leader_epoch=7)))
     assert not replay.in_doubt
-    feed(replay, [change(leader=1)], 40)
+    feed(replay, [partition_change(leader=1)], 40)
     history = replay.finish(41)
     assert (last(history).leader, last(history).leader_epoch, last(history).cleanup_policy) == (1, 8, "compact")
     shown = [(event.kind, event.offset, event.timestamp_ms) for event in events(history)]
@@ -172,7 +175,7 @@ def test_a_snapshot_makes_state_known_and_adds_events_only_for_differences() -> 
     replay = ControllerReplay(0)
     feed(replay, [topic(), partition([1, 2], 1), topic("gone", OTHER_ID), BAD_CHANGE])
     replay.restate(restated(4, topic(), partition([1, 2], 1)))
-    feed(replay, [change(isr=[1])], 4)
+    feed(replay, [partition_change(isr=[1])], 4)
     history = replay.finish(5)
     assert (last(history).isr, last(history).unknown_after, history.unknown_after) == ([1], None, None)
     assert [event.kind for event in events(history)] == ["created", "changed"]
@@ -181,8 +184,8 @@ def test_a_snapshot_makes_state_known_and_adds_events_only_for_differences() -> 
 
 def test_histories_are_bounded_and_keep_unclean_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "MAX_EVENTS", 16)
-    unclean = change(leader=2, isr=[2], leader_recovery_state=1)
-    kept = last(replayed(topic(), partition([1, 2], 1), unclean, *[change(isr=[2])] * 100)).history
+    unclean = partition_change(leader=2, isr=[2], leader_recovery_state=1)
+    kept = last(replayed(topic(), partition([1, 2], 1), unclean, *[partition_change(isr=[2])] * 100)).history
     assert kept is not None
     assert len(kept.events) + kept.dropped_events == 102
     assert len(kept.events) <= 16
@@ -201,7 +204,7 @@ RECORDS = st.one_of(
         [topic(), topic("u", OTHER_ID), partition([1, 2], 1), record(23), record(24), record(25), BAD_CHANGE, BAD_SETTING]
     ),
     st.builds(
-        change,
+        partition_change,
         leader=st.integers(-2, 3),
         isr=st.one_of(st.none(), st.lists(st.integers(1, 3), max_size=3)),
         topic_id=st.sampled_from([TOPIC_ID, OTHER_ID]),
@@ -218,7 +221,7 @@ def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
     state: dict[str, Any] | None = None
     topics: set[str] = set()
     for value in values:
-        metadata_record = read(value)
+        metadata_record = decode(value)
         assert metadata_record.fields is not None
         fields = metadata_record.fields
         if metadata_record.api_key == 2:
@@ -245,7 +248,7 @@ def test_any_records_have_a_history(values: list[bytes]) -> None:
             assert offsets == sorted(offsets)
 
 
-SOUND = RECORDS.filter(lambda value: read(value).fields is not None and read(value).api_key not in (23, 24, 25))
+SOUND = RECORDS.filter(lambda value: decode(value).fields is not None and decode(value).api_key not in (23, 24, 25))
 
 
 @given(st.lists(SOUND, max_size=25))

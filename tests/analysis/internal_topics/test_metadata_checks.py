@@ -6,7 +6,7 @@ from kafka_forensics.analysis.internal_topics import REPLAY_EXCEPTIONS, Metadata
 from kafka_forensics.model.controller import MetadataBatch, MetadataSnapshot
 from kafka_forensics.parsers.internal_topics import decode_metadata_record
 from tests.analysis.internal_topics.rejected_records import CASES, MADE
-from tests.support.controllers import change, record, topic
+from tests.support.controllers import partition_change, record, topic
 
 
 def problems(values: tuple[bytes, ...], checks: MetadataChecks | None = None) -> list[str | None]:
@@ -38,15 +38,15 @@ def test_a_snapshot_with_an_unreadable_record_makes_no_state_known() -> None:
     bad = MetadataBatch(0, 0, ((0, decode_metadata_record(b"\1\2\x63")),))
     checks = MetadataChecks()
     checks.restate(MetadataSnapshot(9, 0, (bad,)))
-    assert problems((change(leader=1),), checks) == [None]
+    assert problems((partition_change(leader=1),), checks) == [None]
 
 
 def test_nothing_is_reported_after_an_unreadable_record() -> None:
-    assert problems((*MADE, b"\1\2\x63", change(partition_id=9, leader=1))) == [None] * 4
+    assert problems((*MADE, b"\1\2\x63", partition_change(partition_id=9, leader=1))) == [None] * 4
 
 
 def test_checks_use_the_state_of_a_snapshot() -> None:
     records = tuple((0, decode_metadata_record(value)) for value in MADE)
     checks = MetadataChecks()
     checks.restate(MetadataSnapshot(9, 0, (MetadataBatch(0, 0, records),)))
-    assert problems((change(leader=1), topic(), record(20)), checks) == [None, "a_topic_of_this_name_exists", None]
+    assert problems((partition_change(leader=1), topic(), record(20)), checks) == [None, "a_topic_of_this_name_exists", None]

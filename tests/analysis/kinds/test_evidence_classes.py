@@ -10,7 +10,7 @@ import pytest
 import kafka_forensics
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.model.findings import Place
-from tests.support.evidence_law import broken
+from tests.support.evidence_schema import evidence_errors
 
 HIDDEN = {"bytes": 3, "batches_recovered": 1, "first_recovered_offset": 7, "last_recovered_offset": 8}
 FORK = {"offset": 1, "versions": [{"brokers": [1, "b"], "epoch": 2, "log_end_offset": 9, "high_watermark": None}]}
@@ -43,7 +43,7 @@ def test_every_class_has_a_docstring_and_its_own_name() -> None:
     ],
 )
 def test_undeclared_evidence_is_found(kind: str, evidence: dict[str, object], fault: str | None) -> None:
-    assert broken([finding(kind, Place(), evidence)]) == ([] if fault is None else [f"{kind}: {fault}"])
+    assert evidence_errors([finding(kind, Place(), evidence)]) == ([] if fault is None else [f"{kind}: {fault}"])
 
 
 DECLARED = {name for kind in CATALOGUE.values() for name in get_type_hints(kind.evidence)}

@@ -25,8 +25,8 @@ from kafka_forensics.analysis.placement import (
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS
 from kafka_forensics.model.findings import Confidence, Severity
 from kafka_forensics.parsers.kernels.partitioners import murmur2
-from tests.support.evidence_law import broken
-from tests.support.strategies import folded
+from tests.support.evidence_schema import evidence_errors
+from tests.support.strategies import fold_in_parts
 
 START = 1_700_000_000_000
 Sent = tuple[bytes | None, int, int]
@@ -81,7 +81,7 @@ def test_the_sample_does_not_depend_on_the_cut(count: int, draw: st.DataObject) 
     rows = np.array([[at * 3, at, length[at], at * 11, at * 13] for at in range(count)], np.int64).reshape(-1, KEY_SAMPLE_COLUMNS).T
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_placement, "MOST_KEPT", 8)
-        state = folded(draw, KeyPlacementFold, lambda fold, a, b: fold.step(rows[:, a:b]), count)
+        state = fold_in_parts(draw, KeyPlacementFold, lambda fold, a, b: fold.step(rows[:, a:b]), count)
         whole = KeyPlacementFold()
         whole.step(rows)
         kept = state.samples()
@@ -253,5 +253,5 @@ def test_any_samples_are_accepted(rows: list[tuple[int, ...]], count: int, exact
     partitions = {number: PartitionKeys(matrix, len(rows), 0, len(rows)) for number in (0, count - 1)}
     placement = weigh_rules("t", partitions, count, exact_count=exact)
     finding = placement_finding(placement, partitions, "x")
-    assert finding is None or broken([finding]) == []
+    assert finding is None or evidence_errors([finding]) == []
     assert placement.scattered_keys <= placement.keys

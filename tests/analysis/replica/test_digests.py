@@ -11,7 +11,7 @@ from kafka_forensics.analysis import replica
 from kafka_forensics.analysis.replica import BlockDigests, differing_blocks
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.segments import columns_of
-from tests.support.strategies import folded
+from tests.support.strategies import fold_in_parts
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 OFFSETS = st.one_of(st.integers(0, 10**6), st.sampled_from([-(2**63), -1, 0, 65535, 65536, 2**40, 2**62, 2**63 - 1]))
@@ -51,7 +51,7 @@ def as_dictionary(state: BlockDigests) -> dict[int, tuple[int, ...]]:
 def test_any_cut_gives_the_naive_sums(batches: list[Batch], most: int, draw: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica, "MAX_BLOCKS", most)
-        state = folded(draw, BlockDigests, lambda fold, a, b: fold.step(columns_of(rows(batches[a:b]))), len(batches))
+        state = fold_in_parts(draw, BlockDigests, lambda fold, a, b: fold.step(columns_of(rows(batches[a:b]))), len(batches))
         whole = digest_of(batches)
     assert (state.shift, state.first_block) == (whole.shift, whole.first_block)
     assert np.array_equal(state.sums, whole.sums)

@@ -14,7 +14,7 @@ from kafka_forensics.analysis.replicas.records_held import records_held, with_re
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Place, Severity
 from tests.analysis.replica_logs import Batch, Logs, batches
-from tests.support.segments import changed, flipped, marker, starts
+from tests.support.segments import batch_positions, flip_bit, marker, replace_bytes
 
 BLOCK = 1 << 16
 LETTERS = "abcdefghij"
@@ -71,7 +71,7 @@ def test_where_two_logs_differ(left: list[Batch], right: list[Batch], expected: 
 def test_a_batch_with_a_wrong_checksum_is_damaged(which: int) -> None:
     """F01: also the first and the last of the log, though their offsets are then not proven."""
     log = batches((0, "abcdef"), each=2)
-    data = flipped(b"".join(written(log)), starts(written(log))[which] + 70)
+    data = flip_bit(b"".join(written(log)), batch_positions(written(log))[which] + 70)
     logs = Logs()
     (difference,) = two(logs, log, log, data)
     assert (difference.kind, difference.offset, difference.end_offset) == ("damaged", 2 * which, 2 * which + 2)
@@ -84,7 +84,7 @@ def test_a_batch_with_a_wrong_checksum_is_damaged(which: int) -> None:
 def test_a_flipped_epoch_field_is_a_difference_of_headers(which: int, bit: int) -> None:
     """F02, the sign bit too."""
     log = batches((0, "abcdef"))
-    data = flipped(b"".join(written(log)), starts(written(log))[which] + 12, bit)
+    data = flip_bit(b"".join(written(log)), batch_positions(written(log))[which] + 12, bit)
     (difference,) = two(Logs(), log, log, data)
     assert (difference.kind, difference.offset) == ("header", which)
     assert difference.epochs[0] == 0 != difference.epochs[1]
@@ -93,20 +93,20 @@ def test_a_flipped_epoch_field_is_a_difference_of_headers(which: int, bit: int) 
 def test_a_flipped_base_offset_is_no_conflict() -> None:
     """F03: the batch contradicts its own neighbours, so it is not compared by its offset."""
     log = batches((0, "abcdef"))
-    data = changed(b"".join(written(log)), starts(written(log))[2], (2**40).to_bytes(8, "big"))
+    data = replace_bytes(b"".join(written(log)), batch_positions(written(log))[2], (2**40).to_bytes(8, "big"))
     assert {difference.kind for difference in two(Logs(), log, log, data)} <= {"header"}
 
 
 def test_a_conflict_next_to_a_flipped_base_offset_is_found() -> None:
     log = batches((0, "abcdef"))
     left = [*log[:4], replace(log[4], values=["X"]), log[5]]
-    data = changed(b"".join(written(log)), starts(written(log))[1], (2**40).to_bytes(8, "big"))
+    data = replace_bytes(b"".join(written(log)), batch_positions(written(log))[1], (2**40).to_bytes(8, "big"))
     assert ("content", 4, 5) in kinds_and_offsets(two(Logs(), left, log, data))
 
 
 def test_a_wrong_magic_byte_is_a_difference_of_headers() -> None:
     log = batches((0, "abcdef"))
-    data = changed(b"".join(written(log)), starts(written(log))[2] + 16, b"\x03")
+    data = replace_bytes(b"".join(written(log)), batch_positions(written(log))[2] + 16, b"\x03")
     assert kinds_and_offsets(two(Logs(), log, log, data)) == [("header", 2, 3)]
 
 

@@ -24,7 +24,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.epochs import truncation_offset
 from tests.analysis.producer_log import context
 from tests.analysis.replica_logs import Batch, Logs, batches, conflicts_of
-from tests.support.faults_verdict import offsets
+from tests.support.faults_verdict import offset_range
 from tests.support.kept_answers import write_answers
 from tests.support.segments import log, read
 
@@ -336,7 +336,7 @@ def replicas_of(logs: Logs, sides: Sides) -> list[Replica]:
 
 
 def rows(found: list[Finding]) -> list[list[Any]]:
-    return [[one.kind, one.severity, one.confidence, one.place.broker, *offsets(one), dict(one.evidence)] for one in found]
+    return [[one.kind, one.severity, one.confidence, one.place.broker, *offset_range(one), dict(one.evidence)] for one in found]
 
 
 def findings_of(name: str) -> Any:

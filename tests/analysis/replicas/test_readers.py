@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.readers import Readable, held_back_finding, readable
-from kafka_forensics.cli.commands.groups import readers_in_words
+from kafka_forensics.cli.commands.groups import readers_text
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -103,8 +103,8 @@ def test_without_a_leader_nobody_reads_anything(isr: tuple[int, ...]) -> None:
     answer = judged(replicas(b1=9, b2=9), about)
     assert (answer.held_back_by, answer.since_ms, answer.brokers, answer.high_watermark) == ("no_leader", 4000, (2,), None)
     assert held_back_finding(replicas(b1=9), answer) == []
-    assert readers_in_words(answer) == "no leader since 1970-01-01T00:00:04.000Z; last in sync: 2"
-    assert readers_in_words(judged(replicas(b1=9), control([], leader=-1))) == "no leader"
+    assert readers_text(answer) == "no leader since 1970-01-01T00:00:04.000Z; last in sync: 2"
+    assert readers_text(judged(replicas(b1=9), control([], leader=-1))) == "no leader"
     assert judged(replicas(b1=5, b3=9), control([1, 3], leader=-1)).leader == 3
 
 
@@ -126,7 +126,7 @@ def test_without_the_isr_or_a_members_log_it_is_unknown(about: PartitionControl 
 def test_an_isr_member_without_log_may_hold_readers_back(ends: dict[str, int], missing: tuple[int, ...], words: str) -> None:
     answer = judged(replicas(**ends), control([1, 2, 3]))
     assert (answer.held_back_by, answer.missing, answer.high_watermark) == ("unknown", missing, None)
-    assert readers_in_words(answer) == words
+    assert readers_text(answer) == words
     assert held_back_finding(replicas(**ends), answer) == []
 
 
@@ -143,7 +143,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(about: PartitionContro
     assert held_back_finding(found, answer) == []
     unsure = judged(found, control([1, 2]))
     assert (unsure.held_back_by, unsure.held_back_at, unsure.missing) == ("last_stable_offset", 1, (2,))
-    assert readers_in_words(unsure).endswith(", or before: no log of broker 2, a member of the ISR")
+    assert readers_text(unsure).endswith(", or before: no log of broker 2, a member of the ISR")
 
 
 def test_brokers_with_given_names_are_recognised_by_their_ids() -> None:
@@ -189,7 +189,7 @@ def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
     assert [finding.evidence["brokers"] for finding in findings] == ([] if brokers is None else [list(brokers)])
     if brokers == ():
         assert f"the ISR ({' and '.join(map(str, about['isr']))}) is below" in message(findings[0])
-        assert readers_in_words(answer).startswith(f"high watermark held at {high_watermark} since ")
+        assert readers_text(answer).startswith(f"high watermark held at {high_watermark} since ")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_without_the_isr_only_the_checkpoint_proves_offsets_readable(
     found = replicas(b1=9, b2=9)
     found[0].context.high_watermark = checkpointed
     answer = judged(found, None)
-    assert (answer.held_back_by, answer.readable_end_offset, readers_in_words(answer)) == (held, end, words)
+    assert (answer.held_back_by, answer.readable_end_offset, readers_text(answer)) == (held, end, words)
 
 
 def test_the_high_watermark_of_an_isr_below_its_minimum_is_not_known_without_a_checkpoint() -> None:
@@ -214,11 +214,11 @@ def test_the_high_watermark_of_an_isr_below_its_minimum_is_not_known_without_a_c
     known = replace(control([1, 2], min_insync_replicas="3"), metadata_version=15)
     answer = judged(replicas(b1=9, b2=7), known)
     assert (answer.held_back_by, answer.readable_end_offset) == ("unknown", None)
-    assert readers_in_words(answer) == (
+    assert readers_text(answer) == (
         "how far consumers can read is not known: no checkpoint has the high watermark; ISR of 2, below min.insync.replicas 3"
     )
     found = replicas(b2=7)
     found[0].context.high_watermark = 6
-    assert readers_in_words(judged(found, known)) == (
+    assert readers_text(judged(found, known)) == (
         "how far consumers can read is not known: no log of broker 1, a member of the ISR"
     )

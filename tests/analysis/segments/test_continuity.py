@@ -9,7 +9,7 @@ from kafka_forensics.analysis.segments import continuity
 from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, OffsetSequence, Run, judge
 from kafka_forensics.model.batches import BatchColumn, Damage
 from tests.support.segments import columns_of
-from tests.support.strategies import folded
+from tests.support.strategies import fold_in_parts
 
 INT64_MAX = 2**63 - 1
 NEAR = st.integers(-2, 30)
@@ -108,7 +108,7 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], compacted: bool,
             step(part, [item for item in log[start:end] if item.segment == segment])
             state.merge(part)
 
-    state = folded(draw, lambda: ContinuityFold(0, compacted=compacted), feed, len(log))
+    state = fold_in_parts(draw, lambda: ContinuityFold(0, compacted=compacted), feed, len(log))
     runs, missing = naive(log, compacted=compacted)
     assert state.runs == runs
     assert state.missing_by_compaction == missing
@@ -154,7 +154,7 @@ def test_the_first_and_last_of_too_many_runs_are_kept_at_any_cut(count: int, dra
     log = [replace(item, base=item.position, last=item.position) for item in log]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(continuity, "MAX_RUNS", 8)
-        state = folded(draw, lambda: ContinuityFold(0), lambda fold, a, b: step(fold, log[a:b]), count)
+        state = fold_in_parts(draw, lambda: ContinuityFold(0), lambda fold, a, b: step(fold, log[a:b]), count)
     runs, _ = naive(log, compacted=False)
     if count > 8:
         runs = [*runs[:4], replace(runs[-4], after_damage=(0, runs[4].position)), *runs[-3:]]

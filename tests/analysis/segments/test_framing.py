@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from kafka_forensics.analysis.segments.framing import FramingFold, ReadersStop, SegmentTotals
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
-from tests.support.segments import batch, changed, chunk_of, columns_of, flipped, log, read, starts, with_length
-from tests.support.strategies import any_segments, folded
+from tests.support.segments import batch, batch_positions, chunk_of, columns_of, flip_bit, log, read, replace_bytes, with_length
+from tests.support.strategies import any_segments, fold_in_parts
 
 Item = dict[str, Any]
 
@@ -96,7 +96,7 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObj
             part.step(chunk([item for item in log[start:end] if item["segment"] == segment]))
             state.merge(part)
 
-    state = folded(draw, lambda: FramingFold(0), feed, len(log))
+    state = fold_in_parts(draw, lambda: FramingFold(0), feed, len(log))
     rows = [item for item in log if item["kind"] == "row"]
     good = [item for item in rows if item["good"]]
     assert state.batches == len(rows)
@@ -164,7 +164,7 @@ def test_a_wrong_count_found_by_decoding_is_reported_once() -> None:
 
 def test_damage_is_sampled_and_counted() -> None:
     batches = log(100)
-    at, data = starts(batches), bytearray(b"".join(batches))
+    at, data = batch_positions(batches), bytearray(b"".join(batches))
     for position in at[:-1]:
         data[position + 70] ^= 1
     sample = fold_of(bytes(data)).damage["BATCH_CRC_MISMATCH"]
@@ -176,15 +176,15 @@ def test_damage_is_sampled_and_counted() -> None:
 def test_batches_after_a_wrong_length_are_hidden(length: int, past: bool) -> None:
     """F05: readers end in silence where the length passes the end of the file, with an error where it does not."""
     batches = log(5)
-    state = fold_of(with_length(b"".join(batches), starts(batches)[1], length))
-    assert state.readers_stop == {0: ReadersStop(starts(batches)[1], past, 1)}
-    assert state.by_segment == {0: SegmentTotals(4, 9, starts(batches)[5])}
+    state = fold_of(with_length(b"".join(batches), batch_positions(batches)[1], length))
+    assert state.readers_stop == {0: ReadersStop(batch_positions(batches)[1], past, 1)}
+    assert state.by_segment == {0: SegmentTotals(4, 9, batch_positions(batches)[5])}
 
 
 def test_damage_inside_a_frame_hides_nothing() -> None:
     batches = log(3, records=1, value=b"x" * 9000)
-    assert fold_of(flipped(b"".join(batches), 100)).readers_stop == {}
-    hole = fold_of(changed(b"".join(batches), 2000, bytes(4096)))
+    assert fold_of(flip_bit(b"".join(batches), 100)).readers_stop == {}
+    hole = fold_of(replace_bytes(b"".join(batches), 2000, bytes(4096)))
     assert "SEG_HOLE" in hole.damage
     assert hole.readers_stop == {}
 

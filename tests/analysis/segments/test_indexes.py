@@ -11,7 +11,7 @@ from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, entri
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from tests.support.segments import columns_of
-from tests.support.strategies import folded
+from tests.support.strategies import fold_in_parts
 
 SIZE = 100
 Entry = tuple[int, int]
@@ -183,7 +183,7 @@ TIMES = st.lists(st.tuples(st.integers(-1, 7), st.integers(-1, 30)), max_size=7)
 @given(rising_segments(), ENTRIES, TIMES, st.data())
 def test_any_cut_gives_what_a_plain_loop_gives(rows: Rows, offsets: list[Entry], times: list[Entry], draw: st.DataObject) -> None:
     index, time = replace(offset_index(*offsets), zero_tail_bytes=80), replace(time_index(*times), zero_tail_bytes=120)
-    state = folded(draw, lambda: IndexFold(0, index, time), lambda fold, a, b: fold.step(columns_of(rows[a:b])), len(rows))
+    state = fold_in_parts(draw, lambda: IndexFold(0, index, time), lambda fold, a, b: fold.step(columns_of(rows[a:b])), len(rows))
     assert {(bad.file_kind, bad.entry, bad.reason) for bad in state.bad} == plain(rows, offsets, times)
     assert state.bad.count == len(plain(rows, offsets, times))
     whole = IndexFold(0, index, time)
@@ -204,7 +204,7 @@ def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: 
             offsets.append((row[BatchColumn.LAST_OFFSET], row[BatchColumn.POSITION]))
             if newer:
                 times.append((largest, row[BatchColumn.LAST_OFFSET]))
-    state = folded(
+    state = fold_in_parts(
         draw,
         lambda: IndexFold(0, offset_index(*offsets), time_index(*times)),
         lambda fold, a, b: fold.step(columns_of(rows[a:b])),

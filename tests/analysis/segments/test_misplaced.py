@@ -25,7 +25,7 @@ from kafka_forensics.analysis.segments.misplaced import (
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from tests.analysis.replica_logs import Logs, batches
 from tests.support.segments import columns_of
-from tests.support.strategies import folded
+from tests.support.strategies import fold_in_parts
 
 Spans = list[tuple[int, int]]
 """Offsets `[start, end)` of batches, each 100 bytes after the previous one."""
@@ -110,7 +110,7 @@ def test_edges_of_runs_by_any_cut(drawn: list[tuple[int, int]], compacted: bool,
     def feed(state: ContinuityFold, start: int, end: int) -> None:
         state.step(matrix(spans[start:end], start), [])
 
-    state = folded(draw, lambda: ContinuityFold(0, compacted=compacted), feed, len(spans))
+    state = fold_in_parts(draw, lambda: ContinuityFold(0, compacted=compacted), feed, len(spans))
     assert sum(run.batches for run in state.runs) == len(spans)
     row = 0
     for run in state.runs:

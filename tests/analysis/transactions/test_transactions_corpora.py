@@ -15,7 +15,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import TransactionCounts
 from kafka_forensics.parsers.indexes import parse_transaction_index
 from tests.analysis.producer_log import context
-from tests.support.archives import members
+from tests.support.archives import archive_members
 from tests.support.memory import MemoryFile
 from tests.support.segments import read
 
@@ -35,7 +35,7 @@ class Partition:
 
 def partitions(archive: Path, directory: str) -> dict[str, Partition]:
     answer: dict[str, Partition] = {}
-    for name, data in members(archive, rf"{directory}/\d+\.(log|index|txnindex)"):
+    for name, data in archive_members(archive, rf"{directory}/\d+\.(log|index|txnindex)"):
         path, _, file = name.rpartition("/")
         base, kind = int(file[:20]), file[21:]
         partition = answer.setdefault(path, Partition(path.rpartition("/")[2].rpartition("-")[0]))

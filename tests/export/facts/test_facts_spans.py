@@ -66,8 +66,8 @@ def test_spans_name_the_damage(tmp_path: Path) -> None:
     assert (span["base_offset"], span["last_offset"]) == (bad.base_offset, bad.last_offset)
     beside = [row for row in rows if row["file"] == span["file"] and row["kind"] == "batches"]
     assert [row["count"] for row in beside] == [
-        len([one for one in brokers.log.of_segment(29) if one.base_offset < bad.base_offset]),
-        len([one for one in brokers.log.of_segment(29) if one.base_offset > bad.base_offset]),
+        len([one for one in brokers.log.batches_of_segment(29) if one.base_offset < bad.base_offset]),
+        len([one for one in brokers.log.batches_of_segment(29) if one.base_offset > bad.base_offset]),
     ]
 
 

@@ -10,19 +10,19 @@ import kafka_forensics as kf
 from kafka_forensics.export.facts.rows import FactQuery
 from kafka_forensics.export.facts.scan import read_scan
 from kafka_forensics.export.facts.splits import plan_tasks
-from kafka_forensics.export.views import words
+from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.schemas import FACTS
-from tests.support.brokers import put_meta, put_partition
+from tests.support.brokers import put_meta_properties, put_partition
 from tests.support.groups import TOPIC_ID_TEXT
-from tests.support.remote_log import copied, deleted_partition, put_remote_log, segment_id, updated
+from tests.support.remote_log import copy_started, deleted_partition, put_remote_log, segment_id, segment_update
 from tests.support.segments import BASE_TIMESTAMP, log
 
 Row = dict[str, Any]
 EVENTS = (
-    copied(2, 10, 19, epochs=((0, 10), (3, 15)), custom_metadata="AAEC"),
-    copied(1, 0, 9, partition=1),
-    updated(1, 1, partition=1, broker_id=4, custom_metadata="/w=="),
-    updated(2, 3),
+    copy_started(2, 10, 19, epochs=((0, 10), (3, 15)), custom_metadata="AAEC"),
+    copy_started(1, 0, 9, partition=1),
+    segment_update(1, 1, partition=1, broker_id=4, custom_metadata="/w=="),
+    segment_update(2, 3),
     deleted_partition(),
     b"\1\1\0\0",
     b"\1\x63\0",
@@ -33,8 +33,8 @@ EVENTS = (
 def copies(tmp_path: Path) -> Path:
     for broker in (1, 2):
         put_remote_log(tmp_path / f"b{broker}", *EVENTS)
-        put_meta(tmp_path / f"b{broker}", broker)
-    put_remote_log(tmp_path / "b2", copied(9, 0, 4, topic="u", topic_id=segment_id(7)), partition=5)
+        put_meta_properties(tmp_path / f"b{broker}", broker)
+    put_remote_log(tmp_path / "b2", copy_started(9, 0, 4, topic="u", topic_id=segment_id(7)), partition=5)
     for directory in ("t-1", "u-0"):
         put_partition(tmp_path / "b1" / directory, log(3))
     return tmp_path
@@ -46,7 +46,7 @@ def told(path: Path, fact: str, **limits: Any) -> list[Row]:
     topics = (limits["topic"],) if "topic" in limits else ()
     query = FactQuery(fact, tuple(FACTS[fact].schema.names), topics=topics, payloads=True)
     [task] = plan_tasks([str(path)], query)
-    assert pa.Table.from_batches(read_scan(task, query, words), FACTS[fact].schema).to_pylist() == rows
+    assert pa.Table.from_batches(read_scan(task, query, finding_text), FACTS[fact].schema).to_pylist() == rows
     return rows
 
 
@@ -86,5 +86,5 @@ def test_limits_are_of_the_segments_partitions(copies: Path) -> None:
 
 
 def test_a_cluster_without_tiered_topics_has_no_rows(tmp_path: Path) -> None:
-    put_meta(tmp_path / "b1", 1)
+    put_meta_properties(tmp_path / "b1", 1)
     assert [kf.scan(str(tmp_path)).facts(fact).num_rows for fact in ("remote_segments", "remote_events")] == [0, 0]

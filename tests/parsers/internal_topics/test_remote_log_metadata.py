@@ -9,7 +9,7 @@ from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.parsers.internal_topics.remote_log_metadata import REMOTE_LOG_RECORDS, decode_remote_log_record
 from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES, write_remote_log_record
 from tests.parsers.exact_readers import read_remote_log_record
-from tests.support.remote_log import copied, deleted_partition, segment_id, updated
+from tests.support.remote_log import copy_started, deleted_partition, segment_id, segment_update
 
 BY_A_BROKER = (
     "01000004617564bb62218128874c15a6168c7da51f14490000000000c20ffc994e9a42558cace6b2bc811795000000000000000000000000000000003b"
@@ -37,8 +37,8 @@ def snapshot(**given: Any) -> bytes:
 
 
 EVERY_KIND = (
-    *(copied(1, 0, 9), copied(2, 10, 2**63 - 1, epochs=((0, 10), (7, 2**40)), txn_index_empty=False, topic="größe")),
-    *(updated(1, 1, custom_metadata="AAEC"), updated(1, 3, topic="")),
+    *(copy_started(1, 0, 9), copy_started(2, 10, 2**63 - 1, epochs=((0, 10), (7, 2**40)), txn_index_empty=False, topic="größe")),
+    *(segment_update(1, 1, custom_metadata="AAEC"), segment_update(1, 3, topic="")),
     *(deleted_partition(), snapshot()),
     *map(bytes.fromhex, BY_A_BROKER),
 )
@@ -72,16 +72,16 @@ def test_every_kind_to_its_last_byte() -> None:
         (b"\0\0\0", "frame"),
         (b"\1\4\0abc", "kind"),
         (b"\1\0\1abc", "version"),
-        (copied(1, 0, 9, remote_log_segment_state=4), "state"),
-        (updated(1, -1), "state"),
+        (copy_started(1, 0, 9, remote_log_segment_state=4), "state"),
+        (segment_update(1, -1), "state"),
         (deleted_partition(3), "state"),
-        (copied(1, -1, 9), "offsets"),
-        (copied(1, 9, 8), "offsets"),
+        (copy_started(1, -1, 9), "offsets"),
+        (copy_started(1, 9, 8), "offsets"),
         (snapshot(start_offset=10), "offsets"),
-        (copied(1, 0, 9, segment_leader_epochs=[]), "epochs"),
+        (copy_started(1, 0, 9, segment_leader_epochs=[]), "epochs"),
         (b"\1\2\0\xff\xff\xff\xff\x0f", "fields"),
-        (copied(1, 0, 9)[:85] + b"\xff\xff\xff\xff\x0f", "fields"),
-        (updated(1, 1)[:-3] + b"\xff\xff\xff\xff\x0f\1\0", "fields"),
+        (copy_started(1, 0, 9)[:85] + b"\xff\xff\xff\xff\x0f", "fields"),
+        (segment_update(1, 1)[:-3] + b"\xff\xff\xff\xff\x0f\1\0", "fields"),
     ],
 )
 def test_values_that_lie(value: bytes | None, reason: str) -> None:

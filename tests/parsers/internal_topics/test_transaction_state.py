@@ -75,7 +75,7 @@ def test_keys() -> None:
 
 HEAD_0, HEAD_1 = (struct.pack(">hqhib", version, 7, 0, 60_000, 1) for version in (0, 1))
 TIMES = struct.pack(">qq", 2, 1)
-HUGE = b"\xff\xff\xff\xff\x07"
+HUGE_VARINT = b"\xff\xff\xff\xff\x07"
 """2^31 - 1 as an unsigned varint."""
 LIES = {
     "unknown version": (struct.pack(">h", 2) + HEAD_1[2:] + TIMES, "version"),
@@ -84,12 +84,12 @@ LIES = {
     "topics 2^31 - 1 in version 0": (HEAD_0 + struct.pack(">i", 2**31 - 1) + TIMES, "short"),
     "partitions 2^31 - 1 in version 0": (HEAD_0 + struct.pack(">ih1si", 1, 1, b"t", 2**31 - 1) + TIMES, "short"),
     "null partitions in version 0": (HEAD_0 + struct.pack(">ih1si", 1, 1, b"t", -1) + TIMES, "null"),
-    "topics 2^31 - 1 in version 1": (HEAD_1 + HUGE + b"\x02t\x01\x00" * 9, "short"),
-    "partitions 2^31 - 1 in version 1": (HEAD_1 + b"\x02\x02t" + HUGE + TIMES, "short"),
+    "topics 2^31 - 1 in version 1": (HEAD_1 + HUGE_VARINT + b"\x02t\x01\x00" * 9, "short"),
+    "partitions 2^31 - 1 in version 1": (HEAD_1 + b"\x02\x02t" + HUGE_VARINT + TIMES, "short"),
     "null topic in version 1": (HEAD_1 + b"\x02\x00" + TIMES + bytes(9), "null"),
     "null partitions in version 1": (HEAD_1 + b"\x02\x02t\x00" + TIMES + bytes(9), "null"),
-    "tagged fields 2^31 - 1": (HEAD_1 + b"\x00" + TIMES + HUGE, "short"),
-    "a tagged field of 2^31 - 1 bytes": (HEAD_1 + b"\x00" + TIMES + b"\x01\x00" + HUGE, "short"),
+    "tagged fields 2^31 - 1": (HEAD_1 + b"\x00" + TIMES + HUGE_VARINT, "short"),
+    "a tagged field of 2^31 - 1 bytes": (HEAD_1 + b"\x00" + TIMES + b"\x01\x00" + HUGE_VARINT, "short"),
     "tags that do not rise": (HEAD_1 + b"\x00" + TIMES + b"\x02\x09\x00\x09\x00", "tag"),
     "a producer id of two bytes": (HEAD_1 + b"\x00" + TIMES + b"\x01\x00\x02\x00\x00", "tag"),
     "an integer of six bytes": (HEAD_1 + b"\x80\x80\x80\x80\x80\x01" + TIMES, "varint"),

@@ -15,8 +15,8 @@ from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.scanning.witnesses.coordinators import replay_log
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
-from tests.support.brokers import put_offsets
-from tests.support.groups import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, log_of
+from tests.support.brokers import put_consumer_offsets
+from tests.support.groups import TOPIC_ID_BYTES, commit_key, commit_value, coordinator_batches, group_key, group_value
 from tests.support.memory import MemoryFile
 from tests.support.segments import BASE_TIMESTAMP
 
@@ -79,7 +79,7 @@ def logs(draw: st.DrawFn) -> bytes:
 
 def replayed(log: bytes, superseded: Superseded | None) -> GroupLog:
     with tempfile.TemporaryDirectory() as folder:
-        put_offsets(Path(folder) / "b1", log)
+        put_consumer_offsets(Path(folder) / "b1", log)
         inputs = gather([folder], ScanOptions())
         read = replay_log(inputs, inputs.internal[0], superseded)
         read.malformed = []  # they name the folder
@@ -109,16 +109,18 @@ def alive(log: bytes, *, compiled: bool) -> list[bool]:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_only_what_counts_is_looked_at(compiled: bool) -> None:
     key, other = commit_key("g"), commit_key("h")
-    assert alive(log_of(*[(key, commit_value(number)) for number in range(5)]), compiled=compiled) == [False] * 4 + [True]
+    assert alive(coordinator_batches(*[(key, commit_value(number)) for number in range(5)]), compiled=compiled) == [False] * 4 + [
+        True
+    ]
     falling = [(key, commit_value(9)), (key, commit_value(3)), (key, commit_value(4))]
-    assert alive(log_of(*falling), compiled=compiled) == [True, False, True]
+    assert alive(coordinator_batches(*falling), compiled=compiled) == [True, False, True]
     across = [(key, commit_value(1)), (key, None), (key, commit_value(2))]
-    assert alive(log_of(*across), compiled=compiled) == [True, True, True]
+    assert alive(coordinator_batches(*across), compiled=compiled) == [True, True, True]
     beside = [(key, commit_value(1)), (group_key(), group_value()), (key, commit_value(2)), (other, commit_value(1))]
-    assert alive(log_of(*beside), compiled=compiled) == [False, True, True, True]
+    assert alive(coordinator_batches(*beside), compiled=compiled) == [False, True, True, True]
     pair = write_batch(
         [RecordToWrite(key, commit_value(5)), RecordToWrite(other, commit_value(5))], base_offset=0, base_timestamp=BASE_TIMESTAMP
     )
-    assert alive(pair + log_of((key, commit_value(6)), start=2), compiled=compiled) == [True, True]
-    both = log_of((key, commit_value(6)), (other, commit_value(6)), start=2)
+    assert alive(pair + coordinator_batches((key, commit_value(6)), start=2), compiled=compiled) == [True, True]
+    both = coordinator_batches((key, commit_value(6)), (other, commit_value(6)), start=2)
     assert alive(pair + both, compiled=compiled) == [False, True, True]

@@ -36,7 +36,7 @@ from kafka_forensics.parsers.kernels.records import (
 from kafka_forensics.parsers.log.matching import RecordQuery, choose_rare_bytes, record_query
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.kernels import FORMS, both
+from tests.support.kernels import FORMS, call_both_forms
 from tests.support.segments import with_payload
 
 if TYPE_CHECKING:
@@ -51,20 +51,20 @@ def test_a_pair_of_bytes_is_seen_wherever_it_stands(data: bytes, draw: st.DataOb
     distance = draw.draw(st.integers(0, len(data) - LANES))
     position = draw.draw(st.integers(0, len(data) - LANES - distance))
     first, second = draw.draw(st.sampled_from(data)), draw.draw(st.sampled_from(data))
-    mask = both(pair_mask, data, position, distance, first, second)
+    mask = call_both_forms(pair_mask, data, position, distance, first, second)
     expected = [data[at] == first and data[at + distance] == second for at in range(position, position + LANES)]
     assert [bool(mask >> lane & 1) for lane in range(LANES)] == expected
     assert mask >> LANES == 0
     if mask:
         assert {getattr(lowest_bit, form)(mask) for form in FORMS} == {expected.index(True)}
-    assert both(byte_at, data, position) == data[position]
+    assert call_both_forms(byte_at, data, position) == data[position]
 
 
 @given(st.binary(max_size=14), st.integers(0, 14), st.integers(0, 14))
 def test_short_numbers_are_those_that_are_read_at_length(data: bytes, position: int, end: int) -> None:
     end = min(end, len(data))
-    assert both(small_or_varint, data, position, end) == read_varint.interpreted(data, position, end)
-    assert both(small_or_varlong, data, position, end) == read_varlong.interpreted(data, position, end)
+    assert call_both_forms(small_or_varint, data, position, end) == read_varint.interpreted(data, position, end)
+    assert call_both_forms(small_or_varlong, data, position, end) == read_varlong.interpreted(data, position, end)
 
 
 @given(AB, AB, st.integers(0, 9), st.booleans(), st.data())
@@ -76,7 +76,7 @@ def test_bytes_are_found_where_they_stand_first(data: bytes, wanted: bytes, star
     if tuned:
         choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
     end = draw.draw(st.integers(0, len(data)))
-    place = both(find_bytes, data, start, end, asked.text, asked.spans, 0)
+    place = call_both_forms(find_bytes, data, start, end, asked.text, asked.spans, 0)
     assert place == (data.find(wanted, start, end) if wanted else start)
 
 
@@ -94,9 +94,9 @@ def test_stretches_that_hold_all_pieces_are_marked(stretches: list[bytes], piece
 def test_bytes_that_cost_too_much_are_left_to_another_way() -> None:
     data, wanted = b"ab" * 5000, b"ab" * 400 + b"cb" + b"ab" * 400
     asked = record_query((None, None), (None, None), value_part=wanted)
-    assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == COSTLY
+    assert call_both_forms(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == COSTLY
     choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
-    assert both(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == NOT_FOUND
+    assert call_both_forms(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == NOT_FOUND
     marks = np.zeros(1, np.int64)
     ordinary = record_query((None, None), (None, None), value_part=wanted)
     mark_containing.compiled(
@@ -222,10 +222,10 @@ def test_gathering_says_why_it_stops() -> None:
     liar = write_batch([RecordToWrite(b"a", b"1")], base_offset=2, base_timestamp=0, records_count=2)
     data, payloads = two + two + liar, payloads_of([two, two, liar])[GATHERED]
     out, batch_of = np.empty((RECORD_COLUMNS, 4), np.int64), np.empty(4, np.int64)
-    assert both(gather_records, data, payloads, 0, out[:, :3].copy(), batch_of) == (1, 2, FULL)
-    assert both(gather_records, data, payloads[:, :2].copy(), 0, out, batch_of) == (2, 4, OK)
-    assert both(gather_records, data, payloads, 2, out, batch_of) == (2, 0, COUNT_LIE)
-    assert both(gather_records, data, payloads, 3, out, batch_of) == (3, 0, OK)
+    assert call_both_forms(gather_records, data, payloads, 0, out[:, :3].copy(), batch_of) == (1, 2, FULL)
+    assert call_both_forms(gather_records, data, payloads[:, :2].copy(), 0, out, batch_of) == (2, 4, OK)
+    assert call_both_forms(gather_records, data, payloads, 2, out, batch_of) == (2, 0, COUNT_LIE)
+    assert call_both_forms(gather_records, data, payloads, 3, out, batch_of) == (3, 0, OK)
 
 
 def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
@@ -285,7 +285,7 @@ def test_numbers_too_large_to_be_added_are_left_to_another_way(row: PayloadRow) 
     out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
     for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNSURE), (-FAR - 1, UNSURE)):
         payloads[row] = number
-        assert both(match_records, batch, payloads, 0, asked, out, batch_of)[2] == code
+        assert call_both_forms(match_records, batch, payloads, 0, asked, out, batch_of)[2] == code
 
 
 def test_no_room_is_told_and_nothing_of_that_batch_given() -> None:
@@ -293,7 +293,7 @@ def test_no_room_is_told_and_nothing_of_that_batch_given() -> None:
     payloads, asked = payloads_of(batches), record_query((None, None), (None, None), key=b"a")
     for room, answer in ((2, (0, 0, FULL)), (3, (1, 3, FULL)), (5, (1, 3, FULL)), (6, (2, 6, OK))):
         out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
-        assert both(match_records, b"".join(batches), payloads, 0, asked, out, batch_of) == answer
+        assert call_both_forms(match_records, b"".join(batches), payloads, 0, asked, out, batch_of) == answer
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 3)), max_size=5), st.integers(0, 9))
@@ -321,4 +321,4 @@ def test_values_of_any_length_end_within_their_records() -> None:
     for length in range(200):
         batch = write_batch([RecordToWrite(b"a", bytes(length))], base_offset=5, base_timestamp=7)
         out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
-        assert both(match_records, batch, payloads_of([batch]), 0, asked, out, batch_of) == (1, 1, OK), length
+        assert call_both_forms(match_records, batch, payloads_of([batch]), 0, asked, out, batch_of) == (1, 1, OK), length

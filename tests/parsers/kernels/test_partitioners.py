@@ -24,8 +24,8 @@ from kafka_forensics.parsers.log.records import (
 )
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
 from tests.parsers.exact_readers import matrix
-from tests.support.kernels import FORMS, both, kernels
-from tests.support.segments import BASE_TIMESTAMP, columns_of, flipped, legacy_entry, read
+from tests.support.kernels import FORMS, call_both_forms, kernels
+from tests.support.segments import BASE_TIMESTAMP, columns_of, flip_bit, legacy_entry, read
 from tests.support.strategies import payloads
 
 JAVA = {
@@ -44,7 +44,7 @@ MOCK_PARTITIONS = 4
 
 
 def hashed(kernel: Any, key: bytes) -> int:
-    return int(both(kernel, key, 0, len(key), *((0,) if kernel is crc32 else ())))
+    return int(call_both_forms(kernel, key, 0, len(key), *((0,) if kernel is crc32 else ())))
 
 
 def test_murmur2_is_that_of_javas_client() -> None:
@@ -72,8 +72,8 @@ def test_partitions_are_those_that_librdkafka_chooses(partitioner: str, kernel: 
 @given(st.binary(max_size=40), st.integers(0, 5), st.integers(0, 5))
 def test_both_forms_hash_any_stretch_alike(data: bytes, before: int, behind: int) -> None:
     padded = b"\x81" * before + data + b"\x7e" * behind
-    assert 0 <= both(partitioners.murmur2, padded, before, before + len(data)) < 2**32
-    assert both(crc32, padded, before, before + len(data), 0) == zlib.crc32(data)
+    assert 0 <= call_both_forms(partitioners.murmur2, padded, before, before + len(data)) < 2**32
+    assert call_both_forms(crc32, padded, before, before + len(data), 0) == zlib.crc32(data)
 
 
 def batch_of(count: int, **facts: int) -> Any:
@@ -105,7 +105,7 @@ def test_both_forms_take_the_same_keys_of_any(payload: bytes, count: int, base_o
 def test_times_that_no_broker_has_are_not_told(base: int, told: int) -> None:
     payload = write_record(RecordToWrite(b"key", b"value"), offset_delta=0, timestamp_delta=0)
     out, batch = matrix(1), batch_of(1, base_offset=9, base_timestamp=base)
-    assert both(partitioners.sample_payload, payload, 0, len(payload), batch, 0, 1, matrix(1), out, 0) == 1
+    assert call_both_forms(partitioners.sample_payload, payload, 0, len(payload), batch, 0, 1, matrix(1), out, 0) == 1
     assert out[:2, 0].tolist() == [9, told]
 
 
@@ -198,7 +198,7 @@ def test_old_messages_are_looked_at_and_markers_and_damaged_batches_are_not() ->
     assert sampled(legacy_entry(4, 0)) == [expected(4, -1, b"key")]
     marker = write_marker(base_offset=0, timestamp=5, producer_id=4, producer_epoch=0, commit=True, coordinator_epoch=0)
     assert sampled(marker) == []
-    assert sampled(flipped(long_batch(0), 200)) == []
+    assert sampled(flip_bit(long_batch(0), 200)) == []
 
 
 def test_of_a_long_log_few_batches_whatever_the_cut() -> None:

@@ -25,7 +25,7 @@ from kafka_forensics.parsers.kernels.records import (
 from kafka_forensics.parsers.spec.record_batch import RECORD_BODY, VARINT, VARLONG, encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, write_marker, write_record
 from tests.parsers.exact_readers import body, framed, matrix, spec_records, varint
-from tests.support.kernels import FORMS, both
+from tests.support.kernels import FORMS, call_both_forms
 from tests.support.segments import log, read
 from tests.support.strategies import payloads
 
@@ -46,7 +46,7 @@ def agreed(payload: bytes, count: int) -> tuple[int, int, int]:
     expected = spec_records(payload, count)
     for form in FORMS:
         assert decoded(form, payload, count) == expected
-    answer: tuple[int, int, int] = both(check_records, payload, 0, len(payload), count, matrix(1))
+    answer: tuple[int, int, int] = call_both_forms(check_records, payload, 0, len(payload), count, matrix(1))
     assert answer == (len(expected[0]), *expected[1:])
     return answer
 
@@ -90,7 +90,7 @@ def test_nothing_behind_a_payload_counts_for_it() -> None:
     spans = [(start, end) for start in (0, len(whole) // 4) for end in range(start, len(whole) + 1)]
     payloads = np.array([(start, end, 4 - 4 * start // len(whole)) for start, end in spans], np.int64).T.copy()
     wrong = np.zeros(len(spans), np.int64)
-    found = both(check_payloads, whole, payloads, len(spans), matrix(1), wrong)
+    found = call_both_forms(check_payloads, whole, payloads, len(spans), matrix(1), wrong)
     assert wrong[:found].tolist() == [index for index, (_, end) in enumerate(spans) if end != len(whole)]
 
 
@@ -100,13 +100,13 @@ def test_right_batches_give_no_verdict() -> None:
     data = b"".join([*log(5), marker])
     columns = read(data).columns
     assert columns.shape[1] == 6
-    assert both(check_batches, data, 0, columns, 0, 6, matrix(1), np.zeros((4, 6), np.int64)) == 0
+    assert call_both_forms(check_batches, data, 0, columns, 0, 6, matrix(1), np.zeros((4, 6), np.int64)) == 0
 
 
 @given(data=st.binary(max_size=12))
 def test_varints_agree_on_any_bytes(data: bytes) -> None:
     for kernel, spec in ((read_varint, VARINT), (read_varlong, VARLONG)):
-        value, position = both(kernel, data, 0, len(data))
+        value, position = call_both_forms(kernel, data, 0, len(data))
         if position >= 0:
             assert value == spec.parse(data)
             assert position == next(index for index, byte in enumerate(data) if byte < 0x80) + 1
@@ -115,18 +115,18 @@ def test_varints_agree_on_any_bytes(data: bytes) -> None:
 @pytest.mark.parametrize("value", [0, -1, 1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63)])
 def test_varints_at_their_edges(value: int) -> None:
     data = encode_zigzag(value)
-    assert both(read_varlong, data, 0, len(data)) == (value, len(data))
+    assert call_both_forms(read_varlong, data, 0, len(data)) == (value, len(data))
     if -(2**31) <= value < 2**31:
-        assert both(read_varint, data, 0, len(data)) == (value, len(data))
+        assert call_both_forms(read_varint, data, 0, len(data)) == (value, len(data))
 
 
 def test_bits_beyond_the_width_are_dropped_and_too_many_bytes_are_not() -> None:
-    assert both(read_varint, b"\xff\xff\xff\xff\x7f", 0, 5) == (-(2**31), 5)
-    assert both(read_varlong, b"\xff" * 9 + b"\x7f", 0, 10) == (-(2**63), 10)
+    assert call_both_forms(read_varint, b"\xff\xff\xff\xff\x7f", 0, 5) == (-(2**31), 5)
+    assert call_both_forms(read_varlong, b"\xff" * 9 + b"\x7f", 0, 10) == (-(2**63), 10)
     for kernel, size in ((read_varint, 5), (read_varlong, 10)):
         data = b"\x80" * size + b"\0"
-        assert both(kernel, data, 0, size + 1)[1] == -2
-        assert both(kernel, data, 0, size - 1)[1] == -1
+        assert call_both_forms(kernel, data, 0, size + 1)[1] == -2
+        assert call_both_forms(kernel, data, 0, size - 1)[1] == -1
 
 
 def test_a_good_record_is_spelled_as_the_faults_below_assume() -> None:
@@ -135,7 +135,7 @@ def test_a_good_record_is_spelled_as_the_faults_below_assume() -> None:
 
 
 GOOD = framed(body())
-HUGE = varint(2**31 - 1)
+HUGE_VARINT = varint(2**31 - 1)
 FAULTS = {
     "overlong length": (b"\x80\x80\x80\x80\x80\x01", VARINT_OVERLONG),
     "overlong timestamp delta": (framed(body(timestamp_delta=b"\x80" * 10 + b"\x01")), VARINT_OVERLONG),
@@ -144,12 +144,12 @@ FAULTS = {
     "overlong count of headers": (framed(body(headers_count=b"\x80" * 5 + b"\x01")), VARINT_OVERLONG),
     "overlong header length": (framed(body(headers=b"\x80" * 5 + b"\x01")), VARINT_OVERLONG),
     "record past the payload": (varint(len(body()) + 1) + body(), OUT_OF_BOUNDS),
-    "record of 2 GiB": (HUGE + body(), OUT_OF_BOUNDS),
+    "record of 2 GiB": (HUGE_VARINT + body(), OUT_OF_BOUNDS),
     "record of less than nothing": (varint(-1) + body(), OUT_OF_BOUNDS),
     "length cut short": (b"\x80", OUT_OF_BOUNDS),
     "key past the record": (framed(body(key=varint(30) + b"k")), OUT_OF_BOUNDS),
-    "value of 2 GiB": (framed(body(value=HUGE)), OUT_OF_BOUNDS),
-    "2^31-1 headers": (framed(body(headers_count=HUGE)), OUT_OF_BOUNDS),
+    "value of 2 GiB": (framed(body(value=HUGE_VARINT)), OUT_OF_BOUNDS),
+    "2^31-1 headers": (framed(body(headers_count=HUGE_VARINT)), OUT_OF_BOUNDS),
     "fewer headers than none": (framed(body(headers_count=varint(-1))), OUT_OF_BOUNDS),
     "header key past the record": (framed(body(headers=varint(9) + b"h")), OUT_OF_BOUNDS),
     "header key of less than nothing": (framed(body(headers=varint(-1) + varint(0))), OUT_OF_BOUNDS),
@@ -189,7 +189,7 @@ def test_a_full_matrix_is_gone_on_with() -> None:
     position, starts, codes = 0, [], []
     for _ in range(4):
         out = matrix(3)
-        records, code, position = both(scan_records, payload, position, len(payload), True, out, 1)  # noqa: FBT003
+        records, code, position = call_both_forms(scan_records, payload, position, len(payload), True, out, 1)  # noqa: FBT003
         starts += out[RecordColumn.POSITION, :records].tolist()
         codes.append(code)
     assert starts == list(range(0, len(payload), len(GOOD)))
@@ -202,7 +202,7 @@ def test_a_walk_may_be_cut_anywhere_and_gone_on_with(payload: bytes, cut: int) -
     many, going_on = 10**6, False
     rows, code, position = spec_records(payload, many)
     window = payload[:cut]
-    records, why, at = both(scan_records, window, 0, len(window), going_on, matrix(100), 1)
+    records, why, at = call_both_forms(scan_records, window, 0, len(window), going_on, matrix(100), 1)
     rest, rest_code, rest_position = spec_records(payload[at:], many)
     assert (records + len(rest), rest_code, at + rest_position) == (len(rows), code, position)
     if why == OK:

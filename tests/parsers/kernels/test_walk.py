@@ -12,7 +12,7 @@ from hypothesis import example, given, strategies as st
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, TROUBLE, plausible_size, search, walk
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
-from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry, log
+from tests.support.segments import BASE_TIMESTAMP, batch, flip_bit, legacy_entry, log, replace_bytes
 from tests.support.strategies import any_segments
 
 KEYS = np.array([[0x1234567890ABCDEF, -77]], np.int64)
@@ -73,8 +73,8 @@ def _proved(data: bytes, position: int, size: int) -> bool:
 
 @given(any_segments())
 @example(b"".join(log(3)))
-@example(flipped(b"".join(log(3)), 70))
-@example(flipped(batch(0), 70))
+@example(flip_bit(b"".join(log(3)), 70))
+@example(flip_bit(batch(0), 70))
 def test_the_walk_accepts_what_plain_rules_accept(data: bytes) -> None:
     accepted, stopped = naive_walk(data)
     (where, count, why, _), columns = walk_all(data)
@@ -86,7 +86,7 @@ def test_the_walk_accepts_what_plain_rules_accept(data: bytes) -> None:
 @pytest.mark.parametrize("behind", [b"", batch(4)], ids=["last", "followed"])
 def test_a_batch_of_a_header_alone_proves_the_frame_of_a_rotten_one(behind: bytes) -> None:
     """What cleaning leaves of a batch is 61 bytes, as few as there can be."""
-    rotten, emptied = flipped(batch(0), 70), write_batch([], base_offset=1, base_timestamp=BASE_TIMESTAMP, last_offset_delta=2)
+    rotten, emptied = flip_bit(batch(0), 70), write_batch([], base_offset=1, base_timestamp=BASE_TIMESTAMP, last_offset_delta=2)
     assert len(emptied) == 61
     for data in (emptied + behind, rotten + emptied + behind):
         (where, count, why, _), _ = walk_all(data)
@@ -167,7 +167,7 @@ def test_a_marker_that_says_more_than_today_is_read() -> None:
 @given(st.binary(max_size=30))
 def test_any_control_record_is_read_alike_and_inside_its_batch(payload: bytes) -> None:
     empty = write_batch([RecordToWrite(None, None)], base_offset=0, base_timestamp=0, is_control_batch=True)[:61]
-    control = fix_crc(changed(empty + payload, 8, struct.pack(">i", 49 + len(payload))))
+    control = fix_crc(replace_bytes(empty + payload, 8, struct.pack(">i", 49 + len(payload))))
     behind = batch(1, value=b"\x00\x01\x00\x01" * 8)
     alone = walk_all(control)[1]
     assert np.array_equal(walk_all(control + behind)[1][:, :1], alone)
@@ -187,7 +187,7 @@ def test_any_control_record_is_read_alike_and_inside_its_batch(payload: bytes) -
     ],
 )
 def test_hostile_offsets_do_not_overflow(base_offset: int, delta: int, last_offset: int) -> None:
-    hostile = fix_crc(changed(changed(batch(0), 0, struct.pack(">q", base_offset)), 23, struct.pack(">i", delta)))
+    hostile = fix_crc(replace_bytes(replace_bytes(batch(0), 0, struct.pack(">q", base_offset)), 23, struct.pack(">i", delta)))
     _, columns = walk_all(hostile)
     assert columns[BatchColumn.BASE_OFFSET].tolist() == [base_offset]
     assert columns[BatchColumn.LAST_OFFSET].tolist() == [last_offset]
@@ -198,6 +198,6 @@ def test_the_identity_feels_every_bit_it_covers(bit: int, draw: st.DataObject) -
     """Position-independent, and different after any flip of offset, epoch, CRC or record bytes, sign bits too."""
     data = batch(5, 2, epoch=1)
     position = draw.draw(st.one_of(st.integers(0, 7), st.integers(12, 15), st.integers(17, len(data) - 1)))
-    before, after = (walk_all(one)[1][BatchColumn.HASH_HIGH :, 0] for one in (data, flipped(data, position, bit)))
+    before, after = (walk_all(one)[1][BatchColumn.HASH_HIGH :, 0] for one in (data, flip_bit(data, position, bit)))
     assert np.all(before != after)
     assert np.array_equal(walk_all(legacy_entry(4) + data)[1][BatchColumn.HASH_HIGH :, 1], before)

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchColumn, Damage
 from kafka_forensics.parsers.log import contradiction, read_batches
-from tests.support.bundles import section_of
+from tests.support.bundles import batches_section
 
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -31,7 +31,7 @@ def test_columns_come_back_as_they_were(rows: list[Sequence[int]]) -> None:
     columns = np.array(rows, np.int64).reshape(len(rows), BATCH_COLUMNS).T.copy()
     written = columns[BatchColumn.LAST_OFFSET] ^ 5
     digests = np.arange(len(rows) * 2, dtype=np.uint64).reshape(len(rows), 2)
-    facts = read_batches(section_of(columns, written=written, digests=digests))
+    facts = read_batches(batches_section(columns, written=written, digests=digests))
     assert facts.columns.tolist() == columns.tolist()
     assert facts.stored_offsets.tolist() == [written.tolist()]
     assert facts.digests.tolist() == digests.tolist()
@@ -40,7 +40,7 @@ def test_columns_come_back_as_they_were(rows: list[Sequence[int]]) -> None:
 
 def test_ordinary_batches_take_few_bytes() -> None:
     columns = ordinary(CHUNK_ROWS)
-    section = section_of(columns)
+    section = batches_section(columns)
     assert len(cramjam.zstd.compress(section, level=1)) < CHUNK_ROWS * 9
     assert read_batches(section).columns.tolist() == columns.tolist()
 
@@ -73,7 +73,7 @@ def test_damage_comes_back_as_it_was() -> None:
         (Damage("SEG_HOLE", 5, 7, -1, -1, {"zero_bytes": 3, "candidates": 2, "runs_past_end": True}), False),
         (Damage("RECORD_MALFORMED", 20, 90, 3, 4, {"reason": "control_key", "record_index": 0}), True),
     ]
-    assert read_batches(section_of(ordinary(3), damage)).damage == damage
+    assert read_batches(batches_section(ordinary(3), damage)).damage == damage
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_damage_comes_back_as_it_was() -> None:
 )
 def test_damage_that_no_log_has_is_refused(damage: Damage) -> None:
     with pytest.raises(FormatError):
-        read_batches(section_of(ordinary(1), [(damage, False)]))
+        read_batches(batches_section(ordinary(1), [(damage, False)]))
 
 
 @given(st.binary(max_size=400))
@@ -100,7 +100,7 @@ def test_any_bytes_give_an_answer(data: bytes) -> None:
 @given(st.data())
 def test_changed_sections_give_an_answer(data: st.DataObject) -> None:
     damage = [(Damage("RECORD_MALFORMED", 20, 90, 3, 4, {"reason": "control_key"}), True)]
-    section = bytearray(section_of(ordinary(20), damage, digests=np.ones((20, 2), np.uint64)))
+    section = bytearray(batches_section(ordinary(20), damage, digests=np.ones((20, 2), np.uint64)))
     for _ in range(data.draw(st.integers(1, 4))):
         section[data.draw(st.integers(0, len(section) - 1))] = data.draw(st.integers(0, 255))
     answered(bytes(section[: data.draw(st.integers(0, len(section)))]))
@@ -118,11 +118,11 @@ def answered(data: bytes) -> None:
 def test_rows_are_not_believed_beyond_their_bytes() -> None:
     columns = ordinary(4)
     end = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
-    facts = read_batches(section_of(columns))
+    facts = read_batches(batches_section(columns))
     assert contradiction(facts, 0, end) is None
     assert contradiction(facts, 1, end) is not None
     assert contradiction(facts, 0, end - 1) is not None
     assert contradiction(facts, 0, end + 1) == "there are bytes that are neither of a batch nor damaged"
-    assert contradiction(read_batches(section_of(columns[:, [0, 1, 3]])), 0, end) is not None
+    assert contradiction(read_batches(batches_section(columns[:, [0, 1, 3]])), 0, end) is not None
     columns[BatchColumn.MAGIC, 2] = 256
-    assert contradiction(read_batches(section_of(columns)), 0, end) == "no batch has such a magic"
+    assert contradiction(read_batches(batches_section(columns)), 0, end) == "no batch has such a magic"

@@ -13,7 +13,7 @@ from kafka_forensics.parsers.log import ContentDigests, SegmentReader, content
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped, legacy_entry, log, small_windows
+from tests.support.segments import batch, flip_bit, legacy_entry, log, small_windows
 from tests.support.strategies import any_segments
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def test_behind_damage_batches_are_taken_by_themselves_and_bad_ones_too(key: byt
     batches = log(6)
     whole = at_starts(batches, key)
     starts = list(whole)
-    data = flipped(b"".join(batches), starts[1] + 9)
+    data = flip_bit(b"".join(batches), starts[1] + 9)
     assert passed(data, key).good == {start: whole[start] for start in starts if start != starts[1]}
-    data = flipped(b"".join(batches), starts[2] + 70)
+    data = flip_bit(b"".join(batches), starts[2] + 70)
     found = passed(data, key)
     assert found.good == {start: whole[start] for start in starts if start != starts[2]}
     assert found.bad == {starts[2]: expected(data[starts[2] : starts[3]], key)}

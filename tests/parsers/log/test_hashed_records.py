@@ -13,7 +13,7 @@ from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHashe
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.scanning.folding.held_records import hashed
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped, legacy_entry, log, marker
+from tests.support.segments import batch, flip_bit, legacy_entry, log, marker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def test_old_formats_and_times_of_appending() -> None:
 def test_markers_and_bad_batches_give_nothing_and_broken_ones_are_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [*log(3), marker(6, commit=True)]
     starts = np.cumsum([0, *map(len, batches)]).tolist()
-    data = flipped(b"".join(batches), starts[1] + 70)
+    data = flip_bit(b"".join(batches), starts[1] + 70)
     broken = write_batch([RecordToWrite(b"k", b"v")], base_offset=7, base_timestamp=5, records_count=2)
     found = hashed(MemoryFile(data + broken), HASHERS[0])
     assert np.unique(found.positions).tolist() == [starts[0], starts[2]]

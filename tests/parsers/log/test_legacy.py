@@ -14,7 +14,7 @@ from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES
 from kafka_forensics.writers.batches import fix_legacy_crc, write_legacy_entry
 from tests.parsers.exact_readers import matrix
-from tests.support.kernels import FORMS, both, kernels
+from tests.support.kernels import FORMS, call_both_forms, kernels
 from tests.support.segments import legacy_entry, write_legacy_wrapper
 
 CODECS = ("gzip", "snappy", "lz4")
@@ -243,7 +243,7 @@ def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int) -
     made = bytes(16) + bytes([magic, 0]) + stamps + b"\xff\xff\xff\xff" + (1).to_bytes(4, "big") + b"v"
     later = fix_legacy_crc(made[:8] + (len(made) - 12).to_bytes(4, "big") + made[12:])
     entries = inner(1, 1)[0] + later
-    assert both(scan_messages, entries, 0, len(entries), matrix(4), 1) == (1, MALFORMED, len(inner(1, 1)[0]))
+    assert call_both_forms(scan_messages, entries, 0, len(entries), matrix(4), 1) == (1, MALFORMED, len(inner(1, 1)[0]))
     opened = open_wrapper(wrapper([*inner(1, 1), later]))
     assert [(damage.kind, damage.detail["record_index"]) for damage in opened.problems] == [("RECORD_MALFORMED", 1)]
     assert [record.value for record in opened.iter_records()] == [b"v0"]

@@ -13,8 +13,8 @@ from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
 from tests.parsers.exact_readers import body, framed, spec_records, varint
-from tests.support.peak_memory import traced
-from tests.support.segments import BASE_TIMESTAMP, batch, changed
+from tests.support.peak_memory import traced_memory
+from tests.support.segments import BASE_TIMESTAMP, batch, replace_bytes
 from tests.support.strategies import payloads
 
 GOOD = framed(body())
@@ -110,7 +110,7 @@ def test_a_value_of_256_mib_is_measured_not_held() -> None:
     stored = b"".join(gzip.compress(part, 1) for part in parts)
     whole = RECORD_BATCH_HEADER.parse(write_batch([], base_offset=0, base_timestamp=0, compression_type="gzip", records_count=2))
     batch = write_raw_batch(whole, stored)
-    with traced() as peak_bytes:
+    with traced_memory() as peak_bytes:
         decoded = decode_batch(batch)
         records = [(record.offset, record.key, record.value_length, record.is_oversized) for record in decoded.iter_records()]
     assert decoded.problems == []
@@ -159,4 +159,4 @@ def test_both_readers_agree_on_any_bytes(records: list[RecordToWrite], timestamp
     )
     plain = not any(write.headers for write in records)
     assert agrees(data) == plain
-    agrees(changed(data, min(61 + at, max(len(data) - len(new), 0)), new))
+    agrees(replace_bytes(data, min(61 + at, max(len(data) - len(new), 0)), new))

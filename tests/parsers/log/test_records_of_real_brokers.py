@@ -11,7 +11,7 @@ import pytest
 from kafka_forensics.parsers.log.records import DecodedBatch, decode_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.oracles.decoder import batches
-from tests.support.archives import members
+from tests.support.archives import archive_members
 from tests.support.places import SAMPLES
 
 WRITTEN = (
@@ -57,7 +57,7 @@ def test_plain_batches_are_written_again() -> None:
 
 @pytest.mark.corpora
 def test_messages_of_magic_0_equal_their_golden_lines(corpora: Path) -> None:
-    contents = dict(members(corpora / "public-magic0-golden.tar.xz", r".*(golden/.*|\.log)"))
+    contents = dict(archive_members(corpora / "public-magic0-golden.tar.xz", r".*(golden/.*|\.log)"))
     lines = 0
     for name, data in contents.items():
         topic = re.search(r"fs-data/([^/]+)/\d+\.log$", name)

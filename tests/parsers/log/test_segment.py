@@ -9,7 +9,7 @@ from kafka_forensics.parsers.log import damage, segment
 from kafka_forensics.parsers.log.segment import find_batch
 from tests.support.kernels import kernels
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped, legacy_entry, log, read, small_windows, starts
+from tests.support.segments import batch, batch_positions, flip_bit, legacy_entry, log, read, small_windows
 from tests.support.strategies import any_segments
 
 
@@ -17,7 +17,7 @@ def test_a_sound_segment_gives_its_batches_and_nothing_else() -> None:
     batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2)]
     reading = read(b"".join(batches))
     assert (reading.damage, reading.base_offsets) == ([], [0, 1, 2, 4, 6, 8, 10])
-    assert reading.column(BatchColumn.POSITION) == starts(batches)[:-1]
+    assert reading.column(BatchColumn.POSITION) == batch_positions(batches)[:-1]
     assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
     assert reading.decoded == reading.landed == sum(map(len, batches))
 
@@ -93,7 +93,7 @@ def test_ranges_that_join_give_what_the_whole_gives(data: bytes, draw: st.DataOb
 def test_find_batch_finds_the_next_one(count: int, draw: st.DataObject) -> None:
     """It may find one inside a record's value; without such values, it is exactly the next batch."""
     batches = log(count, records=1)
-    data, at = b"".join(batches), starts(batches)
+    data, at = b"".join(batches), batch_positions(batches)
     start = draw.draw(st.integers(0, len(data)))
     end = draw.draw(st.integers(start, len(data)))
     assert find_batch(MemoryFile(data), start, end, 0) == next((p for p in at[:-1] if start <= p < end), None)
@@ -109,16 +109,16 @@ def test_a_split_point_has_offsets_of_its_segment() -> None:
 def test_a_split_point_is_searched_in_small_windows() -> None:
     batches = log(40, value=b"v" * 8000)
     file = MemoryFile(b"".join(batches))
-    assert find_batch(file, 300_000, file.size_in_bytes, 0) in starts(batches)
+    assert find_batch(file, 300_000, file.size_in_bytes, 0) in batch_positions(batches)
     assert file.bytes_read <= 4 * segment.SEARCH_WINDOW_BYTES
 
 
 @pytest.mark.parametrize("size", [5 << 19, (16 << 20) + 100])
 def test_batches_larger_than_a_window_or_the_largest_one(size: int) -> None:
     batches = [batch(0), batch(1, 1, value=b"x" * size), batch(2)]
-    at, data = starts(batches), b"".join(batches)
+    at, data = batch_positions(batches), b"".join(batches)
     with kernels(compiled=True):
-        reading, torn, damaged = read(data), read(data[:-1]), read(flipped(data, at[1] + (1 << 20)))
+        reading, torn, damaged = read(data), read(data[:-1]), read(flip_bit(data, at[1] + (1 << 20)))
     assert (reading.damage, reading.good) == ([], [0, 1, 2])
     assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
     assert (torn.kinds, torn.good) == (["SEG_TORN_TAIL"], [0, 1])
@@ -136,18 +136,18 @@ def test_a_file_that_shrinks_ends_where_its_bytes_end() -> None:
 
     batches = log(4)
     data = b"".join(batches)
-    for cut in (len(data), starts(batches)[2], starts(batches)[2] + 10, starts(batches)[2] + 70, 0):
+    for cut in (len(data), batch_positions(batches)[2], batch_positions(batches)[2] + 10, batch_positions(batches)[2] + 70, 0):
         reading = read(Shrinking(data[:cut], size_in_bytes=len(data) + 1000))
         assert reading.landed == cut
-        assert reading.good == [o for o, end in zip((0, 2, 4, 6), starts(batches)[1:], strict=True) if end <= cut]
+        assert reading.good == [o for o, end in zip((0, 2, 4, 6), batch_positions(batches)[1:], strict=True) if end <= cut]
 
 
 def test_batches_that_fit_no_window_are_inspected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The walk never held their bytes: good ones are looked at in the file, not damaged ones or those of a claimed old format."""
     small_windows(monkeypatch, 128, 256)
     batches = [batch(0), batch(1, value=b"x" * 400), batch(2), batch(3, value=b"y" * 400), batch(4)]
-    at = starts(batches)
-    data = flipped(flipped(flipped(b"".join(batches), at[2] + 16, 0), at[3] + 70), at[4] + 16, 1)
+    at = batch_positions(batches)
+    data = flip_bit(flip_bit(flip_bit(b"".join(batches), at[2] + 16, 0), at[3] + 70), at[4] + 16, 1)
     asked: list[tuple[int, int]] = []
 
     def alone(file: object, position: int, size: int) -> list[Damage]:

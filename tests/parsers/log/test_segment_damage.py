@@ -6,7 +6,17 @@ import pytest
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.parsers.log import damage, segment
-from tests.support.segments import batch, changed, flipped, legacy_entry, log, read, small_windows, starts, with_length
+from tests.support.segments import (
+    batch,
+    batch_positions,
+    flip_bit,
+    legacy_entry,
+    log,
+    read,
+    replace_bytes,
+    small_windows,
+    with_length,
+)
 
 BASE_OFFSET, LENGTH, EPOCH, MAGIC = range(8), range(8, 12), range(12, 16), 16
 """Bytes of the header that no CRC covers."""
@@ -16,11 +26,11 @@ BASE_OFFSET, LENGTH, EPOCH, MAGIC = range(8), range(8, 12), range(12, 16), 16
 def test_every_flipped_bit_is_told_by_its_field(which: int) -> None:
     """Each bit of the header of the first, a middle, or the last batch, one of each byte behind it; others are read as before."""
     batches = log(5)
-    at, others = starts(batches), [offset for index, offset in enumerate(range(0, 10, 2)) if index != which]
+    at, others = batch_positions(batches), [offset for index, offset in enumerate(range(0, 10, 2)) if index != which]
     data = b"".join(batches)
     for inside in range(len(batches[which])):
         for bit in range(8 if inside < 61 else 1):
-            reading = read(flipped(data, at[which] + inside, bit))
+            reading = read(flip_bit(data, at[which] + inside, bit))
             kinds = reading.kinds
             if inside in BASE_OFFSET or inside in EPOCH:
                 assert (kinds, len(reading.good)) == ([], 5)
@@ -38,7 +48,7 @@ def test_every_flipped_bit_is_told_by_its_field(which: int) -> None:
 
 def test_a_crc_mismatch_says_where_and_which() -> None:
     batches = log(3)
-    (one,) = read(flipped(b"".join(batches), len(batches[0]) + 65)).damage
+    (one,) = read(flip_bit(b"".join(batches), len(batches[0]) + 65)).damage
     assert (one.kind, one.position, one.size_in_bytes) == ("BATCH_CRC_MISMATCH", len(batches[0]), len(batches[1]))
     assert (one.base_offset, one.last_offset) == (2, 3)
     assert one.detail["stored_crc"] == struct.unpack_from(">I", batches[1], 17)[0]
@@ -48,7 +58,7 @@ def test_a_crc_mismatch_says_where_and_which() -> None:
 @pytest.mark.parametrize("magic", [2, 1, 0])
 def test_a_cut_at_any_byte_tells_the_last_valid_batch(magic: int) -> None:
     batches = log(3) if magic == 2 else [legacy_entry(2 * n, magic) for n in range(3)]
-    data, at = b"".join(batches), starts(batches)
+    data, at = b"".join(batches), batch_positions(batches)
     for cut in range(len(data) + 1):
         reading = read(data[:cut])
         whole = [2 * n for n in range(3) if at[n + 1] <= cut]
@@ -73,8 +83,8 @@ def test_a_zero_tail_is_skipped_not_damaged(zeros: int) -> None:
 def test_a_zero_page_inside_is_a_hole(size: int, good: list[int], base_offsets: list[int]) -> None:
     """Over several batches, or in one, which keeps its row."""
     batches = log(4, records=1, value=b"x" * size)
-    position = starts(batches)[1] + 2000
-    reading = read(changed(b"".join(batches), position, bytes(4096)))
+    position = batch_positions(batches)[1] + 2000
+    reading = read(replace_bytes(b"".join(batches), position, bytes(4096)))
     (hole,) = [one for one in reading.damage if one.kind == "SEG_HOLE"]
     assert hole.detail["zero_bytes"] == 4096
     assert hole.position <= position < position + 4096 <= hole.position + hole.size_in_bytes
@@ -86,7 +96,7 @@ def test_a_zero_page_inside_is_a_hole(size: int, good: list[int], base_offsets: 
 def test_wrong_length_loses_one_batch(which: int, length: int) -> None:
     """F04, F05, F06: framing is lost there, and found again at the next batch."""
     batches = log(5)
-    at = starts(batches)
+    at = batch_positions(batches)
     reading = read(with_length(b"".join(batches), at[which], length))
     (one,) = reading.damage
     assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[which], len(batches[which]))
@@ -99,7 +109,7 @@ def test_wrong_length_loses_one_batch(which: int, length: int) -> None:
 @pytest.mark.parametrize("length", [2**31 - 1, 1000, 20, -1])
 def test_a_length_that_lies_in_the_last_batch_is_proved_by_its_crc(length: int) -> None:
     batches = log(3)
-    at = starts(batches)
+    at = batch_positions(batches)
     (one,) = read(with_length(b"".join(batches), at[2], length)).damage
     assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[2], len(batches[2]))
     assert (one.base_offset, one.last_offset, one.detail["reason"]) == (4, 5, "length_lies")
@@ -110,8 +120,8 @@ def test_a_length_that_lies_in_the_last_batch_is_proved_by_its_crc(length: int) 
 def test_a_magic_byte_that_lies_keeps_its_row(which: int, magic: int) -> None:
     """F07, F08: the CRC does not cover the magic byte, and proves which one is meant."""
     batches = log(3)
-    at = starts(batches)
-    reading = read(changed(b"".join(batches), at[which] + 16, bytes([magic])))
+    at = batch_positions(batches)
+    reading = read(replace_bytes(b"".join(batches), at[which] + 16, bytes([magic])))
     (one,) = reading.damage
     kind = "BATCH_MAGIC_REGRESSION" if magic < 2 else "BATCH_MAGIC_UNKNOWN"
     assert (one.kind, one.position, one.size_in_bytes) == (kind, at[which], len(batches[which]))
@@ -126,9 +136,9 @@ def test_a_magic_byte_that_lies_keeps_its_row(which: int, magic: int) -> None:
 @pytest.mark.parametrize("magic", [2, 1, 0])
 def test_damaged_batches_in_a_row_are_told_apart(damaged: tuple[int, ...], magic: int) -> None:
     batches = log(4) if magic == 2 else [legacy_entry(2 * n, magic) for n in range(4)]
-    at, data = starts(batches), b"".join(batches)
+    at, data = batch_positions(batches), b"".join(batches)
     for which in damaged:
-        data = flipped(data, at[which + 1] - 3)
+        data = flip_bit(data, at[which + 1] - 3)
     reading = read(data)
     assert [(one.kind, one.position) for one in reading.damage] == [("BATCH_CRC_MISMATCH", at[which]) for which in damaged]
     assert reading.base_offsets == [0, 2, 4, 6]
@@ -140,36 +150,36 @@ BATCH = len(LOG) // 4
 ENTRY, JUNK = legacy_entry(50, 1), b"\xf0" * 30
 CRC, FRAMING, TORN = "BATCH_CRC_MISMATCH", "FRAMING_LOST", "SEG_TORN_TAIL"
 TOLD = {
-    "a damaged batch before a zero tail": (flipped(LOG, 3 * BATCH + 70) + bytes(8192), [CRC, "SEG_ZERO_TAIL"], [0, 2, 4]),
-    "damaged batches before a torn one": (flipped(flipped(LOG, BATCH + 70), 2 * BATCH + 70)[:-5], [CRC, CRC, TORN], [0]),
+    "a damaged batch before a zero tail": (flip_bit(LOG, 3 * BATCH + 70) + bytes(8192), [CRC, "SEG_ZERO_TAIL"], [0, 2, 4]),
+    "damaged batches before a torn one": (flip_bit(flip_bit(LOG, BATCH + 70), 2 * BATCH + 70)[:-5], [CRC, CRC, TORN], [0]),
     "a damaged batch before one cut short": (
-        flipped(LOG, 3 * BATCH + 70) + batch(8, value=b"x" * 300)[:200],
+        flip_bit(LOG, 3 * BATCH + 70) + batch(8, value=b"x" * 300)[:200],
         [CRC, TORN],
         [0, 2, 4],
     ),
     "before one cut short that does not go on with its offsets": (
-        flipped(LOG, 3 * BATCH + 70) + batch(999, value=b"x" * 300)[:200],
+        flip_bit(LOG, 3 * BATCH + 70) + batch(999, value=b"x" * 300)[:200],
         [FRAMING],
         [0, 2, 4],
     ),
     "before one whose magic byte lies": (
-        changed(flipped(LOG, BATCH + 70), 2 * BATCH + 16, b"\1"),
+        replace_bytes(flip_bit(LOG, BATCH + 70), 2 * BATCH + 16, b"\1"),
         [CRC, "BATCH_MAGIC_REGRESSION"],
         [0, 4, 6],
     ),
     "before a last one whose magic byte lies": (
-        changed(flipped(LOG, 2 * BATCH + 70), 3 * BATCH + 16, b"\3"),
+        replace_bytes(flip_bit(LOG, 2 * BATCH + 70), 3 * BATCH + 16, b"\3"),
         [CRC, "BATCH_MAGIC_UNKNOWN"],
         [0, 2, 6],
     ),
     "rubble at the end": (batch(0) + b"\x7f" * 100, [FRAMING], [0]),
     "a batch whose magic byte lies proves offsets: nothing below them is believed": (
-        changed(batch(0, 10), 16, b"\3") + with_length(batch(10, value=b"".join(log(2, start=5))), 0, 7) + batch(11),
+        replace_bytes(batch(0, 10), 16, b"\3") + with_length(batch(10, value=b"".join(log(2, start=5))), 0, 7) + batch(11),
         ["BATCH_MAGIC_UNKNOWN", FRAMING],
         [0, 11],
     ),
     "a damaged batch that keeps its frame hides what its value holds": (
-        batch(0, 2) + flipped(batch(2, value=b"?" * 10 + batch(2)), 62) + batch(3),
+        batch(0, 2) + flip_bit(batch(2, value=b"?" * 10 + batch(2)), 62) + batch(3),
         [CRC],
         [0, 3],
     ),
@@ -195,7 +205,7 @@ def test_damaged_batches_fit_behind_good_ones_in_a_chunk(monkeypatch: pytest.Mon
     batches = log(6)
     data = b"".join(batches)
     for which in (3, 4, 5):
-        data = flipped(data, starts(batches)[which] + 70)
+        data = flip_bit(data, batch_positions(batches)[which] + 70)
     reading = read(data)
     assert reading.base_offsets == [0, 2, 4, 6, 8, 10]
     assert [chunk.rows for chunk in reading.chunks] == [3, 3]
@@ -204,9 +214,9 @@ def test_damaged_batches_fit_behind_good_ones_in_a_chunk(monkeypatch: pytest.Mon
 def test_too_many_damaged_batches_in_a_row_are_one_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(damage, "MAX_CHAIN", 3)
     batches = log(8)
-    at, data = starts(batches), b"".join(batches)
+    at, data = batch_positions(batches), b"".join(batches)
     for which in range(1, 6):
-        data = flipped(data, at[which] + 70)
+        data = flip_bit(data, at[which] + 70)
     reading = read(data)
     (one,) = reading.damage
     assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[1], at[6] - at[1])
@@ -216,7 +226,7 @@ def test_too_many_damaged_batches_in_a_row_are_one_range(monkeypatch: pytest.Mon
 def test_many_damaged_places_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment, "MAX_TROUBLES", 2)
     batches = log(9)
-    at, data = starts(batches), b"".join(batches)
+    at, data = batch_positions(batches), b"".join(batches)
     for which in (1, 4, 7):
         data = with_length(data, at[which], 5)
     reading = read(data)
@@ -260,7 +270,7 @@ def test_streamed_damage_hides_what_its_value_holds(monkeypatch: pytest.MonkeyPa
     small_windows(monkeypatch, 128, 256)
     for behind in ([batch(3, 2)], []):
         batches = [batch(0, 2), batch(2, 1, value=b"x" * 400 + batch(2, 1)), *behind]
-        reading = read(flipped(b"".join(batches), len(batches[0]) + 80))
+        reading = read(flip_bit(b"".join(batches), len(batches[0]) + 80))
         assert reading.kinds == ["BATCH_CRC_MISMATCH"]
         assert reading.good == [0, *(3 for _ in behind)]
 
@@ -269,7 +279,7 @@ def test_streamed_damage_hides_what_its_value_holds(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("which", [0, 1, 3])
 def test_legacy_lengths_that_lie(which: int, magic: int) -> None:
     entries = [legacy_entry(n, magic, value=b"x" * 50) for n in range(4)]
-    at = starts(entries)
+    at = batch_positions(entries)
     reading = read(with_length(b"".join(entries), at[which], 3))
     (one,) = reading.damage
     assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[which], len(entries[which]))
@@ -278,16 +288,16 @@ def test_legacy_lengths_that_lie(which: int, magic: int) -> None:
 
 def test_damage_at_the_seam_of_formats() -> None:
     batches = [legacy_entry(0, 0), legacy_entry(1, 1, value=b"x" * 40), *log(2, start=2)]
-    at, data = starts(batches), b"".join(batches)
+    at, data = batch_positions(batches), b"".join(batches)
     for which in range(4):
-        reading = read(flipped(data, at[which + 1] - 1))
+        reading = read(flip_bit(data, at[which + 1] - 1))
         assert (reading.kinds, reading.base_offsets) == (["BATCH_CRC_MISMATCH"], [0, 1, 2, 4])
 
 
 def test_damage_holds_numbers_and_short_words_only() -> None:
     batches = log(4, value=b"SECRETSECRET")
     for position in range(0, 2 * len(batches[0]), 3):
-        for one in read(flipped(b"".join(batches), position)).damage:
+        for one in read(flip_bit(b"".join(batches), position)).damage:
             assert isinstance(one, Damage)
             assert "SECRET" not in repr(one)
 

@@ -10,7 +10,7 @@ from kafka_forensics.wording import advice, message
 from tests.scanning.engine.task_changes import with_keys_apart
 from tests.support.brokers import put_compacted
 from tests.support.logs import CLEANED, FUTURE_MS, History, keyed_history
-from tests.support.snapshot_trees import NEW, OLD, findings, rows
+from tests.support.snapshot_trees import NEW, OLD, change_rows, findings
 
 END = keyed_history().end
 BROKERS = (1, 2, 3)
@@ -39,14 +39,14 @@ def test_a_key_superseded_after_the_older_logs_end_is_explained(tmp_path: Path) 
 )
 def test_legitimate_cleaning_is_explained(dropped: set[int], as_of_ms: int | None, records: int, tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, dropped, as_of_ms=as_of_ms)
-    assert rows(result) == [(broker, "cleaned", None, 0, CLEANED) for broker in BROKERS]
+    assert change_rows(result) == [(broker, "cleaned", None, 0, CLEANED) for broker in BROKERS]
     assert {change.records for change in result.changes} == {records}
     assert result.findings == []
 
 
 def test_removal_of_a_keys_latest_record_is_a_finding(tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, {1})
-    assert rows(result) == [(broker, "cleaned", "against_the_rules", 0, CLEANED) for broker in BROKERS]
+    assert change_rows(result) == [(broker, "cleaned", "against_the_rules", 0, CLEANED) for broker in BROKERS]
     assert findings(result) == [("KEYS_LOST_SINCE", "critical", 1, 2)] * 3
     assert message(result.findings[0]) == (
         f"t-0 on broker 1: snapshot {NEW} lacks the latest record of 1 key at offset 1 that snapshot {OLD} has, and no rule of"

@@ -14,7 +14,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.scanning.engine import local
 from tests.scanning.engine import task_engine
-from tests.support.bundles import bundle_of
+from tests.support.bundles import make_bundle
 from tests.support.places import SAMPLES
 
 SAMPLE = SAMPLES / "unclean-election"
@@ -32,7 +32,7 @@ def test_bundles_beside_a_directory_are_judged_like_directories(tmp_path: Path, 
     """Also in tasks, and with relative paths: tasks open absolute ones, but answers name them as they were given."""
     monkeypatch.chdir(tmp_path)
     directories = sorted(map(str, SAMPLE.iterdir()))
-    bundles = [bundle_of(Path(directory), tmp_path / f"{number}.kfb").name for number, directory in enumerate(directories)]
+    bundles = [make_bundle(Path(directory), tmp_path / f"{number}.kfb").name for number, directory in enumerate(directories)]
     paths = [bundles[0], directories[1], bundles[2]]
     scanned, expected = (json.loads(kf.scan(given).to_json()) for given in (paths, directories))
     assert comparable_findings(scanned) == comparable_findings(expected)

@@ -10,7 +10,7 @@ from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers import bundle_file
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.brokers import TOPIC_ID, put_meta, put_partition, put_segment
+from tests.support.brokers import TOPIC_ID, put_meta_properties, put_partition, put_segment
 
 FEW, MANY = 100, 900
 BYTES_A_FILE = 250
@@ -22,7 +22,7 @@ def broker_of(partitions: int, log_dir: Path) -> Path:
     batch = write_batch([RecordToWrite(b"key", b"value")], base_offset=0, base_timestamp=1_700_000_000_000)
     for number in range(partitions):
         put_segment(put_partition(log_dir / f"orders-{number}", batch, topic_id=TOPIC_ID), 0, bytes(8), "index")
-    put_meta(log_dir, 1)
+    put_meta_properties(log_dir, 1)
     return log_dir
 
 

@@ -15,7 +15,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, RequestedRecords, collect, estimate_of, low_priority
 from kafka_forensics.storage.bundles import BundleSource, SectionKind
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.bundles import HASHED, LOG, OFFSETS, ORDERS, PAYMENTS, bundle_of, put_broker, taken_apart
+from tests.support.bundles import HASHED, LOG, OFFSETS, ORDERS, PAYMENTS, make_bundle, put_broker, unpack_bundle
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, batch, log
 
@@ -38,8 +38,8 @@ def judged(path: Path) -> Json:
 
 
 def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
-    path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(records=(RequestedRecords("orders", 0, 3, 5),)))
-    kept = taken_apart(path).sections(ORDERS, SectionKind.RAW)
+    path = make_bundle(broker, tmp_path / "some.kfb", CollectOptions(records=(RequestedRecords("orders", 0, 3, 5),)))
+    kept = unpack_bundle(path).sections(ORDERS, SectionKind.RAW)
     log_bytes = (broker / ORDERS).read_bytes()
     size = len(log_bytes) // 6
     assert b"".join(section[4] for section in kept).count(SECRET) == 4
@@ -60,12 +60,12 @@ def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
 )
 def test_records_that_cannot_be_requested(requested: RequestedRecords, words: str, broker: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
-        bundle_of(broker, tmp_path / "no.kfb", CollectOptions(records=(requested,)))
+        make_bundle(broker, tmp_path / "no.kfb", CollectOptions(records=(requested,)))
 
 
 def test_partitions_that_were_not_selected_are_not_missing_or_damaged(broker: Path, tmp_path: Path) -> None:
-    path = bundle_of(broker, tmp_path / "some.kfb", CollectOptions(ScanOptions(topic_glob="payments")))
-    there = {row[0] for row in taken_apart(path).listing["files"]}
+    path = make_bundle(broker, tmp_path / "some.kfb", CollectOptions(ScanOptions(topic_glob="payments")))
+    there = {row[0] for row in unpack_bundle(path).listing["files"]}
     assert ORDERS not in there
     assert {PAYMENTS, OFFSETS} <= there
     result = kf.scan([str(path)])
@@ -81,7 +81,7 @@ def test_partitions_that_were_not_selected_are_not_missing_or_damaged(broker: Pa
 
 
 def test_hashes_are_those_of_the_files(broker: Path, tmp_path: Path) -> None:
-    rows = taken_apart(bundle_of(broker, tmp_path / "hashed.kfb", CollectOptions(hashes=True))).listing["files"]
+    rows = unpack_bundle(make_bundle(broker, tmp_path / "hashed.kfb", CollectOptions(hashes=True))).listing["files"]
     assert {row[0]: row[HASHED] for row in rows} == {row[0]: sha256((broker / row[0]).read_bytes()).hexdigest() for row in rows}
 
 
@@ -135,7 +135,7 @@ def test_an_estimate_is_right_within_a_factor_of_two(broker: Path, tmp_path: Pat
     written = [write_batch(rows, base_offset=100 * number, base_timestamp=BASE_TIMESTAMP) for number, rows in enumerate(batches)]
     (broker / ORDERS).write_bytes(b"".join(written))
     for log_dir, options in cases:
-        size = bundle_of(log_dir, tmp_path / "one.kfb", options).stat().st_size
+        size = make_bundle(log_dir, tmp_path / "one.kfb", options).stat().st_size
         assert size / 2 < estimate_of([str(log_dir)], options).bundle_bytes < 2 * size
 
 
@@ -150,5 +150,5 @@ def test_an_estimate_counts_records_and_indexes(broker: Path, tmp_path: Path) ->
     (directory / LOG.replace("log", "index")).write_bytes(entries)
     for records in ((), (RequestedRecords("large", 0, 1000, 3000),)):
         options = CollectOptions(records=records)
-        size = bundle_of(broker, tmp_path / "one.kfb", options).stat().st_size
+        size = make_bundle(broker, tmp_path / "one.kfb", options).stat().st_size
         assert 0.7 * size < estimate_of([str(broker)], options).bundle_bytes < 1.4 * size

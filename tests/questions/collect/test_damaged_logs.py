@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kafka_forensics as kf
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, redacted_logs
-from tests.support.brokers import put_meta, put_offsets
-from tests.support.bundles import ORDERS, PAYMENTS, bundle_of, put_broker
-from tests.support.groups import commit_key, commit_value, log_of
+from tests.support.brokers import put_consumer_offsets, put_meta_properties
+from tests.support.bundles import ORDERS, PAYMENTS, make_bundle, put_broker
+from tests.support.groups import commit_key, commit_value, coordinator_batches
 from tests.support.segments import MUTATIONS, legacy_entry, log, write_legacy_wrapper
 
 OLD = "old-0/00000000000000000000.log"
@@ -59,16 +59,16 @@ def test_substitutes_of_changed_logs_with_names_give_the_same_answers(
     monkeypatch.setattr(redacted_logs, "PART_BYTES", rng.choice((1, 1 << 20)))
     log_dir = tmp_path / "broker-1"
     shutil.rmtree(log_dir, ignore_errors=True)
-    put_meta(log_dir, 1)
-    data = b"".join(log_of((commit_key(f"group-{offset}"), commit_value(offset)), start=offset) for offset in range(9))
+    put_meta_properties(log_dir, 1)
+    data = b"".join(coordinator_batches((commit_key(f"group-{offset}"), commit_value(offset)), start=offset) for offset in range(9))
     for _ in range(rng.choice((1, 1, 2, 4))):
         data = rng.choice(MUTATIONS)(rng, data)
     place = rng.randrange(len(data))
-    put_offsets(
+    put_consumer_offsets(
         log_dir,
         data + rng.choice((b"", bytes(5), bytes(5000))) if rng.random() < 0.8 else data[:place] + bytes(9000) + data[place:],
     )
-    bundle = bundle_of(log_dir, tmp_path / "redacted.kfb", CollectOptions(pseudonyms=PseudonymMap("07" * 32, {})))
+    bundle = make_bundle(log_dir, tmp_path / "redacted.kfb", CollectOptions(pseudonyms=PseudonymMap("07" * 32, {})))
     assert judged_by_headers(bundle) == judged_by_headers(log_dir)
 
 
@@ -84,4 +84,4 @@ def test_bundles_of_changed_logs_give_the_same_answers(broker: Path, seed: int) 
     for _ in range(rng.choice((1, 1, 2, 4))):
         data = rng.choice(MUTATIONS)(rng, data)
     path.write_bytes(data)
-    assert judged(bundle_of(changed, broker.parent / "changed.kfb")) == judged(changed)
+    assert judged(make_bundle(changed, broker.parent / "changed.kfb")) == judged(changed)

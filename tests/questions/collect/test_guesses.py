@@ -29,23 +29,23 @@ from kafka_forensics.writers.batches import (
     write_transaction_log_value,
 )
 from kafka_forensics.writers.witness_batches import KEPT_SETTINGS
-from tests.support.archives import EVERY, SHIPPED, of_brokers
-from tests.support.brokers import put_meta, put_offsets, put_segment
-from tests.support.bundles import MTIME, TakenApart, bundle_of, inflated_members, taken_apart
-from tests.support.groups import commit_key, commit_value, group_key, group_value, log_of, member
+from tests.support.archives import ALL_ARCHIVES, SHIPPED, archive_params
+from tests.support.brokers import put_consumer_offsets, put_meta_properties, put_segment
+from tests.support.bundles import MTIME, UnpackedBundle, decompressed_members, make_bundle, unpack_bundle
+from tests.support.groups import commit_key, commit_value, coordinator_batches, group_key, group_value, member
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP
 
-NIGHTLY: Final = (*EVERY[2:], "k44-unreg", "tiered/tiered-unclean", "tiered/tiered-remote-damaged")
+NIGHTLY: Final = (*ALL_ARCHIVES[2:], "k44-unreg", "tiered/tiered-unclean", "tiered/tiered-remote-damaged")
 MOST_GUESSES_AT_A_BATCH: Final = 1000
 _PSEUDONYM: Final = re.compile(PSEUDONYM.pattern.encode())
 
 
-def sections(parts_of: TakenApart, kind: SectionKind) -> Iterator[bytes]:
+def sections(parts_of: UnpackedBundle, kind: SectionKind) -> Iterator[bytes]:
     return (section[4] for part in parts_of.parts for section in part.sections if section[1] == kind.value)
 
 
-def confirms(parts_of: TakenApart, guessed: Iterable[tuple[Any, bytes]]) -> list[Any]:
+def confirms(parts_of: UnpackedBundle, guessed: Iterable[tuple[Any, bytes]]) -> list[Any]:
     """The guesses for which a bundle has the CRC or the digest of the batch made with them."""
     facts = list(map(read_batches, sections(parts_of, SectionKind.BATCHES)))
     known = {crc for each in facts for crc in each.columns[[BatchColumn.CRC, BatchColumn.CRC_COMPUTED]].flat}
@@ -73,7 +73,7 @@ def replaced(batch: bytes, names: dict[bytes, bytes]) -> bytes:
     return write_raw_batch(header._asdict(), b"".join(records))
 
 
-def guesses(parts_of: TakenApart, names: dict[str, set[bytes]]) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
+def guesses(parts_of: UnpackedBundle, names: dict[str, set[bytes]]) -> Iterator[tuple[tuple[bytes, ...], bytes]]:
     """Names of a dictionary by kind, and a batch with them instead of pseudonyms, for all batches in a bundle."""
     for batch in {batch for section in sections(parts_of, SectionKind.REDUCED) for batch in read_batches_section(section).values()}:
         pseudonyms = sorted({match[0] for match in _PSEUDONYM.finditer(batch)})
@@ -85,20 +85,22 @@ def guesses(parts_of: TakenApart, names: dict[str, set[bytes]]) -> Iterator[tupl
                     yield choice, guess
 
 
-@pytest.mark.parametrize("name", ["unclean-election", *of_brokers(*EVERY[:2], "k44-quiet-live", *NIGHTLY, nightly=NIGHTLY)])
+@pytest.mark.parametrize(
+    "name", ["unclean-election", *archive_params(*ALL_ARCHIVES[:2], "k44-quiet-live", *NIGHTLY, nightly=NIGHTLY)]
+)
 def test_no_guess_at_a_name_is_confirmed(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     there = [path for path in (SAMPLES / name, SHIPPED / f"{name}.tar.xz") if path.exists()]
     evidence = there[0] if there else request.getfixturevalue("corpora") / f"{name}.tar.xz"
     held: dict[str, tuple[str, str]] = {}
-    bundle = bundle_of(evidence, tmp_path / "redacted", CollectOptions(hashes=True, pseudonyms=PseudonymMap("07" * 32, held)))
-    inflated, redacted = b"".join(inflated_members(bundle).values()), taken_apart(bundle)
+    bundle = make_bundle(evidence, tmp_path / "redacted", CollectOptions(hashes=True, pseudonyms=PseudonymMap("07" * 32, held)))
+    inflated, redacted = b"".join(decompressed_members(bundle).values()), unpack_bundle(bundle)
     assert [w for _, w in held.values() if len(w) > len("some") and w not in str(KEPT_SETTINGS) and w.encode() in inflated] == []
     dictionary: dict[str, set[bytes]] = {}
     for kind, word in held.values():
         dictionary.setdefault(kind, set()).update([word.encode(), word[::-1].encode() + b"x"])
     guessed = list(guesses(redacted, dictionary))
     assert confirms(redacted, guessed) == []
-    right = {word for words in confirms(taken_apart(bundle_of(evidence, tmp_path / "plain")), guessed) for word in words}
+    right = {word for words in confirms(unpack_bundle(make_bundle(evidence, tmp_path / "plain")), guessed) for word in words}
     assert len(right) >= 6 * ("txn" in dictionary)  # the CRCs of the logs themselves confirm so many
 
 
@@ -108,8 +110,8 @@ def test_no_guess_at_a_key_is_confirmed(tmp_path: Path) -> None:
     put_segment(tmp_path / "broker-1" / "users-0", 0, batches[keys[1234]])
     for pseudonyms, expected in ((PseudonymMap("07" * 32, {}), []), (None, [keys[1234]])):
         options = CollectOptions(compacted="users", hashes=True, pseudonyms=pseudonyms)
-        bundle = bundle_of(tmp_path / "broker-1", tmp_path / "bundle.kfb", options)
-        assert confirms(taken_apart(bundle), batches.items()) == expected
+        bundle = make_bundle(tmp_path / "broker-1", tmp_path / "bundle.kfb", options)
+        assert confirms(unpack_bundle(bundle), batches.items()) == expected
 
 
 class Numbered(PseudonymMap):
@@ -129,24 +131,24 @@ def test_a_bundle_does_not_depend_on_names(damage: bytes, tmp_path: Path) -> Non
     held = []
     for length in (1, 70):
         log_dir = tmp_path / str(length)
-        put_meta(log_dir, 1)
+        put_meta_properties(log_dir, 1)
         a, b, c, d, e, f, g, h = (f"{letter}{'x' * length * number}" for number, letter in enumerate("abcdefgh", 1))
         someone = member(a, client_id=b, client_host=c, subscription=d.encode())
         commits = [(commit_key(name, h), commit_value(3, metadata=name)) for name in (a, b, c, d)]
         groups = [(group_key(e), group_value(someone, leader=a)), (b"\0\x63" + f.encode(), b"newer")]
-        put_offsets(log_dir, log_of(*commits, *groups) + damage * (length if any(damage) else 1))
+        put_consumer_offsets(log_dir, coordinator_batches(*commits, *groups) + damage * (length if any(damage) else 1))
         state = write_transaction_log_value(TransactionMetadata(7, 0, 60_000, "Ongoing", ((g, 0), (h, 1)), 1, 1))
         ids = [write_transaction_log_key(name) for name in (a, b, c) * 60]
-        batches = [log_of((key, state), start=start) for start, key in enumerate(ids)]
+        batches = [coordinator_batches((key, state), start=start) for start, key in enumerate(ids)]
         put_segment(log_dir / "__transaction_state-0", 0, batches)
         places = [0, *np.cumsum(list(map(len, batches))).tolist()]
         index = b"".join(struct.pack(">ii", row, places[row]) for row in range(1, 180, 9 // (length % 9 + 1)))
         for directory in ("__transaction_state-0", "__transaction_state-1"):  # the other has no log
             put_segment(log_dir / directory, 0, index, "index")
-        put_segment(log_dir / "__remote_log_metadata-0", 0, log_of((None, a.encode())))
-        (log_dir / "bootstrap.checkpoint").write_bytes(log_of((None, b.encode())))
+        put_segment(log_dir / "__remote_log_metadata-0", 0, coordinator_batches((None, a.encode())))
+        (log_dir / "bootstrap.checkpoint").write_bytes(coordinator_batches((None, b.encode())))
         options = CollectOptions(compacted="*", hashes=True, pseudonyms=Numbered("07" * 32, {}))
-        parts_of = taken_apart(bundle_of(log_dir, tmp_path / f"{length}.kfb", options))
+        parts_of = unpack_bundle(make_bundle(log_dir, tmp_path / f"{length}.kfb", options))
         held.append(
             [[part.sections for part in parts_of.parts], *([*row[:MTIME], *row[MTIME + 1 :]] for row in parts_of.listing["files"])]
         )

@@ -11,7 +11,7 @@ from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.storage.bundles import CollectedLog
 from tests.questions.salvage.salvaged import NAME, TOPIC
 from tests.support.brokers import put_replica
-from tests.support.segments import batch, flipped, legacy_entry, segment_file
+from tests.support.segments import batch, flip_bit, legacy_entry, segment_file
 
 BATCHES = CHUNK_ROWS + 400
 
@@ -33,7 +33,7 @@ def test_the_smallest_batches_with_their_records(tmp_path: Path) -> None:
 
 
 def test_nearly_only_damaged_batches(tmp_path: Path) -> None:
-    right, wrong = batch(0)[8:], flipped(batch(0), 65)[8:]
+    right, wrong = batch(0)[8:], flip_bit(batch(0), 65)[8:]
     data = b"".join(offset.to_bytes(8, "big") + (wrong if offset % 900 else right) for offset in range(BATCHES))
     put_replica(tmp_path / "in", 1, data)
     (opened,) = open_paths([str(collected(tmp_path, CollectOptions()))])

@@ -30,8 +30,16 @@ from kafka_forensics.writers.batches import (
 )
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_properties
 from tests.support import groups, remote_log
-from tests.support.brokers import put_meta, put_offsets, put_segment, put_share_state
-from tests.support.bundles import LOG, Names, bundle_of, inflated_members, names_of, read_back, taken_apart
+from tests.support.brokers import put_consumer_offsets, put_meta_properties, put_segment, put_share_state
+from tests.support.bundles import (
+    LOG,
+    Names,
+    decompressed_members,
+    make_bundle,
+    names_by_pseudonym,
+    replace_pseudonyms,
+    unpack_bundle,
+)
 from tests.support.controllers import ControllerLog, control, put_snapshot, record, setting, snapshot, topic
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, log
@@ -95,8 +103,8 @@ def put_names(log_dir: Path) -> None:
     put_groups(log_dir)
     put_transactions(log_dir)
     object_key = b64encode(b"hush-object").decode()
-    events = (remote_log.copied(1, 0, 9, topic="hush-orders", custom_metadata=object_key), remote_log.deleted_partition())
-    remote_log.put_remote_log(log_dir, *events, remote_log.updated(1, 1, topic="hush-orders", custom_metadata=object_key))
+    events = (remote_log.copy_started(1, 0, 9, topic="hush-orders", custom_metadata=object_key), remote_log.deleted_partition())
+    remote_log.put_remote_log(log_dir, *events, remote_log.segment_update(1, 1, topic="hush-orders", custom_metadata=object_key))
     marker = write_marker(True, base_offset=4, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=BASE_TIMESTAMP)  # noqa: FBT003
     odd = [RecordToWrite(b"\0\0\0\1hush-key", b"\0\0\0\0\0\0", (("hush-header", b"hush"),)), control(6, voters=[VOTER])]
     controls = b"".join(
@@ -121,13 +129,16 @@ def put_groups(log_dir: Path) -> None:
             groups.group_key("hush-group"),
             groups.group_value(someone, protocol_type="hush", protocol="hush-assignor", leader="hush-member"),
         ),
-        (groups.group_key("hush-new", 3), groups.new_value(3, epoch=1)),
-        (groups.group_key("hush-new", 5, "hush-member"), groups.new_value(5, client_id="hush-client", client_host="/hush-host")),
-        (groups.group_key("hush-new", 16, "hush.*"), groups.new_value(16, topics=["hush-orders"])),
-        (groups.group_key("hush-share", 15), groups.new_value(15, initialized_topics=shared)),
+        (groups.group_key("hush-new", 3), groups.new_group_value(3, epoch=1)),
+        (
+            groups.group_key("hush-new", 5, "hush-member"),
+            groups.new_group_value(5, client_id="hush-client", client_host="/hush-host"),
+        ),
+        (groups.group_key("hush-new", 16, "hush.*"), groups.new_group_value(16, topics=["hush-orders"])),
+        (groups.group_key("hush-share", 15), groups.new_group_value(15, initialized_topics=shared)),
     ]
-    put_offsets(log_dir, groups.log_of(*records))
-    put_share_state(log_dir, groups.log_of((groups.share_key("hush-share"), groups.share_value(3))))
+    put_consumer_offsets(log_dir, groups.coordinator_batches(*records))
+    put_share_state(log_dir, groups.coordinator_batches((groups.share_key("hush-share"), groups.share_value(3))))
 
 
 def put_transactions(log_dir: Path) -> None:
@@ -136,7 +147,7 @@ def put_transactions(log_dir: Path) -> None:
         (write_transaction_log_key("hush-txn"), write_transaction_log_value(ongoing)),
         (write_transaction_log_key("hush-gone"), None),
     ]
-    put_segment(log_dir / "__transaction_state-0", 0, groups.log_of(*records))
+    put_segment(log_dir / "__transaction_state-0", 0, groups.coordinator_batches(*records))
 
 
 def put_small_files(log_dir: Path) -> None:
@@ -179,7 +190,7 @@ def test_no_bundle_contains_a_name(
     path = tmp_path / "bundle.kfb"
     wanted = ["--topic", "hush*", "--deep", "--compacted", "hush*", "--hash", "-v", "--debug", "--output", str(path)]
     assert outcome(["collect", *paths, *wanted]) in (0, 3)
-    assert HUSH.encode() in b"".join(inflated_members(path).values())
+    assert HUSH.encode() in b"".join(decompressed_members(path).values())
     capsys.readouterr()
     private = ["--redact", "--redact-map", str(tmp_path / "names.json")]
     assert outcome(["collect", *paths, *wanted, *private, "--estimate"]) == 0
@@ -187,9 +198,9 @@ def test_no_bundle_contains_a_name(
     assert outcome(["collect", *paths, *wanted, *private]) in (0, 3)
     printed = "".join(capsys.readouterr()).encode()
     names = pseudonyms(tmp_path)
-    for name, data in {**inflated_members(path), "the file": path.read_bytes(), "streams": printed}.items():
+    for name, data in {**decompressed_members(path), "the file": path.read_bytes(), "streams": printed}.items():
         assert not re.search(b"hush|hsuh", data.lower()), name
-    listed = [row[0] for row in taken_apart(path).listing["files"]]
+    listed = [row[0] for row in unpack_bundle(path).listing["files"]]
     topics = {parsed.topic for path in listed for part in path.split("/") if (parsed := parse_partition_name(part)) is not None}
     if layout != "segments alone":
         assert names.pseudonym(NameKind.TOPIC, "hush-orders") in topics
@@ -197,8 +208,8 @@ def test_no_bundle_contains_a_name(
 
 
 def test_a_log_that_grows_before_its_index_is_read(tmp_path: Path) -> None:
-    batches = [groups.log_of((groups.commit_key(), groups.commit_value(number)), start=number) for number in range(3)]
-    path = put_offsets(tmp_path / "broker-1", b"".join(batches[:2]))
+    batches = [groups.coordinator_batches((groups.commit_key(), groups.commit_value(number)), start=number) for number in range(3)]
+    path = put_consumer_offsets(tmp_path / "broker-1", b"".join(batches[:2]))
 
     def grow(_done: int, _total: int) -> None:
         path.write_bytes(b"".join(batches))
@@ -210,14 +221,14 @@ def test_a_log_that_grows_before_its_index_is_read(tmp_path: Path) -> None:
 
 
 def test_an_index_of_a_log_with_names_has_no_entries(tmp_path: Path) -> None:
-    batches = [groups.log_of((groups.commit_key(), groups.commit_value(number)), start=number) for number in range(3)]
-    path = put_offsets(tmp_path / "broker-1", b"".join(batches))
+    batches = [groups.coordinator_batches((groups.commit_key(), groups.commit_value(number)), start=number) for number in range(3)]
+    path = put_consumer_offsets(tmp_path / "broker-1", b"".join(batches))
     for kind, entry in (
         ("index", struct.pack(">ii", 2, 2 * len(batches[0]))),
         ("timeindex", struct.pack(">qi", BASE_TIMESTAMP, 2)),
     ):
         path.with_suffix(f".{kind}").write_bytes(entry)
-    bundle = bundle_of(tmp_path / "broker-1", tmp_path / "one.kfb", CollectOptions(pseudonyms=pseudonyms(tmp_path)))
+    bundle = make_bundle(tmp_path / "broker-1", tmp_path / "one.kfb", CollectOptions(pseudonyms=pseudonyms(tmp_path)))
     for kind in ("index", "timeindex"):
         with BundleSource(str(bundle)).open(f"{path.parent.name}/{path.stem}.{kind}") as index:
             assert index.size_in_bytes == 0
@@ -236,7 +247,7 @@ def test_whole_records_are_refused(tmp_path: Path) -> None:
 def scanned(paths: list[str], capsys: pytest.CaptureFixture[str], names: Names | None = None) -> Json:
     """The answer of a scan, with these names instead of pseudonyms."""
     assert outcome(["scan", *paths, "--format", "json", "-q"]) in (0, 1)
-    answer: Json = json.loads(read_back(capsys.readouterr().out, names or {}))
+    answer: Json = json.loads(replace_pseudonyms(capsys.readouterr().out, names or {}))
     assert answer["incomplete"] == []
     return answer
 
@@ -253,16 +264,16 @@ def test_a_bundle_says_how_many_partitions_the_coordinators_log_has(
     for partition in (0, 1):
         ids = [name for number in range(100) if java_hash(name := f"app-{number}") % 3 == partition]
         records = [(write_transaction_log_key(name), write_transaction_log_value(state)) for name in ids]
-        (log_dir / f"__transaction_state-{partition}" / LOG).write_bytes(groups.log_of(*records))
-    (log_dir / "payments-0" / LOG).write_bytes(groups.transaction_of((b"key", b"value"), start=0, producer_id=99))
-    put_meta(log_dir, 1, cluster_id="one")
+        (log_dir / f"__transaction_state-{partition}" / LOG).write_bytes(groups.coordinator_batches(*records))
+    (log_dir / "payments-0" / LOG).write_bytes(groups.transaction_batches((b"key", b"value"), start=0, producer_id=99))
+    put_meta_properties(log_dir, 1, cluster_id="one")
     if not is_in_bundle:
         monkeypatch.setattr(collecting._Inputs, "transaction_partitions", lambda _: 0)
     made = pseudonyms(tmp_path)
-    path = bundle_of(log_dir, tmp_path / "one.kfb", CollectOptions(pseudonyms=made))
+    path = make_bundle(log_dir, tmp_path / "one.kfb", CollectOptions(pseudonyms=made))
     made.keep()
     assert BundleSource(str(path)).about.transaction_partitions == (3 if is_in_bundle else 0)
-    as_of, names = ["--as-of", "2100-01-01"], names_of(tmp_path / "names.json")
+    as_of, names = ["--as-of", "2100-01-01"], names_by_pseudonym(tmp_path / "names.json")
     expected, answer = (open_transaction(scanned([str(source), *as_of], capsys, names)) for source in (log_dir, path))
     assert expected["missing_partitions"] == [2]
     assert (answer == expected) is is_in_bundle

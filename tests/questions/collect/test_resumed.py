@@ -12,7 +12,18 @@ from kafka_forensics.parsers.log import segment
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap, collect
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers import bundle_file
-from tests.support.bundles import LOG, OFFSETS, ORDERS, PAYMENTS, SECTIONS, bundle_of, opened_by, put_broker, taken_apart, tar_of
+from tests.support.bundles import (
+    LOG,
+    OFFSETS,
+    ORDERS,
+    PAYMENTS,
+    SECTIONS,
+    make_bundle,
+    put_broker,
+    record_opened_files,
+    tar_of,
+    unpack_bundle,
+)
 from tests.support.segments import log
 from tests.support.unread import refuse
 
@@ -55,7 +66,7 @@ def broker(tmp_path: Path) -> Path:
 
 def facts_of(path: Path) -> dict[str, list[Any]]:
     """The row of every file, and its sections with their bytes, in any part."""
-    parts_of = taken_apart(path)
+    parts_of = unpack_bundle(path)
     facts = {}
     for row in parts_of.listing["files"]:
         sections = [
@@ -78,9 +89,9 @@ def finished(broker: Path, file: io.BytesIO, path: Path, options: CollectOptions
 
 
 def test_a_bundle_is_continued_after_every_write(broker: Path, tmp_path: Path) -> None:
-    whole = bundle_of(broker, tmp_path / "whole.kfb")
+    whole = make_bundle(broker, tmp_path / "whole.kfb")
     expected = facts_of(whole)
-    assert len(taken_apart(whole).parts) > 4
+    assert len(unpack_bundle(whole).parts) > 4
     stops = 0
     while True:
         file = KilledWriter()
@@ -100,7 +111,7 @@ def test_a_bundle_is_continued_after_every_write(broker: Path, tmp_path: Path) -
 
 def test_a_bundle_is_continued_however_often_it_is_stopped(broker: Path, tmp_path: Path) -> None:
     """Facts of a file from before a stop are dropped: the facts of two readings would contradict each other."""
-    expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    expected = facts_of(make_bundle(broker, tmp_path / "whole.kfb"))
     file = KilledWriter()
     for stop in (6, 9, 9):
         file.seek(0)
@@ -114,7 +125,7 @@ def test_a_bundle_is_continued_however_often_it_is_stopped(broker: Path, tmp_pat
         assert not any("over each other" in gap.reason for gap in result.incomplete)
         assert result.verdict not in {"clean", "info"}
     resumed = finished(broker, file, tmp_path / "resumed.kfb")
-    assert sum(bool(part.begun) for part in taken_apart(resumed).parts) > 1
+    assert sum(bool(part.begun) for part in unpack_bundle(resumed).parts) > 1
     assert facts_of(resumed) == expected
 
 
@@ -132,12 +143,12 @@ def test_a_file_that_changed_between_is_read_again(broker: Path, tmp_path: Path,
     file = stopped(broker, writes=16)
     (broker / MORE).write_bytes(b"".join(log(31)))
     (broker / ORDERS).write_bytes(b"".join(log(41)))
-    names = opened_by(monkeypatch)
+    names = record_opened_files(monkeypatch)
     path = finished(broker, file, tmp_path / "resumed.kfb")
     assert ORDERS in names
     assert MORE in names
     assert OFFSETS not in names
-    assert facts_of(path) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    assert facts_of(path) == facts_of(make_bundle(broker, tmp_path / "whole.kfb"))
 
 
 def test_a_file_that_could_not_be_read_is_tried_again(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,12 +156,12 @@ def test_a_file_that_could_not_be_read_is_tried_again(broker: Path, tmp_path: Pa
         refuse(patch, (broker / "old-0" / LOG).__eq__)
         file = io.BytesIO()
         assert [gap.reason for gap in collect([str(broker)], CollectOptions(), file).incomplete] == ["input/output error"]
-    assert facts_of(finished(broker, file, tmp_path / "again.kfb")) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    assert facts_of(finished(broker, file, tmp_path / "again.kfb")) == facts_of(make_bundle(broker, tmp_path / "whole.kfb"))
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 5000, bytes(2048), b"bundle.json" + bytes(501)])
 def test_files_that_are_no_bundle_are_overwritten(data: bytes, broker: Path, tmp_path: Path) -> None:
-    expected = facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    expected = facts_of(make_bundle(broker, tmp_path / "whole.kfb"))
     assert facts_of(finished(broker, io.BytesIO(data), tmp_path / "over.kfb")) == expected
 
 
@@ -173,14 +184,16 @@ def test_a_partial_write_is_continued(broker: Path, tmp_path: Path) -> None:
         def write(self, data: Any, /) -> int:
             return super().write(bytes(data)[:100])
 
-    assert facts_of(finished(broker, PartialWrites(), tmp_path / "slow.kfb")) == facts_of(bundle_of(broker, tmp_path / "whole.kfb"))
+    assert facts_of(finished(broker, PartialWrites(), tmp_path / "slow.kfb")) == facts_of(
+        make_bundle(broker, tmp_path / "whole.kfb")
+    )
 
 
 # Truncated bundles.
 
 
 def test_a_truncated_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path: Path) -> None:
-    data = bundle_of(broker, tmp_path / "whole.kfb").read_bytes()
+    data = make_bundle(broker, tmp_path / "whole.kfb").read_bytes()
     path = tmp_path / "cut.kfb"
     for end in sorted({*range(0, len(data) - 1024, 1536), *range(100, len(data) - 1024, 1997)}):
         path.write_bytes(data[:end])
@@ -194,7 +207,7 @@ def test_a_truncated_bundle_is_refused_or_judged_in_part(broker: Path, tmp_path:
 
 def test_a_truncated_log_is_judged_up_to_its_end(broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_file, "PART_BYTES", 1)
-    parts_of = taken_apart(bundle_of(broker, tmp_path / "whole.kfb"))
+    parts_of = unpack_bundle(make_bundle(broker, tmp_path / "whole.kfb"))
     number = next(number for number, part in enumerate(parts_of.parts) if any(section[0] == PAYMENTS for section in part.sections))
     parts_of.parts = parts_of.parts[: number + 1]
     parts_of.parts[number].files = []

@@ -10,8 +10,8 @@ import kafka_forensics as kf
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.support.brokers import put_offsets, put_segment
-from tests.support.bundles import bundle_of, inflated_members
+from tests.support.brokers import put_consumer_offsets, put_segment
+from tests.support.bundles import decompressed_members, make_bundle
 from tests.support.controllers import ControllerLog, record, setting, topic
 from tests.support.groups import commit_key, commit_value, group_key, group_value, member
 from tests.support.segments import BASE_TIMESTAMP, legacy_entry, write_legacy_wrapper
@@ -61,7 +61,7 @@ def put_secrets(log_dir: Path, compression: Any) -> None:
         write_batch([RecordToWrite(key, value)], base_offset=offset, base_timestamp=BASE_TIMESTAMP, compression_type=compression)
         for offset, (key, value) in enumerate(records)
     ]
-    put_offsets(log_dir, b"".join(batches))
+    put_consumer_offsets(log_dir, b"".join(batches))
     payload = RecordToWrite(PAYLOADS["key"], PAYLOADS["value"], headers=((SECRETS["header-name"].decode(), PAYLOADS["header"]),))
     plain = write_batch([payload] * 3, base_offset=0, base_timestamp=BASE_TIMESTAMP, compression_type=compression)
     broken = bytearray(write_batch([RecordToWrite(None, PAYLOADS["broken"])], base_offset=3, base_timestamp=BASE_TIMESTAMP))
@@ -84,8 +84,8 @@ def test_no_secret_is_in_a_bundle(compression: Any, deep: bool, tmp_path: Path) 
     if compression == "none":
         logs = b"".join(path.read_bytes() for path in log_dir.rglob("*.log"))
         assert [name for name, secret in {**SECRETS, **PAYLOADS}.items() if secret not in logs] == ["wrapped"]
-    path = bundle_of(log_dir, tmp_path / "bundle.kfb", CollectOptions(ScanOptions(deep=deep)))
-    members = inflated_members(path)
+    path = make_bundle(log_dir, tmp_path / "bundle.kfb", CollectOptions(ScanOptions(deep=deep)))
+    members = decompressed_members(path)
     assert b"orders" in b"".join(members.values())
     for name, data in members.items():
         assert b"hush" not in data, name

@@ -11,7 +11,7 @@ from kafka_forensics.questions.compare import OffsetState, SideBySide, compare
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
-from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry, log
+from tests.support.segments import BASE_TIMESTAMP, batch, flip_bit, legacy_entry, log
 
 R, ABSENT, BEYOND, BEFORE, BROKEN = (
     OffsetState.RECORD,
@@ -68,7 +68,7 @@ OTHER_END = b"".join(TEN[:9]) + batch(18, 2, value=b"x") + batch(1 << 60)
         (JOINED + four(), JOINED + four(b"x"), [(21, False, [R, R]), (22, True, [R, R]), (23, False, [R, R])]),
         (JOINED, b"".join(TEN[:6]), [(11, False, [R, R]), (12, True, [R, BEYOND]), (13, True, [R, BEYOND])]),
         (JOINED, b"".join(TEN[:3] + TEN[5:]), [(5, False, [R, R]), (6, True, [R, ABSENT]), (7, True, [R, ABSENT])]),
-        (JOINED + PACKED, JOINED + flipped(PACKED, 63, 3), [(19, False, [R, R]), *((at, True, [R, BROKEN]) for at in (20, 21))]),
+        (JOINED + PACKED, JOINED + flip_bit(PACKED, 63, 3), [(19, False, [R, R]), *((at, True, [R, BROKEN]) for at in (20, 21))]),
         (
             legacy_entry(0) + legacy_entry(1, value=b"a"),
             legacy_entry(0) + legacy_entry(1, value=b"b"),
@@ -103,7 +103,7 @@ def test_a_rotten_batch_is_recognised_by_its_crc(tmp_path: Path) -> None:
     whole = b"".join(log(10))
     size = len(whole) // 10
     put_replica(tmp_path, 1, whole, high_watermark=20)
-    put_replica(tmp_path, 2, flipped(whole, 3 * size + 72), high_watermark=20)
+    put_replica(tmp_path, 2, flip_bit(whole, 3 * size + 72), high_watermark=20)
     compared = of(tmp_path, context=0)
     assert compared.first_difference == 6
     good, bad = (held.record for held in compared.rows[0].held)

@@ -12,9 +12,9 @@ from kafka_forensics.questions.plan import LossSize, Planned, PlanOptions, Plans
 from kafka_forensics.replication.planner.plans import Candidate, Missing
 from tests.support import brokers
 from tests.support.controllers import CONTROLLER, ControllerLog, partition as controlled_partition, setting, topic
-from tests.support.groups import commit_key, commit_value, log_of
+from tests.support.groups import commit_key, commit_value, coordinator_batches
 from tests.support.places import SAMPLES
-from tests.support.segments import BASE_TIMESTAMP, batch, flipped, segment_file
+from tests.support.segments import BASE_TIMESTAMP, batch, flip_bit, segment_file
 from tests.support.unread import refuse
 
 
@@ -71,7 +71,9 @@ def test_a_commit_must_name_the_epoch_where_logs_conflict(tmp_path: Path, epoch:
     shared = [batch(number, 1) for number in range(6)]
     first = brokers.put_replica(tmp_path, 1, [*shared, batch(6, 1, epoch=2, value=b"other")], partition="t-0")
     brokers.put_replica(tmp_path, 2, [*shared, *(batch(number, 1) for number in range(6, 10))], partition="t-0")
-    brokers.put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch))))
+    brokers.put_consumer_offsets(
+        first, coordinator_batches((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch)))
+    )
     assert losses(only_plan(planned_on([tmp_path], "t")), 1) == [(6, 10, (2,), committed)]
 
 
@@ -203,7 +205,7 @@ def costs(planned: Planned, broker: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> None:
-    planned = planned_of(tmp_path, b"".join(LOG[:2]), flipped(WHOLE, len(WHOLE) - 3, 6), clean=clean)
+    planned = planned_of(tmp_path, b"".join(LOG[:2]), flip_bit(WHOLE, len(WHOLE) - 3, 6), clean=clean)
     (loss,) = candidate_of(planned, 1).losses
     assert (loss.start, loss.end, loss.held_by, loss.committed) == (6, 10, (2,), 4)
     assert planned.amount(loss) == LossSize(4, len(LOG[2]))
@@ -227,7 +229,7 @@ def test_a_damaged_batch_of_another_epoch_is_a_version_of_its_own(tmp_path: Path
     other = [*LOG[:2], batch(6, 4, epoch=1, value=b"other")]
     mine = b"".join([*LOG, batch(10, 2)])
     place = len(LOG[0]) + len(LOG[1]) + 70
-    for broker, log, epochs in ((1, b"".join(other), [(0, 0), (1, 6)]), (2, flipped(mine, place, 6), [(0, 0)])):
+    for broker, log, epochs in ((1, b"".join(other), [(0, 0), (1, 6)]), (2, flip_bit(mine, place, 6), [(0, 0)])):
         stop_cleanly(brokers.put_replica(tmp_path, broker, log, high_watermark=10, epochs=epochs))
     planned = only_plan(planned_on([tmp_path]))
     assert [(loss.start, loss.end, loss.held_by) for loss in candidate_of(planned, 1).losses] == [(6, 12, (2,))]

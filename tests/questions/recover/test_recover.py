@@ -17,10 +17,10 @@ from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.questions.recover.recoveries import recovered
 from tests.support.brokers import put_brokers, put_replica, write_checkpoint
-from tests.support.bundles import bundle_of
+from tests.support.bundles import make_bundle
 from tests.support.logs import CoordinatorLog, DataLog
 from tests.support.places import SAMPLES
-from tests.support.segments import BASE_TIMESTAMP, by_producer, flipped, legacy_entry, marker, values
+from tests.support.segments import BASE_TIMESTAMP, flip_bit, legacy_entry, marker, producer_batch, values
 
 UNCLEAN = SAMPLES / "unclean-election"
 
@@ -71,7 +71,7 @@ def test_a_broker_without_a_copy_cannot_be_kept(tmp_path: Path) -> None:
 
 
 def test_an_aborted_copy_does_not_survive(tmp_path: Path) -> None:
-    retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
+    retried = producer_batch(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
     for commit in (True, False):
         kept = [values(2, "x", epoch=1), retried, marker(4, commit=commit, producer=9, epoch=1)]
         done = recovered(forked(tmp_path / str(commit), kept=kept, lost=[values(2, "c")]), 1)
@@ -86,8 +86,12 @@ def test_records_without_a_timestamp_match_nothing(tmp_path: Path) -> None:
 
 
 def test_small_searches_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = [by_producer(2 + 3 * number, "c", "d", "e", sequence=3 * number) for number in range(5)]
-    kept = [values(2, *"xyz", epoch=1), by_producer(5, "d", "e", sequence=4, epoch=1), by_producer(7, "c", sequence=12, epoch=1)]
+    lost = [producer_batch(2 + 3 * number, "c", "d", "e", sequence=3 * number) for number in range(5)]
+    kept = [
+        values(2, *"xyz", epoch=1),
+        producer_batch(5, "d", "e", sequence=4, epoch=1),
+        producer_batch(7, "c", sequence=12, epoch=1),
+    ]
     root = forked(tmp_path, kept=kept, lost=lost, high_watermark=9)
     whole = recovered(root, 1)
     assert whole.reasons == {"recovered": 12, "surviving": 3}
@@ -123,7 +127,7 @@ def test_alternating_versions_are_read_a_few_times_each(tmp_path: Path, monkeypa
 
 
 def in_transaction(base_offset: int, *texts: str, producer: int = 7) -> bytes:
-    return by_producer(base_offset, *texts, sequence=0, producer=producer, is_transactional=True)
+    return producer_batch(base_offset, *texts, sequence=0, producer=producer, is_transactional=True)
 
 
 def test_aborted_and_open_transactions_and_markers_are_left_out(tmp_path: Path) -> None:
@@ -140,7 +144,7 @@ def test_aborted_and_open_transactions_and_markers_are_left_out(tmp_path: Path) 
 
 def test_a_marker_that_recovery_truncates_ends_no_transaction(tmp_path: Path) -> None:
     """Consumers will not see records of the surviving side whose marker recovery truncates."""
-    retried = by_producer(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
+    retried = producer_batch(3, "c", sequence=0, producer=9, epoch=1, is_transactional=True)
     kept = [values(2, "x", epoch=1), retried, bytes(100), marker(4, commit=True, producer=9, epoch=1)]
     done = recovered(forked(tmp_path, kept=kept, lost=[values(2, "c")]), 1)
     assert done.values == [(2, b"c")]
@@ -148,7 +152,7 @@ def test_a_marker_that_recovery_truncates_ends_no_transaction(tmp_path: Path) ->
 
 
 def test_a_marker_may_be_in_damaged_bytes(tmp_path: Path) -> None:
-    lost = [in_transaction(2, "c"), flipped(marker(3, commit=False), 70), values(4, "d")]
+    lost = [in_transaction(2, "c"), flip_bit(marker(3, commit=False), 70), values(4, "d")]
     done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
     assert [(row.record.value, row.txn_state) for row in done.rows] == [(b"c", "unknown"), (b"d", "none")]
     assert done.reasons == {"recovered": 2, "unreadable": 1}
@@ -179,8 +183,8 @@ def test_the_coordinator_decides_transactions_without_a_marker(
 def test_a_record_in_several_losing_copies_is_recovered_once(tmp_path: Path) -> None:
     common = values(0, "a", "b")
     put_replica(tmp_path, 1, common, high_watermark=2)
-    put_replica(tmp_path, 2, common + by_producer(2, "c", "d", sequence=0), high_watermark=2)
-    retried = by_producer(3, "c", "d", sequence=0, epoch=1)
+    put_replica(tmp_path, 2, common + producer_batch(2, "c", "d", sequence=0), high_watermark=2)
+    retried = producer_batch(3, "c", "d", sequence=0, epoch=1)
     put_replica(tmp_path, 3, common + values(2, "x", epoch=1) + retried, high_watermark=2)
     done = recovered(tmp_path, 1)
     recovered_rows = [(row.record.offset, row.record.value, row.held_by) for row in done.rows]
@@ -191,13 +195,13 @@ def test_a_record_in_several_losing_copies_is_recovered_once(tmp_path: Path) -> 
 def test_each_offset_is_read_from_an_undamaged_copy(tmp_path: Path) -> None:
     log = [values(0, "a", "b"), values(2, "c"), values(3, "d"), values(4, "e")]
     put_replica(tmp_path, 1, log[0], high_watermark=2)
-    put_replica(tmp_path, 2, [log[0], flipped(log[1], 70), log[2], log[3]], high_watermark=5)
-    put_replica(tmp_path, 3, [log[0], log[1], flipped(log[2], 70), log[3]], high_watermark=5)
+    put_replica(tmp_path, 2, [log[0], flip_bit(log[1], 70), log[2], log[3]], high_watermark=5)
+    put_replica(tmp_path, 3, [log[0], log[1], flip_bit(log[2], 70), log[3]], high_watermark=5)
     done = recovered(tmp_path, 1)
     assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
     assert [row.source_broker for row in done.rows] == [3, 2, 2]
     put_replica(tmp_path / "alone", 1, log[0], high_watermark=2)
-    put_replica(tmp_path / "alone", 2, [log[0], flipped(log[1], 70), log[2], log[3]], high_watermark=5)
+    put_replica(tmp_path / "alone", 2, [log[0], flip_bit(log[1], 70), log[2], log[3]], high_watermark=5)
     alone = recovered(tmp_path / "alone", 1)
     assert alone.values == [(3, b"d"), (4, b"e")]
     assert (alone.reasons, alone.only_partition.unreadable) == ({"recovered": 2, "unreadable": 1}, {"damaged": 1})
@@ -240,14 +244,14 @@ def test_compressed_records_with_headers_are_recovered_whole(codec: str, tmp_pat
 
 def test_bundles_hold_only_collected_records(tmp_path: Path) -> None:
     root = forked(tmp_path / "copies", kept=[values(2, "x", epoch=1)], lost=[values(2, "c", "d"), values(4, "e")])
-    kept = bundle_of(root / "broker-1", tmp_path / "1.kfb")
-    bare = recovered([kept, bundle_of(root / "broker-2", tmp_path / "2.kfb")], 1)
+    kept = make_bundle(root / "broker-1", tmp_path / "1.kfb")
+    bare = recovered([kept, make_bundle(root / "broker-2", tmp_path / "2.kfb")], 1)
     assert (bare.rows, bare.reasons) == ([], {"unreadable": 3})
     (gap,) = bare.answer.incomplete
     assert "2.kfb" in gap.path
     assert "--with-records orders:0:2-5" in gap.reason
     options = CollectOptions(records=(RequestedRecords("orders", 0, 2, 5),))
-    done = recovered([kept, bundle_of(root / "broker-2", tmp_path / "3.kfb", options)], 1)
+    done = recovered([kept, make_bundle(root / "broker-2", tmp_path / "3.kfb", options)], 1)
     assert done.values == [(2, b"c"), (3, b"d"), (4, b"e")]
     assert recovered([root / "broker-1", tmp_path / "2.kfb", root / "broker-2"], 1).values == done.values
     assert (bare.only_partition.unreadable, done.only_partition.unreadable) == ({"not_collected": 3}, {})
@@ -257,12 +261,12 @@ def test_records_missing_from_the_kept_sides_bundle_are_not_compared(tmp_path: P
     """Its records up to its log end are requested, because each may be a lost one."""
     again = values(4, "c", epoch=1)
     root = forked(tmp_path / "copies", kept=[values(2, "x", "y", epoch=1), again], lost=[values(2, "c")])
-    unchecked = recovered([bundle_of(root / "broker-1", tmp_path / "1.kfb"), root / "broker-2"], 1)
+    unchecked = recovered([make_bundle(root / "broker-1", tmp_path / "1.kfb"), root / "broker-2"], 1)
     assert (unchecked.values, unchecked.only_partition.not_compared) == ([(2, b"c")], True)
     (gap,) = unchecked.answer.incomplete
     assert "--with-records orders:0:2-5" in gap.reason
     options = CollectOptions(records=(RequestedRecords("orders", 0, 2, 5),))
-    checked = recovered([bundle_of(root / "broker-1", tmp_path / "2.kfb", options), root / "broker-2"], 1)
+    checked = recovered([make_bundle(root / "broker-1", tmp_path / "2.kfb", options), root / "broker-2"], 1)
     assert (checked.reasons, checked.only_partition.not_compared) == ({"surviving_by_content": 1}, False)
     assert checked.answer.is_complete
 

@@ -19,7 +19,7 @@ from kafka_forensics.writers.files import write_clean_shutdown
 from tests.oracles.decoder import Batch, Record, batches
 from tests.simulation.checks import acknowledged_of
 from tests.simulation.random_histories import RandomHistory, random_history
-from tests.support.segments import flipped
+from tests.support.segments import flip_bit
 
 CHUNK = 12
 """Histories of a test; the nightly run has 20 such tests."""
@@ -126,7 +126,7 @@ def damaged_copy(folder: Path, random: Random, *, recovers: bool) -> Iterator[Da
     every = batches_of(folder)
     number = random.randrange(len(every))
     batch = every[number]
-    path.write_bytes(flipped(right, batch.position + batch.size_in_bytes - 1))
+    path.write_bytes(flip_bit(right, batch.position + batch.size_in_bytes - 1))
     if recovers:
         stopped.unlink(missing_ok=True)
     elif was_stopped is None:

@@ -11,9 +11,9 @@ import pytest
 from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition
 from kafka_forensics.writers.files import write_meta_properties, write_quorum_state
 from tests.questions.salvage.salvaged import batches_of, check_output, of_first, salvaged_of
-from tests.support.brokers import put_epochs, put_meta, put_replica, put_topic_id
+from tests.support.brokers import put_epochs, put_meta_properties, put_replica, put_topic_id
 from tests.support.controllers import ControllerLog, control, put_snapshot, raw_id, snapshot, snapshot_file, topic
-from tests.support.segments import flipped, segment_file
+from tests.support.segments import flip_bit, segment_file
 
 METADATA = "__cluster_metadata-0"
 VOTERS = [1, 2, 3]
@@ -49,7 +49,7 @@ def put_all(folder: Path, logs: dict[int, ControllerLog], epoch: int = 1) -> Non
 def damage(folder: Path, node: int, position: int = 200) -> None:
     """Flip a bit of a copy."""
     path = folder / f"broker-{node}" / METADATA / segment_file(0)
-    path.write_bytes(flipped(path.read_bytes(), position))
+    path.write_bytes(flip_bit(path.read_bytes(), position))
 
 
 def taken(tmp_path: Path, **options: Any) -> SalvagedPartition:
@@ -206,7 +206,7 @@ def test_snapshots_are_copied_with_the_log(tmp_path: Path) -> None:
         ([], "begins at offset 3, and has no snapshot"),
         ([(2, snapshot(topic("t")))], "begins at offset 3, and has no snapshot"),
         ([(5, snapshot(topic("t"), footer=False))], "has a snapshot that is not whole"),
-        ([(5, flipped(snapshot(topic("t")), 160))], "has a snapshot that is not whole"),
+        ([(5, flip_bit(snapshot(topic("t")), 160))], "has a snapshot that is not whole"),
         ([(9, snapshot(topic("t")))], "ends before a snapshot of it"),
     ],
 )
@@ -283,7 +283,7 @@ def dynamic(*sets: Sequence[int], count: int = 3) -> ControllerLog:
 
 def put_dynamic(folder: Path, node: int, log: ControllerLog, directory_id: str | None = None) -> Path:
     directory = put(folder, node, log, 4, version=1)
-    put_meta(folder / f"broker-{node}", node, directory_id=directory_id or DIRECTORIES[node])
+    put_meta_properties(folder / f"broker-{node}", node, directory_id=directory_id or DIRECTORIES[node])
     return directory
 
 

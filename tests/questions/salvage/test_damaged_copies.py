@@ -13,15 +13,21 @@ from kafka_forensics.questions.salvage import MANIFEST, SalvagedPartition, docum
 from kafka_forensics.questions.salvage.whole_copies import MAY_BE_STALE
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.questions.salvage.salvaged import NAME, check_output, log_of, of_first, refused, salvaged_of, taken
-from tests.support.brokers import put_copies, put_meta, put_offsets, put_replica, put_segment, write_checkpoint
-from tests.support.groups import commit_key, commit_value, log_of as offsets_log
+from tests.support.brokers import put_consumer_offsets, put_copies, put_meta_properties, put_replica, put_segment, write_checkpoint
+from tests.support.groups import commit_key, commit_value, coordinator_batches as offsets_log
 from tests.support.json_schemas import json_schema
-from tests.support.segments import BASE_TIMESTAMP, changed, flipped, keyed, segment_file
+from tests.support.segments import BASE_TIMESTAMP, flip_bit, keyed_batch, replace_bytes, segment_file
 
 VALUE_AT = 70
 """A byte in the records of a batch."""
-CLEANED = [keyed(0, ("a", "0")), keyed(3, ("b", "3")), keyed(4, ("c", "4")), keyed(9, ("d", "9")), keyed(15, ("e", "15"))]
-ACTIVE = [keyed(20, ("f", "20")), keyed(21, ("g", "21")), keyed(22, ("h", "22")), keyed(23, ("i", "23"))]
+CLEANED = [
+    keyed_batch(0, ("a", "0")),
+    keyed_batch(3, ("b", "3")),
+    keyed_batch(4, ("c", "4")),
+    keyed_batch(9, ("d", "9")),
+    keyed_batch(15, ("e", "15")),
+]
+ACTIVE = [keyed_batch(20, ("f", "20")), keyed_batch(21, ("g", "21")), keyed_batch(22, ("h", "22")), keyed_batch(23, ("i", "23"))]
 WHOLE = b"".join([*CLEANED, *ACTIVE])
 
 
@@ -58,7 +64,7 @@ def left_of(partition: SalvagedPartition) -> list[tuple[int | str, int, int]]:
 @pytest.mark.parametrize("prefer", [None, "2"])
 def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gaps(prefer: str | None, tmp_path: Path) -> None:
     for broker in (1, 2):
-        put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flipped(CLEANED[broker], VALUE_AT)}), ACTIVE)
+        put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flip_bit(CLEANED[broker], VALUE_AT)}), ACTIVE)
     refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets, refusal.brokers) == ("compacted", ((1, 4),), (1, 2))
     assert refusal.reason == (
@@ -80,7 +86,7 @@ CLEANED_SPANS = {1: (1, 4), 2: (4, 9), 4: (10, 20)}
 
 
 @pytest.mark.parametrize("number", CLEANED_SPANS)
-@pytest.mark.parametrize("damage", [zeroed, lambda data: flipped(data, VALUE_AT), lambda data: flipped(data, 9)])
+@pytest.mark.parametrize("damage", [zeroed, lambda data: flip_bit(data, VALUE_AT), lambda data: flip_bit(data, 9)])
 def test_any_damage_is_reported_as_a_gap(number: int, damage: object, tmp_path: Path) -> None:
     assert callable(damage)
     put_cleaned(tmp_path / "in", 1, with_(CLEANED, {number: damage(CLEANED[number])}), ACTIVE)
@@ -91,7 +97,7 @@ def test_any_damage_is_reported_as_a_gap(number: int, damage: object, tmp_path: 
 
 def test_a_deleted_key_comes_back_only_with_a_gap(tmp_path: Path) -> None:
     """Broker 1 has b, and its tombstone is damaged; broker 2 has cleaned both, and lost a."""
-    put_cleaned(tmp_path / "in", 1, [*CLEANED[:4], zeroed(keyed(12, ("b", None))), CLEANED[4]], ACTIVE)
+    put_cleaned(tmp_path / "in", 1, [*CLEANED[:4], zeroed(keyed_batch(12, ("b", None))), CLEANED[4]], ACTIVE)
     put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
     assert "back from deletion" in str(refused(tmp_path).hint)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "one", allow_gaps=True, prefer="1")
@@ -108,7 +114,7 @@ def test_a_deleted_key_comes_back_only_with_a_gap(tmp_path: Path) -> None:
 
 def test_records_of_other_copies_before_the_start_are_left_behind(tmp_path: Path) -> None:
     """DeleteRecords or a crash may have removed them from broker 2; broker 1's below its own log start do not count."""
-    cleaned = [*CLEANED[:3], keyed(5, ("b", "5")), CLEANED[3], zeroed(keyed(12, ("b", None))), CLEANED[4]]
+    cleaned = [*CLEANED[:3], keyed_batch(5, ("b", "5")), CLEANED[3], zeroed(keyed_batch(12, ("b", None))), CLEANED[4]]
     put_cleaned(tmp_path / "in", 1, cleaned, ACTIVE)
     log_dir = put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[2]), *CLEANED[3:]], ACTIVE)
     for folder, start in ((log_dir, 4), (log_dir.parent / "broker-1", 2)):
@@ -122,7 +128,7 @@ def test_a_torn_tail_is_no_damage_but_a_lost_end_is(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, CLEANED, [*ACTIVE[:3], ACTIVE[3][:-9]], end=23)
     partition = taken(tmp_path, [*CLEANED, *ACTIVE[:3]], "one")
     assert (partition.log_end_offset, partition.warning) == (23, None)
-    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {3: flipped(CLEANED[3], VALUE_AT)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {3: flip_bit(CLEANED[3], VALUE_AT)}), ACTIVE)
     assert "the copy of broker 1 ends at offset 23, before 24" in refused(tmp_path).reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gap", allow_gaps=True, prefer="1").partitions
     assert (partition.log_end_offset, gaps_of(partition)) == (24, [(23, 24, ())])
@@ -143,7 +149,7 @@ def test_bytes_at_the_end_that_may_be_more_records_are_damage(tmp_path: Path, ta
 def test_damage_after_the_last_batch_of_the_longest_copy_has_no_end(tmp_path: Path) -> None:
     """It held an unknown number of offsets. The log ends before it, and no gap covers what comes later."""
     garbage = bytes(range(1, 200))
-    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: flipped(CLEANED[1], VALUE_AT)}), [*ACTIVE, garbage])
+    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: flip_bit(CLEANED[1], VALUE_AT)}), [*ACTIVE, garbage])
     put_cleaned(tmp_path / "in", 2, CLEANED, [*ACTIVE[:3], garbage])
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="1")
     (refused,) = salvaged.refused
@@ -170,7 +176,7 @@ def test_cleaning_continues_where_it_was_in_the_used_copy(tmp_path: Path) -> Non
 
 def test_a_batch_in_the_value_of_a_damaged_one_is_not_used(tmp_path: Path) -> None:
     """Batches found after lost framing count if another copy has the first of them, or no copy continues there."""
-    planted = keyed(5, ("b", "planted")) + keyed(6, ("b", "cut short"))[:40]
+    planted = keyed_batch(5, ("b", "planted")) + keyed_batch(6, ("b", "cut short"))[:40]
     carrier = write_batch(
         [RecordToWrite(b"c", b"x" * 40 + planted + b"x" * 40)],
         base_offset=4,
@@ -178,16 +184,16 @@ def test_a_batch_in_the_value_of_a_damaged_one_is_not_used(tmp_path: Path) -> No
         partition_leader_epoch=0,
     )
     batches = with_(CLEANED, {2: carrier})
-    put_cleaned(tmp_path / "in", 1, with_(batches, {2: changed(carrier, 0, bytes(61))}), ACTIVE)
-    put_cleaned(tmp_path / "in", 2, with_(batches, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 1, with_(batches, {2: replace_bytes(carrier, 0, bytes(61))}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_(batches, {0: flip_bit(CLEANED[0], VALUE_AT)}), ACTIVE)
     partition = taken(tmp_path, [*batches[:2], *ACTIVE], prefer="1", allow_gaps=True)
     assert partition.base == 1
     assert gaps_of(partition) == [(4, 20, (1,))]
 
 
 def test_batches_after_lost_framing_are_used_if_another_copy_has_them(tmp_path: Path) -> None:
-    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: changed(CLEANED[1], 0, b"\7" * 61)}), ACTIVE)
-    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {0: flipped(CLEANED[0], VALUE_AT)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: replace_bytes(CLEANED[1], 0, b"\7" * 61)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {0: flip_bit(CLEANED[0], VALUE_AT)}), ACTIVE)
     assert gaps_of(taken(tmp_path, [CLEANED[0], *CLEANED[2:], *ACTIVE], prefer="1", allow_gaps=True)) == [(1, 4, (1, 2))]
 
 
@@ -202,7 +208,7 @@ def test_a_missing_segment_with_an_index_or_at_the_start_is_noticed(tmp_path: Pa
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "whole").partitions
     assert (partition.base, partition.warning) == (2, None)
     other = tmp_path / "in" / "broker-2" / NAME / segment_file(20)
-    other.write_bytes(flipped(other.read_bytes(), VALUE_AT))
+    other.write_bytes(flip_bit(other.read_bytes(), VALUE_AT))
     refusal = refused(tmp_path, prefer="1")
     lost = "has lost a segment, or the end of one, at offsets [9, 20)"
     if not base_offset:
@@ -258,14 +264,14 @@ def test_a_copy_that_was_not_read_to_its_end_is_not_used(tmp_path: Path, monkeyp
 
 def test_internal_topics_follow_the_same_rules(tmp_path: Path) -> None:
     commits = [offsets_log((commit_key(partition=number), commit_value(number)), start=3 * number) for number in range(6)]
-    for broker, batches in ((1, with_(commits, {2: flipped(commits[2], VALUE_AT)})), (2, commits)):
-        put_offsets(tmp_path / "in" / f"broker-{broker}", b"".join(batches))
-        put_meta(tmp_path / "in" / f"broker-{broker}", broker, cluster_id="c")
+    for broker, batches in ((1, with_(commits, {2: flip_bit(commits[2], VALUE_AT)})), (2, commits)):
+        put_consumer_offsets(tmp_path / "in" / f"broker-{broker}", b"".join(batches))
+        put_meta_properties(tmp_path / "in" / f"broker-{broker}", broker, cluster_id="c")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert (partition.topic, partition.base) == ("__consumer_offsets", 2)
     assert log_of(tmp_path / "out", "__consumer_offsets-0") == b"".join(commits)
     check_output(tmp_path / "in", tmp_path / "out")
     (log,) = (tmp_path / "in" / "broker-2" / "__consumer_offsets-0").glob("*.log")
-    log.write_bytes(b"".join(with_(commits, {4: flipped(commits[4], VALUE_AT)})))
+    log.write_bytes(b"".join(with_(commits, {4: flip_bit(commits[4], VALUE_AT)})))
     refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets) == ("internal_topic", ((10, 15),))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.cli.outputs.salvage_steps import head, steps_of
+from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -27,7 +27,7 @@ from tests.support.brokers import (
     TOPIC_ID,
     put_copies,
     put_log_dir,
-    put_meta,
+    put_meta_properties,
     put_partition,
     put_replica,
     put_topic_id,
@@ -35,8 +35,8 @@ from tests.support.brokers import (
 )
 from tests.support.controllers import ControllerLog, partition as partition_record, setting, topic
 from tests.support.places import SAMPLES
-from tests.support.remote_log import COPY_FINISHED, copied, put_remote_log, updated
-from tests.support.segments import batch, flipped, segment_file
+from tests.support.remote_log import COPY_FINISHED, copy_started, put_remote_log, segment_update
+from tests.support.segments import batch, flip_bit, segment_file
 
 HEALTHY = SAMPLES / "healthy"
 KEY = ("orders", 0)
@@ -124,7 +124,7 @@ def copies(tmp_path: Path) -> list[str]:
     torn = max((tmp_path / "broker-1" / NAME).glob("*.log"))
     torn.write_bytes(torn.read_bytes()[:-9])
     damaged = min((tmp_path / "broker-2" / NAME).glob("*.log"))
-    damaged.write_bytes(flipped(damaged.read_bytes(), 200))
+    damaged.write_bytes(flip_bit(damaged.read_bytes(), 200))
     return [str(tmp_path / "broker-1"), str(tmp_path / "broker-2"), f"3={tmp_path / 'disk'}"]
 
 
@@ -180,7 +180,7 @@ def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp
     kinds = ["stop", "move_aside", "copy", "copy_back", "own", "controllers", "keep_records", "start"]
     kinds += ["elect", "in_sync", "verify", "restore_retention"]
     assert [step.kind for step in steps] == kinds
-    assert "within 2 minutes" in head(salvaged)
+    assert "within 2 minutes" in preamble(salvaged)
     by_kind = {step.kind: step for step in steps}
     assert "broker-3/disk" in by_kind["copy"].text
     assert by_kind["copy_back"].command == "cp -a LOG_DIR.before/__cluster_metadata-0 LOG_DIR"
@@ -234,7 +234,7 @@ def test_without_a_controllers_log_settings_are_noted_and_restored_and_internal_
     for number, name in enumerate(("t", "u", "__remote_log_metadata", "__share_group_state")):
         given: dict[str, Any] = {"topic_id": TOPIC_ID[:-1] + "AQgw"[number], "high_watermark": 6}
         put_replica(tmp_path / "in", 1, old_log(), partition=f"{name}-0", **given)
-    put_meta(tmp_path / "in" / "broker-1", 1)
+    put_meta_properties(tmp_path / "in" / "broker-1", 1)
     steps = steps_of(salvaged_of(tmp_path / "in", tmp_path / "out"))
     assert "--delete-config" not in "".join(str(step.command) for step in steps)
     assert [step.kind for step in steps if "__" in f"{step.text} {step.command}"] == []
@@ -251,7 +251,7 @@ def test_without_a_controllers_log_settings_are_noted_and_restored_and_internal_
 def test_a_damaged_controllers_log_does_not_show_the_settings_of_topics(tmp_path: Path) -> None:
     log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1)).append(setting("retention.ms", "-1"))
     path = log.put(tmp_path / "in" / "broker-1", 1) / segment_file(0)
-    path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 3))
+    path.write_bytes(flip_bit(path.read_bytes(), path.stat().st_size - 3))
     put_replica(tmp_path / "in", 1, old_log(), partition="t-0", topic_id=TOPIC_ID, high_watermark=6)
     steps = steps_of(salvaged_of(tmp_path / "in", tmp_path / "out"))
     assert "--delete-config" not in "".join(str(step.command) for step in steps)
@@ -292,8 +292,10 @@ def test_the_oldest_remote_segment_of_a_tiered_topic_counts(
     without = salvaged_of(tmp_path / "in", tmp_path / "before")
     assert [partition.passed_limits for partition in without.partitions if partition.topic == "t"] == [()]
     oldest = int(time.time() * 1000) - age_ms
-    begun = [copied(number, 3 * number, 3 * number + 2, topic_id=TOPIC_ID, max_timestamp_ms=oldest + number) for number in (0, 1)]
-    finished = [updated(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in (0, 1)]
+    begun = [
+        copy_started(number, 3 * number, 3 * number + 2, topic_id=TOPIC_ID, max_timestamp_ms=oldest + number) for number in (0, 1)
+    ]
+    finished = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in (0, 1)]
     put_topic_id(put_remote_log(log_dir, *begun, *finished).parent, OFFSETS_ID_TEXT)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     (tiered,) = [partition for partition in salvaged.partitions if partition.topic == "t"]
@@ -302,7 +304,7 @@ def test_the_oldest_remote_segment_of_a_tiered_topic_counts(
 
 def test_under_zookeeper_the_setting_is_changed_there(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, batch(0, 3), high_watermark=3)
-    put_meta(tmp_path / "in" / "broker-1", 1, version=0)
+    put_meta_properties(tmp_path / "in" / "broker-1", 1, version=0)
     (kept,) = [step for step in steps_of(salvaged_of(tmp_path / "in", tmp_path / "out")) if step.kind == "keep_records"]
     assert "may delete the oldest records of orders: they have passed retention.ms=604800000, the default" in kept.text
     config = '{"version": 1, "config": {"retention.ms": "-1"}}'
@@ -340,7 +342,7 @@ def test_without_a_controllers_log_replicas_stay_where_their_copies_are_or_a_che
     put_copies(tmp_path / "in", (1, 2, 3), {0: log}, high_watermark=8)
     shutil.rmtree(tmp_path / "in" / "broker-2" / NAME)
     put_partition(tmp_path / "in" / "broker-3" / "other-0", {0: log})
-    put_meta(tmp_path / "in" / "broker-3-b", 3)
+    put_meta_properties(tmp_path / "in" / "broker-3-b", 3)
     put_partition(tmp_path / "in" / "broker-3-b" / "third-0", {0: log})
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     assert {partition.topic: [directory for _, directory in partition.replicas] for partition in salvaged.partitions} == {
@@ -354,7 +356,7 @@ def test_without_a_controllers_log_replicas_stay_where_their_copies_are_or_a_che
 
 def test_a_refused_partition_keeps_its_lines_in_every_checkpoint(tmp_path: Path) -> None:
     batches = batches_of(4)
-    log_dir = put_replica(tmp_path / "in", 1, {0: batches[0] + flipped(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
+    log_dir = put_replica(tmp_path / "in", 1, {0: batches[0] + flip_bit(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
     put_partition(log_dir / "other-0", {0: b"".join(batches)})
     for number, name in enumerate(CHECKPOINTS):
         write_checkpoint(log_dir, name.removesuffix("-offset-checkpoint"), 4 - number, NAME)

@@ -18,7 +18,7 @@ from tests.questions.salvage.salvaged import log_of, of_first, salvaged_of
 from tests.support.brokers import put_brokers, put_copies, put_replica, put_segment
 from tests.support.json_schemas import json_schema
 from tests.support.logs import APP_ID, CoordinatorLog, DataLog
-from tests.support.segments import batch, keyed
+from tests.support.segments import batch, keyed_batch
 
 
 def found(kind: str, start: int | None, end: int | None, broker: int | None = 1, partition: int = 0, **evidence: Any) -> Finding:
@@ -155,7 +155,7 @@ def test_a_wrong_output_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log_dir = put_replica(tmp_path / "in", 1, TWICE, high_watermark=8)
     (log_dir / "orders-1").mkdir()
-    put_segment(log_dir / "orders-1", 0, keyed(0, ("other", "key")))
+    put_segment(log_dir / "orders-1", 0, keyed_batch(0, ("other", "key")))
 
     def malformed_if_empty(offsets: dict[tuple[str, int], int]) -> bytes:
         return write_offset_checkpoint(offsets) if offsets else b"0\n0"

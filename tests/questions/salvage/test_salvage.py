@@ -14,12 +14,12 @@ from kafka_forensics.questions.salvage import MANIFEST, SalvageOptions, salvage
 from tests.questions.salvage.salvaged import NAME, batches_of, check_output, log_of, of_first, refused, salvaged_of, taken
 from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
-from tests.support.segments import batch, changed, flipped, legacy_entry, segment_file, starts, write_legacy_wrapper
+from tests.support.segments import batch, batch_positions, flip_bit, legacy_entry, replace_bytes, segment_file, write_legacy_wrapper
 
 
 def damaged(batches: list[bytes], numbers: set[int], byte: int = 70) -> bytes:
     """The log with one flipped bit in each of these batches."""
-    return b"".join(flipped(data, byte) if number in numbers else data for number, data in enumerate(batches))
+    return b"".join(flip_bit(data, byte) if number in numbers else data for number, data in enumerate(batches))
 
 
 @pytest.mark.parametrize("byte", range(0, 61, 3))
@@ -132,10 +132,10 @@ def test_a_batch_inside_a_value_and_wrong_fields_outside_the_crc_are_not_used(tm
     batches = batches_of(6)
     batches[2] = batch(4, 2, value=batch(4, 40, value=b"planted"))
     log = b"".join(batches)
-    at = starts(batches)
-    put_replica(tmp_path / "in", 1, {0: changed(log, at[2] + 8, b"\x7f\xff\xff\xff")}, high_watermark=12)
-    put_replica(tmp_path / "in", 2, {0: changed(log, at[4], (1 << 40).to_bytes(8, "big"))}, high_watermark=12)
-    put_replica(tmp_path / "in", 3, {0: changed(log, at[5] + 12, b"\0\0\0\x63")}, high_watermark=12)
+    at = batch_positions(batches)
+    put_replica(tmp_path / "in", 1, {0: replace_bytes(log, at[2] + 8, b"\x7f\xff\xff\xff")}, high_watermark=12)
+    put_replica(tmp_path / "in", 2, {0: replace_bytes(log, at[4], (1 << 40).to_bytes(8, "big"))}, high_watermark=12)
+    put_replica(tmp_path / "in", 3, {0: replace_bytes(log, at[5] + 12, b"\0\0\0\x63")}, high_watermark=12)
     taken(tmp_path, [log], allow_gaps=True)
 
 

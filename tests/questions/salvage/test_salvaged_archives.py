@@ -12,7 +12,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
 from kafka_forensics.questions.salvage.manifest import SalvagedQuorum
 from tests.questions.salvage.salvaged import of_first
-from tests.support.archives import SHIPPED, of_brokers
+from tests.support.archives import SHIPPED, archive_params
 from tests.support.places import SAMPLES
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_replicas_in_sync_that_differ_permanently_are_refused(tmp_path: Path) ->
     assert (refused.kind, refused.offsets, set(refused.brokers)) == ("rivals", ((0, 3),), {1, 2})
 
 
-@pytest.mark.parametrize("name", of_brokers("kafka-4.3.0-clean-end"))
+@pytest.mark.parametrize("name", archive_params("kafka-4.3.0-clean-end"))
 def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str) -> None:
     with tarfile.open(archive(name)) as members:
         members.extractall(tmp_path / "in", filter="data")

@@ -15,9 +15,9 @@ from kafka_forensics.questions.salvage.whole_copies import DIFFERING, _fork
 from kafka_forensics.replication.planner import NO_END, Plan, PlanPartition, PlanReplica
 from kafka_forensics.scanning.engine.local import scan
 from tests.questions.salvage.salvaged import NAME, TOPIC, of_first, refused, salvaged_of, taken
-from tests.support.brokers import put_epochs, put_meta, put_replica, put_segment, write_checkpoint
+from tests.support.brokers import put_epochs, put_meta_properties, put_replica, put_segment, write_checkpoint
 from tests.support.controllers import ControllerLog, partition, setting, topic
-from tests.support.segments import batch, by_producer, flipped, segment_file, values
+from tests.support.segments import batch, flip_bit, producer_batch, segment_file, values
 
 CLEANED = [batch(0, 2, value=b"first"), batch(4, 1, value=b"second"), batch(8, 2, value=b"third")]
 REST = [batch(10, 2, value=b"fourth")]
@@ -153,7 +153,7 @@ def put_rivals(folder: Path, damaged: dict[int, int] | None = None, *, high_wate
     """Broker 1 has records of a leader that brokers 2 and 3 lack, which continued without them; some copies are damaged."""
     for broker, batches in ((1, OLD), (2, NEW), (3, NEW)):
         lost = (damaged or {}).get(broker)
-        log = [flipped(one, 70) if number == lost else one for number, one in enumerate(batches)]
+        log = [flip_bit(one, 70) if number == lost else one for number, one in enumerate(batches)]
         log_dir = put_cleaned(folder, broker, log)
         write_checkpoint(log_dir, "replication", high_watermark, "orders-0")
         put_epochs(log_dir / NAME, (0, 0), *([] if broker == 1 else [(2, 12)]))
@@ -197,7 +197,7 @@ def test_the_plan_decides_about_uncommitted_records(tmp_path: Path) -> None:
 def test_a_replica_without_a_copy_does_not_matter(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
     replaced = tmp_path / "in" / "broker-4"
-    put_meta(replaced, 4)
+    put_meta_properties(replaced, 4)
     write_checkpoint(replaced, "replication", 14, "orders-0")
     assert {left.broker for left in taken(tmp_path, NEW, prefer="2").left_behind} == {1}
 
@@ -240,7 +240,7 @@ def test_a_value_that_only_a_rival_has_is_refused(tmp_path: Path) -> None:
 
 def test_if_a_record_is_committed_in_one_copy_only_the_preferred_one_is_used(tmp_path: Path) -> None:
     """One copy has a transaction's batch without its marker, and the other has neither."""
-    within = by_producer(4, "precious", key=b"other", is_transactional=True)
+    within = producer_batch(4, "precious", key=b"other", is_transactional=True)
     put_cleaned(tmp_path / "in", 1, [CLEANED[0], within, CLEANED[2], *REST], dirty=8)
     put_cleaned(tmp_path / "in", 2, [CLEANED[0], CLEANED[2], *REST], dirty=10)
     (differing,) = (row for row in scan([str(tmp_path / "in")], ScanOptions()).findings if row.kind in DIFFERING)

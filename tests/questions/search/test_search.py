@@ -19,7 +19,15 @@ from kafka_forensics.scanning.rereading import seeking
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.brokers import put_replica, put_segment
 from tests.support.kernels import kernels
-from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, segment_file, starts, write_offset_index, write_time_index
+from tests.support.segments import (
+    BASE_TIMESTAMP,
+    batch_positions,
+    legacy_entry,
+    replace_bytes,
+    segment_file,
+    write_offset_index,
+    write_time_index,
+)
 from tests.support.strategies import LOG
 
 Found = dict[str, Any]
@@ -126,7 +134,7 @@ def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> No
     """Indexes with an entry for every batch but the first, as a broker writes them; `exact` as before Kafka 3.8."""
     offsets, times = [], []
     latest, at = NO_TIMESTAMP, 0
-    for batch, position in zip(log, starts(log), strict=False):
+    for batch, position in zip(log, batch_positions(log), strict=False):
         decoded = record_parser.decode_batch(batch)
         assert decoded.header is not None
         for record in decoded.iter_records():
@@ -342,7 +350,7 @@ def test_indexes_tell_where_to_begin_reading(tmp_path: Path, monkeypatch: pytest
     assert [row["offset"] for row in found(tmp_path, wanted)] == [390, 391]
     wanted = Conditions(timestamp_start_ms=BASE_TIMESTAMP + 398)
     assert [row["offset"] for row in found(tmp_path, wanted)] == [398, 399]
-    assert begun == [starts(log)[389], starts(log)[396]]
+    assert begun == [batch_positions(log)[389], batch_positions(log)[396]]
 
 
 def spied_starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -392,13 +400,13 @@ def test_batches_that_cannot_hold_a_match_are_not_decoded(tmp_path: Path, monkey
     ):
         opened.clear()
         found(tmp_path, wanted)
-        assert [starts(log).index(position) for position in opened] == decoded
+        assert [batch_positions(log).index(position) for position in opened] == decoded
 
 
 def test_a_record_in_a_damaged_batch_is_found_as_invalid(tmp_path: Path) -> None:
     log = [keyed(offset, b"k%d" % offset) for offset in range(7)]
-    log[1] = changed(log[1], len(log[1]) - 5, b"!")
-    log[4] = changed(log[4], 8, (2**31 - 1).to_bytes(4, "big"))
+    log[1] = replace_bytes(log[1], len(log[1]) - 5, b"!")
+    log[4] = replace_bytes(log[4], 8, (2**31 - 1).to_bytes(4, "big"))
     put_replica(tmp_path / "cluster", 1, log)
     looked = search([str(tmp_path)], ScanOptions(), Conditions(value_part=b"v"))
     rows = [dict(zip(FOUND_COLUMNS, row, strict=True)) for row in looked.rows()]

@@ -18,7 +18,7 @@ from lab.fault_base import read_log
 from tests.questions.verify.verifications import LOG, append, mended, of_earlier_plan, put_back, rows_of, with_records
 from tests.support.audit import put_audit
 from tests.support.brokers import put_clean_shutdown, write_checkpoint
-from tests.support.bundles import bundle_of
+from tests.support.bundles import make_bundle
 from tests.support.places import SAMPLES
 from tests.support.segments import batch
 
@@ -257,7 +257,7 @@ def test_a_pseudonym_of_a_cluster_is_not_compared(tmp_path: Path, plan: Path) ->
     pseudonyms, folder = PseudonymMap.at(tmp_path / "names.json"), tmp_path / "bundles"
     folder.mkdir()
     for broker in sorted(copies.iterdir()):
-        bundle_of(broker, folder / f"{broker.name}.kfb", CollectOptions(pseudonyms=pseudonyms))
+        make_bundle(broker, folder / f"{broker.name}.kfb", CollectOptions(pseudonyms=pseudonyms))
     assert set(reasons(folder, plan).values()) == {"no_copy"}
 
 

@@ -18,7 +18,7 @@ from kafka_forensics.scanning.folding.keys.question import KeyQuestion
 from kafka_forensics.scanning.judging.whole_scan import Scan, digest_key
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from tests.scanning.engine.task_engine import answered
-from tests.support.evidence_law import broken
+from tests.support.evidence_schema import evidence_errors
 
 SPLIT_BYTES = 1 << 28
 
@@ -33,7 +33,7 @@ def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
 
 def said(result: SnapshotsResult) -> tuple[object, ...]:
     """All of an answer except the name of the engine; checks the evidence of its findings."""
-    assert broken(result.findings) == []
+    assert evidence_errors(result.findings) == []
     scans = {name: "".join(document(replace(scan_result, engine="any"))) for name, scan_result in result.snapshots.items()}
     return scans, result.changes, result.findings, result.incomplete, result.notes
 

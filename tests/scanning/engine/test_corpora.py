@@ -13,7 +13,7 @@ from kafka_forensics.export.json_document import document
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine.local import scan
-from tests.support.archives import EVERY, of_brokers
+from tests.support.archives import ALL_ARCHIVES, archive_params
 from tests.support.json_schemas import json_schema
 
 
@@ -30,12 +30,12 @@ def above_info(result: ScanResult) -> list[Finding]:
 HEALTHY = ("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "public-five-brokers", "public-magic0-golden")
 
 
-@pytest.mark.parametrize("name", of_brokers(*HEALTHY))
+@pytest.mark.parametrize("name", archive_params(*HEALTHY))
 def test_healthy_archives_give_nothing_above_info(archives: Path, name: str) -> None:
     assert above_info(scanned(archives, name)) == []
 
 
-@pytest.mark.parametrize("name", of_brokers(*EVERY))
+@pytest.mark.parametrize("name", archive_params(*ALL_ARCHIVES))
 def test_output_is_valid_and_every_byte_accounted_for(archives: Path, name: str) -> None:
     result = scanned(archives, name)
     parsed: dict[str, Any] = json.loads("".join(document(result)))

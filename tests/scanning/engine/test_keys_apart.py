@@ -18,7 +18,7 @@ from kafka_forensics.scanning.engine.serialization import pack
 from kafka_forensics.scanning.folding.keys.question import DamageEnd, KeyAnswer
 from kafka_forensics.scanning.judging import compaction
 from tests.scanning.engine import task_engine
-from tests.support.brokers import DIRECTORY, put_cleaned_apart, put_compacted
+from tests.support.brokers import DIRECTORY, put_compacted, put_differently_cleaned
 from tests.support.logs import CLEANED, keyed_history
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
@@ -45,7 +45,7 @@ def refuse(_: list[str]) -> NoReturn:
 
 
 def test_only_large_logs_have_key_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {1}})
+    brokers = put_differently_cleaned(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     size = sum(file.stat().st_size for path in brokers.log_dirs for file in path.rglob("*.log"))
     here = text(local.scan(paths, ScanOptions()))
@@ -74,7 +74,7 @@ def damage(chunks: list[tuple[bool, int | None]]) -> DamageEnd:
 
 
 def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = put_cleaned_apart(tmp_path, keyed_history(), {2: {1}})
+    brokers = put_differently_cleaned(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     gone = brokers.file(3, 0)
     right = task_engine.answered

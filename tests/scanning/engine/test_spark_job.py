@@ -65,7 +65,7 @@ def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:
     ],
 )
 def test_how_often_a_task_is_tried(settings: dict[str, str], attempts: int) -> None:
-    assert keys.attempts_of(FakeSession(settings)) == attempts  # type: ignore[arg-type]
+    assert keys.max_attempts(FakeSession(settings)) == attempts  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_last_attempt_says_why(monkeypatch: pytest.MonkeyPatch, number: int 
             return number
 
     monkeypatch.setattr(pyspark, "TaskContext", Context)
-    assert keys.is_strict(attempts) is strict
+    assert keys.has_attempts_left(attempts) is strict
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_rows_travel_in_batches_of_bounded_size(
     monkeypatch.setattr(job, "_BYTES_AT_ONCE", most_bytes)
     made = list(job._rows_as_batches(iter(rows(count, size))))
     assert [made_batch.num_rows for made_batch in made] == batches
-    assert list(job.stretch_rows(iter(made))) == rows(count, size)
+    assert list(job.state_rows(iter(made))) == rows(count, size)
     assert all(
         [field.name for field in made_batch.schema] == ["slice", "replica", "segment", "start", "packed"] for made_batch in made
     )
@@ -151,7 +151,7 @@ def test_rows_travel_in_batches_of_bounded_size(
 @pytest.mark.parametrize("answered", [[0, 1], [0, 1, 1, 2], [0, 1, 3]])
 def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
     spark: Any = FakeSession()
-    heads, states = job.heads_of(spark, range(3), [b""] * 3), job.heads_of(spark, [], [])
+    heads, states = job.slice_rows(spark, range(3), [b""] * 3), job.slice_rows(spark, [], [])
 
     def judge(batches: Any) -> Any:
         if any(batch.num_rows for batch in batches):
@@ -160,7 +160,7 @@ def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
             )
 
     with pytest.raises(ForensicsError, match="once"):
-        list(job.in_order(job.put_together(heads, states, 1, judge), range(3)))
+        list(job.in_order(job.judge_with_states(heads, states, 1, judge), range(3)))
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_small_logs_are_one_work_unless_asked_otherwise(tmp_path: Path, deep: bo
     spark: Any = FakeSession()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "fold_works_there", lambda *_: iter(()))
-        _, found = job.states_of(spark, b"", parts, job.TaskSizes(work_bytes=work_bytes), deep=deep)
+        _, found = job.fold_states(spark, b"", parts, job.TaskSizes(work_bytes=work_bytes), deep=deep)
     assert found == works

@@ -25,7 +25,7 @@ from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch,
 from kafka_forensics.writers.record_hashes import write_record_hashes
 from tests.gallery.of_compaction import beyond_reach, cut_between_batches, hidden_by_damage, offset_rotted_upwards
 from tests.scanning.folding.held_records import Checked, HeldReader, hashed, holding, opens_nothing
-from tests.support.brokers import Brokers, put_cleaned_apart, put_compacted, put_replica
+from tests.support.brokers import Brokers, put_compacted, put_differently_cleaned, put_replica
 from tests.support.logs import CLEANED, History, keyed_history
 from tests.support.segments import write_legacy_wrapper
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
@@ -46,7 +46,7 @@ def in_transactions(root: Path) -> Brokers:
 
 
 def differing(root: Path) -> Brokers:
-    return put_cleaned_apart(root, keyed_history(), {1: {0}, 2: {2}})
+    return put_differently_cleaned(root, keyed_history(), {1: {0}, 2: {2}})
 
 
 @pytest.mark.parametrize(

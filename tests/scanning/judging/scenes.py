@@ -28,9 +28,9 @@ from tests.support.brokers import (
     healthy,
     put_brokers,
     put_checkpoint,
+    put_consumer_offsets,
     put_epochs,
-    put_meta,
-    put_offsets,
+    put_meta_properties,
     put_partition,
     put_replica,
     put_replicas,
@@ -38,12 +38,30 @@ from tests.support.brokers import (
     put_topic_id,
     write_checkpoint,
 )
-from tests.support.controllers import CONTROLLER, ControllerLog, change, controlled_by, in_sync, partition, record, setting, topic
-from tests.support.groups import commit_key, commit_value, log_of
+from tests.support.controllers import (
+    CONTROLLER,
+    ControllerLog,
+    partition,
+    partition_change,
+    record,
+    setting,
+    topic,
+    topic_with_isr,
+    with_controller,
+)
+from tests.support.groups import commit_key, commit_value, coordinator_batches
 from tests.support.kept_answers import write_answers
 from tests.support.logs import HEALTHY, HIGH_WATERMARK, LOG_END, CoordinatorLog, DataLog, Log, history as any_history, ms
-from tests.support.plan_values import broken_laws
-from tests.support.segments import BASE_TIMESTAMP, BASE_TIMESTAMP as RECORDED_MS, batch, by_producer, flipped, marker, segment_file
+from tests.support.plan_values import unreported_losses
+from tests.support.segments import (
+    BASE_TIMESTAMP,
+    BASE_TIMESTAMP as RECORDED_MS,
+    batch,
+    flip_bit,
+    marker,
+    producer_batch,
+    segment_file,
+)
 
 ANSWERS: Final = Path(__file__).with_name("answers.json")
 OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAABQ"
@@ -73,7 +91,7 @@ def answers(name: str, root: Path) -> list[dict[str, Any]]:
     for option in options:
         plans = make_plans(paths, ScanOptions(jobs=1, **option), PlanOptions())
         assert plans.result is not None
-        assert option.get("live") or list(broken_laws(plans)) == []
+        assert option.get("live") or list(unreported_losses(plans)) == []
         documents.append(answer(plans.result, root) | {"plans": [plan_row(planned) for planned in plans.planned]})
     return json.loads(json.dumps(documents).replace(json.dumps(str(root))[1:-1], ""))  # type: ignore[no-any-return]
 
@@ -115,12 +133,12 @@ def wipe(brokers: Brokers, broker: int) -> Brokers:
 
 def wiped(root: Path, *values: bytes) -> Brokers:
     brokers = healthy(root)
-    return wipe(controlled_by(brokers, *values) if values else brokers, 3)
+    return wipe(with_controller(brokers, *values) if values else brokers, 3)
 
 
 def gone(root: Path, values: Sequence[bytes], brokers: Sequence[int] = (3,), forgotten: int | None = None) -> Brokers:
     """The directories of the partition are gone; checkpoints may say another high watermark."""
-    made = controlled_by(healthy(root), *values) if values else healthy(root)
+    made = with_controller(healthy(root), *values) if values else healthy(root)
     for broker in brokers:
         shutil.rmtree(made.log_dir(broker) / DIRECTORY)
         if forgotten is not None:
@@ -129,7 +147,7 @@ def gone(root: Path, values: Sequence[bytes], brokers: Sequence[int] = (3,), for
 
 
 def nobody_holds_records(root: Path) -> Brokers:
-    brokers = wiped(root, *in_sync([3]))
+    brokers = wiped(root, *topic_with_isr([3]))
     for broker in (1, 2):
         for segment in HEALTHY.segments:
             brokers.remove(broker, segment, "*")
@@ -140,16 +158,16 @@ def nobody_holds_records(root: Path) -> Brokers:
 
 PARTIAL, WHOLE = {"copied": CopyExtent.PARTIAL}, {"copied": CopyExtent.WHOLE}
 LIVE = {"live": True}
-scene("wiped: the sole member of the ISR", wiped, *in_sync([3]), options=({}, PARTIAL))
-scene("wiped: one of several members", wiped, *in_sync([1, 3]))
-scene("wiped: no member", wiped, *in_sync([1, 2]))
+scene("wiped: the sole member of the ISR", wiped, *topic_with_isr([3]), options=({}, PARTIAL))
+scene("wiped: one of several members", wiped, *topic_with_isr([1, 3]))
+scene("wiped: no member", wiped, *topic_with_isr([1, 2]))
 scene("wiped: under ZooKeeper", wiped, options=({}, LIVE))
 scene("wiped: a new broker without replicas", wiped, topic(), partition([1, 2], 1))
 scene("wiped: nobody holds records", nobody_holds_records)
 scene("wiped: a disk alone", lambda root: [wipe(healthy(root), 1).log_dir(1)], options=({}, PARTIAL))
-scene("gone: the directory of the sole member of the ISR", gone, in_sync([3]))
-scene("gone: that only the controllers expect", gone, in_sync([1, 2]), (3,), 0, options=(WHOLE,))
-scene("gone: that only the controllers expect, in the ISR", gone, in_sync([1, 2, 3]), (3,), 0, options=(WHOLE,))
+scene("gone: the directory of the sole member of the ISR", gone, topic_with_isr([3]))
+scene("gone: that only the controllers expect", gone, topic_with_isr([1, 2]), (3,), 0, options=(WHOLE,))
+scene("gone: that only the controllers expect, in the ISR", gone, topic_with_isr([1, 2, 3]), (3,), 0, options=(WHOLE,))
 scene("gone: under ZooKeeper", gone, (), (2,))
 scene(
     "gone: its checkpoint proves what no copy holds", gone, (), (2,), 100,
@@ -165,7 +183,7 @@ def crashed(root: Path) -> Brokers:
 
 scene("gone: its checkpoint was written while others ran", crashed)
 for assigned in ([1, 2, 3], [1, 3]):
-    moved = (*in_sync([3]), change(replicas=assigned, isr=[1, 3]))
+    moved = (*topic_with_isr([3]), partition_change(replicas=assigned, isr=[1, 3]))
     scene(f"gone: its checkpoint reaches beyond the others, replicas {assigned}", gone, moved, (2,), 100)
 
 
@@ -174,16 +192,19 @@ for assigned in ([1, 2, 3], [1, 3]):
 
 def older_copy(root: Path, *values: bytes) -> Brokers:
     """Broker 3 has an older copy; brokers 1 and 2 have all records."""
-    brokers = put_replicas(root, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY.cut(29)}, HIGH_WATERMARK)
-    return controlled_by(brokers, *values) if values else brokers
+    brokers = put_replicas(root, {1: HEALTHY, 2: HEALTHY, 3: HEALTHY.truncated_to(29)}, HIGH_WATERMARK)
+    return with_controller(brokers, *values) if values else brokers
 
 
 LED = (topic(), partition([3], 3, replicas=[1, 2, 3], leader_epoch=2))
-AGAIN = change(leader=-1, isr=[], eligible_leader_replicas=[3]), change(leader=3, isr=[3], leader_recovery_state=1)
+AGAIN = (
+    partition_change(leader=-1, isr=[], eligible_leader_replicas=[3]),
+    partition_change(leader=3, isr=[3], leader_recovery_state=1),
+)
 scene("older: the last leader, elected again", older_copy, *LED, *AGAIN)
-scene("older: the last leader, ISR and ELR are empty", older_copy, *LED, change(leader=-1, isr=[]))
+scene("older: the last leader, ISR and ELR are empty", older_copy, *LED, partition_change(leader=-1, isr=[]))
 scene("older: under ZooKeeper", older_copy)
-scene("older: not in sync", older_copy, *in_sync([1, 2]))
+scene("older: not in sync", older_copy, *topic_with_isr([1, 2]))
 
 
 def not_read(root: Path, hidden: bool) -> list[Path]:
@@ -216,11 +237,11 @@ def without_head(root: Path, values: Sequence[bytes] = (), brokers: Sequence[int
             made.checkpoint("log-start", 29, broker)
         elif how:
             put_segment(directory, 0, b"", "log.deleted")
-    return controlled_by(made, *values, start_ms=YOUNG) if values else made
+    return with_controller(made, *values, start_ms=YOUNG) if values else made
 
 
 def deleted_by_hand(root: Path) -> Brokers:
-    brokers = without_head(root, in_sync([1, 2]))
+    brokers = without_head(root, topic_with_isr([1, 2]))
     brokers.checkpoint("log-start", 29, 1)
     return brokers
 
@@ -233,19 +254,21 @@ REASONS = {
 }
 EVERY = (1, 2, 3)
 AS_OF = tuple({"as_of_ms": BASE_TIMESTAMP + days * DAY_MS} for days in (1, 31))
-scene("head: for no reason, out of the ISR", without_head, in_sync([1, 3]))
-scene("head: for no reason, in the ISR", without_head, in_sync([1, 2]), options=({}, *AS_OF))
+scene("head: for no reason, out of the ISR", without_head, topic_with_isr([1, 3]))
+scene("head: for no reason, in the ISR", without_head, topic_with_isr([1, 2]), options=({}, *AS_OF))
 for words, reason in REASONS.items():
-    scene(f"head: {words}", without_head, (*in_sync([1, 2]), reason))
+    scene(f"head: {words}", without_head, (*topic_with_isr([1, 2]), reason))
 for words in ("compacted", "tiered"):
-    scene(f"head: everywhere, {words}", without_head, (*in_sync([1, 2]), REASONS[words]), EVERY)
-scene("head: everywhere", without_head, in_sync([1, 2]), EVERY, options=({}, LIVE))
+    scene(f"head: everywhere, {words}", without_head, (*topic_with_isr([1, 2]), REASONS[words]), EVERY)
+scene("head: everywhere", without_head, topic_with_isr([1, 2]), EVERY, options=({}, LIVE))
 scene("head: everywhere, one broker alone", lambda root: [without_head(root, (), EVERY).log_dir(2)])
 scene("head: everywhere, no settings are known", without_head, (), EVERY)
 for how in ("epochs", "checkpoint", "waiting"):
-    scene(f"head: deleted by the broker: {how}", without_head, in_sync([1, 2]), EVERY, how)
+    scene(f"head: deleted by the broker: {how}", without_head, topic_with_isr([1, 2]), EVERY, how)
 scene("head: records deleted by hand", deleted_by_hand)
-scene("head: of two that lose nothing the lower log start leads", without_head, (*in_sync([1, 2, 3]), REASONS["by age"]), (1,))
+scene(
+    "head: of two that lose nothing the lower log start leads", without_head, (*topic_with_isr([1, 2, 3]), REASONS["by age"]), (1,)
+)
 
 # A controllers' log of an old time.
 
@@ -253,7 +276,7 @@ OTHER = topic("other", OTHER_ID), partition([1, 2, 3], 1, topic_id=OTHER_ID)
 
 
 def controlled(root: Path, *values: bytes) -> Brokers:
-    return controlled_by(healthy(root), *values)
+    return with_controller(healthy(root), *values)
 
 
 def damaged_controllers(root: Path) -> Brokers:
@@ -296,7 +319,7 @@ def appended(log: ControllerLog, *values: bytes) -> ControllerLog:
 
 
 BEGUN = ControllerLog().lead([CONTROLLER])
-KNOWN = appended(BEGUN, *in_sync([1, 2, 3]))
+KNOWN = appended(BEGUN, *topic_with_isr([1, 2, 3]))
 
 
 def may_hold(root: Path, hides: str) -> list[Path]:
@@ -323,10 +346,10 @@ for level in (14, 15):
 scene("controllers: a damaged log may have known it", damaged_controllers)
 for start in (0, 5):
     scene(f"controllers: never knew a topic that is gone, their log begins at {start}", never_knew, start)
-scene("controllers: deleted it", gone, (*in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID)), EVERY)
+scene("controllers: deleted it", gone, (*topic_with_isr([1, 2, 3]), record(9, topic_id=TOPIC_ID)), EVERY)
 scene("controllers: a sole voter's old copy", with_observers, BEGUN, KNOWN, 1, 2)
 scene("controllers: a sole voter's whole copy", with_observers, KNOWN, KNOWN, 1, 2)
-scene("controllers: only observers hold the end", with_observers, KNOWN, appended(KNOWN, change(isr=[1], leader=1)), 1)
+scene("controllers: only observers hold the end", with_observers, KNOWN, appended(KNOWN, partition_change(isr=[1], leader=1)), 1)
 scene("empty: all logs", all_empty, 6, b"", options=({}, {"topic_glob": "t"}, {"broker": "1"}))
 scene("empty: of a new cluster", all_empty, 0, b"")
 scene("empty: all but one record", all_empty, 6, batch(0, 1))
@@ -373,30 +396,32 @@ scene(
 
 def given(root: Path, values: Sequence[bytes], *names: str) -> list[Path]:
     """The directories of the brokers and of the controller, but for these."""
-    return [path for path in sorted(controlled_by(healthy(root), *values).root.iterdir()) if path.name not in names]
+    return [path for path in sorted(with_controller(healthy(root), *values).root.iterdir()) if path.name not in names]
 
 
 def nobodys(root: Path) -> list[Path]:
-    paths = given(root, in_sync([2, 3]), "b2")
+    paths = given(root, topic_with_isr([2, 3]), "b2")
     (root / "b1" / "meta.properties").unlink()
     return paths
 
 
 def with_another_topic(root: Path) -> list[Path]:
     other = topic("other", OTHER_ID), partition([2, 3], 2, topic_id=OTHER_ID, replicas=[2, 3])
-    paths = given(root, (*in_sync([2]), *other), "b2")
+    paths = given(root, (*topic_with_isr([2]), *other), "b2")
     shutil.copytree(root / "b3" / "t-0", root / "b3" / "other-0")
     return paths
 
 
-UNCLEAN = (*in_sync([2]), change(leader=-1, isr=[]), change(leader=1, isr=[1], leader_recovery_state=1))
-scene("not given: two brokers", given, in_sync([2, 3]), "b2", "b3")
-scene("not given: nobody", given, in_sync([2, 3]))
+UNCLEAN = (*topic_with_isr([2]), partition_change(leader=-1, isr=[]), partition_change(leader=1, isr=[1], leader_recovery_state=1))
+scene("not given: two brokers", given, topic_with_isr([2, 3]), "b2", "b3")
+scene("not given: nobody", given, topic_with_isr([2, 3]))
 scene("not given: a directory is nobody's", nobodys)
 scene("not given: another topic was not asked for", with_another_topic, options=({"topic_glob": "t"}, {}))
 scene("not given: the old leader of an unclean election", given, UNCLEAN, "b2")
-scene("not given: an old leader that has followed", given, (*UNCLEAN, change(isr=[1, 2])), "b2")
-scene("not given: an old leader that is no replica any more", given, (*UNCLEAN, change(replicas=[1, 3], isr=[1, 3])), "b2")
+scene("not given: an old leader that has followed", given, (*UNCLEAN, partition_change(isr=[1, 2])), "b2")
+scene(
+    "not given: an old leader that is no replica any more", given, (*UNCLEAN, partition_change(replicas=[1, 3], isr=[1, 3])), "b2"
+)
 scene("given: an old leader that was not asked for", given, UNCLEAN, options=({"broker": "1"},))
 
 # Logs without a topic id.
@@ -405,7 +430,7 @@ scene("given: an old leader that was not asked for", given, UNCLEAN, options=({"
 def lacking(root: Path, *steps: Callable[[Brokers], object]) -> Brokers:
     """Broker 2 has no partition.metadata."""
     brokers = healthy(root)
-    brokers.named(2, METADATA).unlink()
+    brokers.file_named(2, METADATA).unlink()
     for step in steps:
         step(brokers)
     return brokers
@@ -453,7 +478,7 @@ def another_partition(brokers: Brokers) -> None:
 
 def identified(brokers: Brokers, brokers_given: Sequence[int], **fields: Any) -> None:
     for broker in brokers_given:
-        put_meta(brokers.log_dir(broker), broker, **fields)
+        put_meta_properties(brokers.log_dir(broker), broker, **fields)
 
 
 def under_zookeeper(brokers: Brokers) -> None:
@@ -465,7 +490,7 @@ def on_3(topic_id: str) -> Callable[[Brokers], object]:
 
 
 def at_level(level: int) -> Callable[[Brokers], object]:
-    return lambda it: controlled_by(it, *in_sync([1, 2, 3]), record(12, name="metadata.version", feature_level=level))
+    return lambda it: with_controller(it, *topic_with_isr([1, 2, 3]), record(12, name="metadata.version", feature_level=level))
 
 
 def aside(suffix: str) -> Callable[[Brokers], object]:
@@ -475,7 +500,7 @@ def aside(suffix: str) -> Callable[[Brokers], object]:
 
 def empty_log(root: Path) -> Brokers:
     brokers = put_replicas(root, dict.fromkeys((1, 2), Log()), 0)
-    brokers.named(2, METADATA).unlink()
+    brokers.file_named(2, METADATA).unlink()
     return brokers
 
 
@@ -500,7 +525,7 @@ scene("no id: emptied logs alone", lacking, emptied, logs_alone)
 scene("an id: emptied", lacking, emptied, lambda it: put_topic_id(it.directory(2), TOPIC_ID))
 for suffix in ("delete", "stray", "future"):
     scene(f"no id: a directory on its way out: {suffix}", lacking, aside(suffix))
-scene("no id: a file that cannot be parsed", lacking, lambda it: it.named(2, METADATA).write_bytes(b"version: 0\n"))
+scene("no id: a file that cannot be parsed", lacking, lambda it: it.file_named(2, METADATA).write_bytes(b"version: 0\n"))
 scene("no id: a copy of the logs alone", lacking, another_partition, logs_alone)
 scene("no id: a log without small files beside others that have them", lacking, logs_alone, another_partition)
 scene("no id: the partition's directory by itself", lambda root: [lacking(root).log_dir(2) / "t-0"])
@@ -538,7 +563,7 @@ THREE_SEGMENTS = history(*[P] * 3, ("|", 0), *[P] * 3, ("|", 0), *[P] * 3)
 def cut_out(broker: int, *offsets: int) -> Callable[[Brokers], object]:
     """Remove batches from their segment, and its indexes."""
     segment = THREE_SEGMENTS.at(offsets[0]).segment
-    kept = b"".join(batch.data for batch in THREE_SEGMENTS.of_segment(segment) if batch.base_offset not in offsets)
+    kept = b"".join(batch.data for batch in THREE_SEGMENTS.batches_of_segment(segment) if batch.base_offset not in offsets)
 
     def step(brokers: Brokers) -> None:
         brokers.file(broker, segment).write_bytes(kept)
@@ -585,7 +610,7 @@ def reencoded(root: Path) -> list[Path]:
 
 def without_a_log(root: Path) -> list[Path]:
     put_partition(root / "broker-1" / "t-0", {}, epochs=[])
-    put_meta(root / "broker-1", 1, cluster_id="c")
+    put_meta_properties(root / "broker-1", 1, cluster_id="c")
     return [root / "broker-1"]
 
 
@@ -656,7 +681,7 @@ def short_of_a_commit(root: Path, offset: int, at_ms: int, isr: Sequence[int]) -
     """Broker 1 ends at 6, broker 2 at 9; a group committed an offset; checkpoints know no watermark."""
     first = put_replica(root, 1, batch(0, 6), partition="t-0", topic_id=TOPIC_ID)
     second = put_replica(root, 2, batch(0, 6) + batch(6, 3), partition="t-0", topic_id=TOPIC_ID)
-    put_offsets(second, log_of((commit_key(), commit_value(offset, timestamp=RECORDED_MS + at_ms))))
+    put_consumer_offsets(second, coordinator_batches((commit_key(), commit_value(offset, timestamp=RECORDED_MS + at_ms))))
     for log_dir in (first, second):
         (log_dir / ".kafka_cleanshutdown").write_bytes(b"{}")
     controllers = ControllerLog().lead([CONTROLLER]).append(topic())
@@ -694,7 +719,7 @@ Q = 7001
 
 
 def data(offset: int, producer: int = 7000, *, is_transactional: bool = True) -> bytes:
-    return by_producer(offset, "x" * 40, sequence=offset, producer=producer, key=None, is_transactional=is_transactional)
+    return producer_batch(offset, "x" * 40, sequence=offset, producer=producer, key=None, is_transactional=is_transactional)
 
 
 def abort(offset: int, producer: int = 7000) -> bytes:
@@ -716,7 +741,7 @@ REPLAYED = {
     "value of a marker": (data(0), control(1, bytes(4), b"\0\0")),
     "type of a marker": (data(0), control(1, b"\0\0\0\2", bytes(6))),
     "markers of aborts that go back": (data(0), data(1, Q), abort(2), abort(2, Q)),
-    "behind damage": (data(0), flipped(data(1, Q), 70), data(2, is_transactional=False)),
+    "behind damage": (data(0), flip_bit(data(1, Q), 70), data(2, is_transactional=False)),
 }  # fmt: skip
 for words, batches in REPLAYED.items():
     scene(f"replayed: {words}", lambda root, it: [put_replica(root, 1, it)], b"".join(batches))

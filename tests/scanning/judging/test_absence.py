@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine.local import scan
 from tests.support.brokers import BROKERS, Brokers, healthy, write_checkpoint
-from tests.support.controllers import controlled_by, in_sync, setting
+from tests.support.controllers import setting, topic_with_isr, with_controller
 from tests.support.logs import HIGH_WATERMARK, LOG_END
 
 Told = list[tuple[str, object, int | None, int | None, object]]
@@ -68,7 +68,7 @@ def test_why_nothing_deletes_the_first_segment_of_a_log(
     """Retention without limit is not compaction."""
     brokers = healthy(tmp_path)
     brokers.remove(2, 0, "*")
-    controlled_by(brokers, *in_sync([1, 2]), *(setting(*named) for named in settings))
+    with_controller(brokers, *topic_with_isr([1, 2]), *(setting(*named) for named in settings))
     findings = scan([str(path) for path in sorted(tmp_path.iterdir())], ScanOptions(jobs=1)).findings
     [evidence] = [finding.evidence for finding in findings if finding.kind == "LOG_HEAD_MISSING"]
     assert evidence["premises"][0].startswith(premise)

@@ -14,7 +14,7 @@ from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.wording import message
 from tests.gallery.of_compaction import HOUR_MS, ROLLED, put_cleaners, rolled_log
 from tests.support.brokers import Brokers, write_checkpoint
-from tests.support.controllers import METADATA, controlled_by, partition, setting, topic
+from tests.support.controllers import METADATA, partition, setting, topic, with_controller
 from tests.support.segments import BASE_TIMESTAMP, segment_file
 
 KIND = "CLEANER_STOPPED"
@@ -109,7 +109,7 @@ def test_ordinary_states_are_not_reported(tmp_path: Path, words: str) -> None:
 def under_settings(root: Path, cleaned: int, *settings: bytes) -> Brokers:
     behind = {"t-0": cleaned, "t-1": cleaned}
     partitions = [partition([1, 2, 3], 1, partition_id=number) for number in (0, 1)]
-    brokers = controlled_by(put_cleaners(root, behind), topic(), *settings, *partitions)
+    brokers = with_controller(put_cleaners(root, behind), topic(), *settings, *partitions)
     for path in root.glob(f"*/{METADATA}/*.log"):
         os.utime(path, (0, BASE_TIMESTAMP / 1000 + 40 * 3600))
     return brokers

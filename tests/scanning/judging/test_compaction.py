@@ -21,7 +21,7 @@ from kafka_forensics.scanning.judging import compaction
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from tests.scanning.engine.task_engine import with_keys_apart
 from tests.support.brokers import Brokers, put_compacted, put_replica
-from tests.support.faults_verdict import only, said
+from tests.support.faults_verdict import finding_rows, only_finding
 from tests.support.logs import History
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters, written
 
@@ -46,8 +46,8 @@ def told_of(brokers: Brokers) -> ScanResult:
 def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = many(tmp_path / "brokers")
     whole = told_of(brokers)
-    assert said(whole) == [("COMPACTED_VALUE_DIFFERS", "critical", None), ("COMPACTION_SKEW", "info", None)]
-    differs = only(whole, "COMPACTED_VALUE_DIFFERS").evidence
+    assert finding_rows(whole) == [("COMPACTED_VALUE_DIFFERS", "critical", None), ("COMPACTION_SKEW", "info", None)]
+    differs = only_finding(whole, "COMPACTED_VALUE_DIFFERS").evidence
     assert (differs["keys"], differs["vanished"], [record["offset"] for record in differs["records"]]) == (1, 1, [400])
     (tmp_path / "room").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "room"))
@@ -91,7 +91,7 @@ def test_no_room_for_runs_makes_the_scan_incomplete(tmp_path: Path, monkeypatch:
     assert [incomplete.reason for incomplete in result.incomplete] == [
         "no room for a temporary file: every directory for temporary files is part of the input"
     ]
-    assert said(result) == []
+    assert finding_rows(result) == []
 
 
 def lifted(offset: int, key: str, value: str) -> bytes:
@@ -122,7 +122,7 @@ def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path,
     in_matrices = scan()
     monkeypatch.setattr(hashed_records, "HELD_BYTES", 1)
     assert scan().findings == in_matrices.findings
-    assert only(in_matrices, "COMPACTED_VALUE_DIFFERS").evidence["missing"] == 1
+    assert only_finding(in_matrices, "COMPACTED_VALUE_DIFFERS").evidence["missing"] == 1
 
 
 def test_a_batch_larger_than_the_window_is_decoded_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_batch_larger_than_the_window_is_decoded_alone(tmp_path: Path, monkeyp
     logs = {1: large + small, 2: small}
     log_dirs = [put_replica(tmp_path, broker, log, high_watermark=2, cleaned=0) for broker, log in logs.items()]
     scan = partial(with_keys_apart, [str(path) for path in log_dirs], ScanOptions(deep=False))
-    assert only(scan(), "COMPACTED_VALUE_DIFFERS").evidence["records"][0]["offset"] == 0
+    assert only_finding(scan(), "COMPACTED_VALUE_DIFFERS").evidence["records"][0]["offset"] == 0
     monkeypatch.setattr(key_reader, "MAX_BATCH_BYTES", 16 << 20)
     result = scan()
     assert [incomplete.reason for incomplete in result.incomplete] == [

@@ -14,7 +14,7 @@ from kafka_forensics.scanning.engine import local
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.analysis.placement.test_key_placement import java, librdkafka
-from tests.support.archives import of_brokers
+from tests.support.archives import archive_params
 from tests.support.brokers import put_replica
 from tests.support.segments import BASE_TIMESTAMP
 
@@ -79,7 +79,7 @@ def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(
     assert judged(tmp_path / "two", ScanOptions(deep=False)) == ([], [None] * 2)
 
 
-@pytest.mark.parametrize("archive", of_brokers("kafka-4.3.0-healthy"))
+@pytest.mark.parametrize("archive", archive_params("kafka-4.3.0-healthy"))
 def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_brokers(archives: Path, archive: str) -> None:
     ((finding,), _) = judged(archives / f"{archive}.tar.xz")
     assert (finding.place.topic, finding.severity) == ("orders", Severity.INFO)

@@ -10,7 +10,7 @@ from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.scanning.engine.local import scan
 from tests.gallery.of_controllers_files import AHEAD, EMPTY, STATED, VOTERS, controllers, written
 from tests.support.brokers import Brokers
-from tests.support.controllers import METADATA, ControllerLog, control, put_snapshot, record, registered, topic
+from tests.support.controllers import METADATA, ControllerLog, broker_registration, control, put_snapshot, record, topic
 
 KIND = "QUORUM_WOULD_TRUNCATE"
 
@@ -62,7 +62,7 @@ def test_a_snapshot_replaces_an_empty_log(tmp_path: Path) -> None:
 
 def test_what_a_registered_broker_wrote_proves_its_registration(tmp_path: Path) -> None:
     unfenced = record(17, broker_id=1, broker_epoch=3, fenced=-1)
-    (finding,) = found(put(tmp_path, EMPTY, EMPTY, written(registered(1, 3), unfenced)))
+    (finding,) = found(put(tmp_path, EMPTY, EMPTY, written(broker_registration(1, 3), unfenced)))
     assert finding.evidence["proven_end"] == 4
 
 

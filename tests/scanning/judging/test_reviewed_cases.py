@@ -17,7 +17,7 @@ from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.scanning.judging.scenes import history
 from tests.support.brokers import DIRECTORY, TOPIC, Brokers, healthy, put_checkpoint, put_replicas, put_segment
-from tests.support.faults_verdict import said, verdict
+from tests.support.faults_verdict import finding_rows, scan_brokers
 from tests.support.segments import BASE_TIMESTAMP, write_offset_index
 
 
@@ -36,8 +36,8 @@ def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, mon
     (plan,) = gather([str(brokers.log_dir(1))], ScanOptions()).replicas
     size = brokers.file(1, 0).stat().st_size
     assert len(splits.splits_of(0, plan)) > 5
-    result = verdict(brokers)
-    assert said(result) == [("INDEX_MISSING", "info", 1)]
+    result = scan_brokers(brokers)
+    assert finding_rows(result) == [("INDEX_MISSING", "info", 1)]
     assert (result.totals.bytes_total, result.totals.batches) == (size, len(log.batches))
 
 
@@ -121,7 +121,7 @@ def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
     offsets = {f"gone-{number}": number + 1 for number in range(MANY)} | {DIRECTORY: 72}
     for broker in (1, 2):
         put_checkpoint(brokers.log_dir(broker), "replication", offsets)
-    findings = [finding for finding in verdict(brokers).findings if finding.place.topic != TOPIC]
+    findings = [finding for finding in scan_brokers(brokers).findings if finding.place.topic != TOPIC]
     groups = Counter((finding.kind, finding.severity, finding.place.broker) for finding in findings)
     assert groups
     assert max(groups.values()) <= LIMIT + 1

@@ -8,7 +8,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.wording import message
 from kafka_forensics.writers.files import write_quorum_state
-from tests.support.brokers import put_meta
+from tests.support.brokers import put_meta_properties
 from tests.support.controllers import ControllerLog, topic
 
 
@@ -34,5 +34,5 @@ def test_of_a_controller(tmp_path: Path, data: bytes | None, severity: str, word
     ]
     assert str(found.severity) == severity
     assert words in message(found)
-    put_meta(directory.parent, 100)
+    put_meta_properties(directory.parent, 100)
     assert [finding.kind for finding in scan([str(tmp_path)], ScanOptions(jobs=1)).findings] == []

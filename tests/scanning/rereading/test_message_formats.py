@@ -18,8 +18,8 @@ from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.wording import incident_message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry, write_marker
 from tests.support.brokers import TOPIC_ID, put_replica
-from tests.support.bundles import bundle_of
-from tests.support.segments import BASE_TIMESTAMP, flipped, write_legacy_wrapper
+from tests.support.bundles import make_bundle
+from tests.support.segments import BASE_TIMESTAMP, flip_bit, write_legacy_wrapper
 
 COUNT: Final = 20
 VALUES: Final = [b"value %d" % offset for offset in range(COUNT)]
@@ -276,7 +276,7 @@ def test_what_was_cleaned_in_another_format_is_silent(tmp_path: Path) -> None:
 def test_bundles_give_the_same_by_hashes_or_by_records(tmp_path: Path, options: CollectOptions, right: bytes) -> None:
     """Without either, it is reported which records are needed."""
     result = scanned(tmp_path / "copies", new(format_2(headers=HEADERS)), right)
-    bundles = [bundle_of(tmp_path / "copies" / f"broker-{broker}", tmp_path / f"{broker}.kfb", options) for broker in (1, 2)]
+    bundles = [make_bundle(tmp_path / "copies" / f"broker-{broker}", tmp_path / f"{broker}.kfb", options) for broker in (1, 2)]
     of_bundles = scan([str(bundle) for bundle in bundles], ScanOptions(jobs=1))
     assert of_bundles.incomplete == []
     assert [(it.kind, it.severity, it.place.offset_start) for it in of_bundles.findings] == [
@@ -298,7 +298,7 @@ def test_a_follower_in_an_older_format_holds_what_its_format_can(
 @pytest.mark.parametrize("broker", [1, 2])
 def test_damage_beside_an_older_format_has_its_good_copy_there(tmp_path: Path, broker: int) -> None:
     logs = [format_2(), old(1)]
-    logs[broker - 1] = flipped(logs[broker - 1], 80)
+    logs[broker - 1] = flip_bit(logs[broker - 1], 80)
     result = scanned(tmp_path, new(logs[0]), logs[1])
     [differs] = [finding for finding in result.findings if finding.kind == "REPLICA_DIFFERS"]
     assert (differs.place.broker, differs.evidence["held_by"], differs.evidence.get("premises")) == (broker, [3 - broker], None)

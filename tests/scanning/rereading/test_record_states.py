@@ -11,7 +11,7 @@ from kafka_forensics.scanning.rereading.record_states import RecordStates
 from tests.support.brokers import put_segment
 from tests.support.logs import APP_ID, OTHER_ID, DataLog
 from tests.support.memory import MemoryFile
-from tests.support.segments import batch, flipped, segment_file
+from tests.support.segments import batch, flip_bit, segment_file
 
 TXN = 0x10
 
@@ -74,7 +74,7 @@ def test_a_part_reads_only_what_its_records_need() -> None:
 def test_a_marker_in_lost_bytes_is_unknown() -> None:
     log = busy()
     parts = [batch.data for batch in log.batches]
-    parts[2] = flipped(parts[2], 70)
+    parts[2] = flip_bit(parts[2], 70)
     assert states(b"".join(parts)) == ["unknown", "unknown", "aborted", "open"]
     parts = [batch.data for batch in log.batches]
     parts[4] = bytes(len(parts[4]))

@@ -19,14 +19,14 @@ from kafka_forensics.scanning.witnesses.malformed_records import MAX_UNKNOWN_KIN
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.gallery.of_controller import BAD, OTHER_ID, lost_member, malformed_twice
-from tests.support.brokers import TOPIC, put_meta, put_replica
+from tests.support.brokers import TOPIC, put_meta_properties, put_replica
 from tests.support.controllers import (
     CONTROLLER,
     METADATA,
     START_MS,
     ControllerLog,
-    change,
     partition,
+    partition_change,
     put_snapshot,
     record,
     setting,
@@ -71,8 +71,8 @@ def problem_of(snapshot_data: bytes) -> str | None:
 
 
 def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> None:
-    short = log(change(isr=[1]))
-    long = short.copy().append(change(leader=2)).append(change(leader=1))
+    short = log(partition_change(isr=[1]))
+    long = short.copy().append(partition_change(leader=2)).append(partition_change(leader=1))
     history = history_of(*put(tmp_path, short, long, long))
     assert (history.voters, history.log_end_offset, history.committed_end_offset) == ([100, 101, 102], 7, 7)
     assert (last(history).leader, last(history).leader_epoch) == (1, 2)
@@ -80,10 +80,10 @@ def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> Non
 
 
 def test_what_a_snapshot_states_is_committed_whoever_lost_it(tmp_path: Path) -> None:
-    short, long = log(), log(change(isr=[1]), change(leader=2))
+    short, long = log(), log(partition_change(isr=[1]), partition_change(leader=2))
     paths = put(tmp_path, short, short, long)
     assert history_of(*paths).committed_end_offset == 4
-    put_snapshot(paths[2] / METADATA, 5, snapshot(*CREATED, change(isr=[1])))
+    put_snapshot(paths[2] / METADATA, 5, snapshot(*CREATED, partition_change(isr=[1])))
     history = history_of(*paths)
     kept = last(history).history
     assert kept is not None
@@ -91,8 +91,8 @@ def test_what_a_snapshot_states_is_committed_whoever_lost_it(tmp_path: Path) -> 
 
 
 def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncommitted(tmp_path: Path) -> None:
-    short = log(change(isr=[1]))
-    paths = put(tmp_path, short, short.copy().append(change(leader=2)), short)
+    short = log(partition_change(isr=[1]))
+    paths = put(tmp_path, short, short.copy().append(partition_change(leader=2)), short)
     for named, expected in ((paths[:2], None), (paths, False)):
         history = history_of(*named)
         kept = last(history).history
@@ -102,7 +102,7 @@ def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncomm
 
 
 def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
-    written = log(change(isr=[1]), change(leader=2))
+    written = log(partition_change(isr=[1]), partition_change(leader=2))
     written.put(tmp_path / "c0", 100, without=(4,))
     assert (last(history_of(tmp_path / "c0")).leader, last(history_of(tmp_path / "c0")).unknown_after) == (None, 4)
     written.put(tmp_path / "b1", 1, without=(5,))
@@ -111,7 +111,7 @@ def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
 
 
 def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
-    directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)
+    directory = log(partition_change(isr=[1]), partition_change(leader=2)).put(tmp_path / "c0", start=5)
     assert history_of(tmp_path / "c0").partitions == {}
     state = (topic(), partition([1], 1, leader_epoch=4), setting("cleanup.policy", "compact"))
     (directory / "00000000000000000005-0000000001.checkpoint").write_bytes(snapshot(*state))
@@ -140,7 +140,7 @@ def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, r
 def test_every_damaged_copy_of_a_snapshot_is_named_and_a_good_one_is_used(tmp_path: Path) -> None:
     state = snapshot(topic(), partition([1], 1, leader_epoch=4))
     for node in range(4):
-        directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / f"c{node}", 100 + node, start=5)
+        directory = log(partition_change(isr=[1]), partition_change(leader=2)).put(tmp_path / f"c{node}", 100 + node, start=5)
         put_snapshot(directory, 5, state if node == 2 else state[:-1])
     found = evidence(*sorted(tmp_path.iterdir()))
     assert [(finding.place.broker, finding.evidence["reason"]) for finding in found.findings] == [
@@ -164,7 +164,7 @@ def test_state_comes_from_the_newest_snapshot_and_the_records_after_it(
     tmp_path: Path, snapshots: dict[int, int], leader: int | None, unknown_after: int | None
 ) -> None:
     """A log of [5, 7) with snapshots, by the leader that each states; the record at 6 elects 3."""
-    directory = log(change(isr=[1]), change(isr=[1]), change(leader=3)).put(tmp_path / "c0", start=5)
+    directory = log(partition_change(isr=[1]), partition_change(isr=[1]), partition_change(leader=3)).put(tmp_path / "c0", start=5)
     for offset, stated in snapshots.items():
         put_snapshot(directory, offset, snapshot(topic(), partition([stated], stated)))
     history = history_of(tmp_path / "c0")
@@ -172,7 +172,9 @@ def test_state_comes_from_the_newest_snapshot_and_the_records_after_it(
 
 
 def test_a_snapshot_before_a_hole_covers_nothing_of_it(tmp_path: Path) -> None:
-    directory = log(change(isr=[1]), change(leader=2), change(isr=[1])).put(tmp_path / "c0", without=(5,))
+    directory = log(partition_change(isr=[1]), partition_change(leader=2), partition_change(isr=[1])).put(
+        tmp_path / "c0", without=(5,)
+    )
     put_snapshot(directory, 4, snapshot(topic(), partition([1], 1)))
     assert last(history_of(tmp_path / "c0")).unknown_after == 5
     put_snapshot(directory, 6, snapshot(topic(), partition([2], 2, leader_epoch=1)))
@@ -180,7 +182,7 @@ def test_a_snapshot_before_a_hole_covers_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
-    rival = ControllerLog().lead([100], leader_epoch=3).append(*CREATED).append(change(isr=[1]))
+    rival = ControllerLog().lead([100], leader_epoch=3).append(*CREATED).append(partition_change(isr=[1]))
     directory = rival.put(tmp_path / "c0", start=1)
     put_snapshot(directory, 1, snapshot(topic(), partition([1, 2], 1)))
     put_snapshot(directory, 4, snapshot(topic("other", OTHER_ID)))
@@ -217,7 +219,7 @@ def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:
 
 def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
     paths = put(tmp_path, log(), log())
-    put_meta(paths[1], 101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    put_meta_properties(paths[1], 101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
     assert read_controller(gather([str(path) for path in paths], ScanOptions())) is None
     assert read_controller(gather([str(tmp_path)], ScanOptions(topic_glob="none"), elsewhere=True)) is None
 
@@ -260,13 +262,13 @@ def test_real_controllers_have_isr_and_policies(archives: Path) -> None:
 
 
 def test_without_a_witness_it_is_not_known_what_a_snapshot_states(tmp_path: Path) -> None:
-    paths = [log(change(isr=[1])).put(tmp_path / f"c{node}", node, start=4).parent for node in (100, 101)]
+    paths = [log(partition_change(isr=[1])).put(tmp_path / f"c{node}", node, start=4).parent for node in (100, 101)]
 
     def kinds() -> set[str]:
         return {finding.kind for finding in scan([str(path) for path in paths], ScanOptions(jobs=1)).findings}
 
     assert "LOG_HEAD_MISSING" in kinds()
-    put_meta(paths[1], 101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    put_meta_properties(paths[1], 101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
     assert "LOG_HEAD_MISSING" not in kinds()
 
 
@@ -283,7 +285,7 @@ def test_a_batch_that_ends_before_it_begins_is_left_out(tmp_path: Path) -> None:
     lying = write_batch([RecordToWrite(None, setting("retention.ms", "1"), offset_delta=-8)], base_offset=9, base_timestamp=1)
     written = log()
     written.batches.append((9, lying))
-    written.append(change(leader=2)).append(change(leader=1)).put(tmp_path / "c0")
+    written.append(partition_change(leader=2)).append(partition_change(leader=1)).put(tmp_path / "c0")
     history = history_of(tmp_path / "c0")
     assert (history.log_end_offset, history.gaps, history.defaults) == (6, [], {})
     assert last(history).leader == 1
@@ -291,7 +293,7 @@ def test_a_batch_that_ends_before_it_begins_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("snapshot_offset", "starts"), [(None, False), (4, False), (5, True)])
 def test_a_start_on_a_log_without_its_start_needs_a_snapshot(tmp_path: Path, snapshot_offset: int | None, starts: bool) -> None:
-    directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)
+    directory = log(partition_change(isr=[1]), partition_change(leader=2)).put(tmp_path / "c0", start=5)
     if snapshot_offset is not None:
         put_snapshot(directory, snapshot_offset, snapshot(topic(), partition([1], 1)))
     [summary] = [row for row in scan([str(tmp_path / "c0")], ScanOptions(jobs=1)).partitions if row.topic == "__cluster_metadata"]

@@ -19,8 +19,8 @@ from kafka_forensics.questions.transactions import transactions
 from kafka_forensics.scanning.rereading.logs_in_order import OffsetCorrector
 from kafka_forensics.scanning.witnesses.coordinators import read_group_history, read_transaction_log, replay_log
 from tests.scanning.witnesses.flipped_offsets import Batch, batches_of, flipped
-from tests.support.brokers import put_offsets, put_segment
-from tests.support.groups import commit_key, commit_value, log_of, transaction_of
+from tests.support.brokers import put_consumer_offsets, put_segment
+from tests.support.groups import commit_key, commit_value, coordinator_batches, transaction_batches
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, chunk_of, columns_of
@@ -84,10 +84,10 @@ KEY, OTHER = commit_key(), commit_key("audit")
 
 @pytest.mark.parametrize("bit", [0, 1, 4, 33, 61, 62, 63])
 def test_a_plain_commit_after_a_misplaced_transactional_batch_stays_valid(tmp_path: Path, bit: int) -> None:
-    log = log_of((OTHER, commit_value(1)), (OTHER, commit_value(2)))
-    log += transaction_of((KEY, commit_value(9)), start=2) + log_of((KEY, commit_value(6)), start=3)
-    log += transaction_of(start=4, commit=True) + log_of((OTHER, commit_value(3)), start=5)
-    directory = put_offsets(tmp_path / "b1", log).parent
+    log = coordinator_batches((OTHER, commit_value(1)), (OTHER, commit_value(2)))
+    log += transaction_batches((KEY, commit_value(9)), start=2) + coordinator_batches((KEY, commit_value(6)), start=3)
+    log += transaction_batches(start=4, commit=True) + coordinator_batches((OTHER, commit_value(3)), start=5)
+    directory = put_consumer_offsets(tmp_path / "b1", log).parent
     (before,) = groups(tmp_path / "b1")
     commits = [(commit.group, commit.last.offset, commit.record_offset) for commit in before.committed]
     assert commits == [("audit", 3, 5), ("billing", 6, 3)]
@@ -98,8 +98,12 @@ def test_a_plain_commit_after_a_misplaced_transactional_batch_stays_valid(tmp_pa
 
 
 def test_a_malformed_record_of_a_misplaced_batch_has_its_right_offset(tmp_path: Path) -> None:
-    log = log_of((KEY, commit_value(1))) + log_of((KEY, b"\0\1"), start=1) + log_of((OTHER, commit_value(2)), start=2)
-    directory = put_offsets(tmp_path / "b1", log).parent
+    log = (
+        coordinator_batches((KEY, commit_value(1)))
+        + coordinator_batches((KEY, b"\0\1"), start=1)
+        + coordinator_batches((OTHER, commit_value(2)), start=2)
+    )
+    directory = put_consumer_offsets(tmp_path / "b1", log).parent
     (before,) = groups(tmp_path / "b1")
     assert [record.offset for record in before.malformed] == [1]
     with flipped(batches_of(directory)[1], 3, 4):
@@ -132,7 +136,7 @@ def test_hostile_offsets_stop_no_command(tmp_path: Path, first: int, second: int
         (path / directory).mkdir(parents=True)
         log = b""
         for start in (0, first, second, 3):
-            own = log_of((KEY, commit_value(5)), (OTHER, commit_value(6))) if commits else batch(0, 2)
+            own = coordinator_batches((KEY, commit_value(5)), (OTHER, commit_value(6))) if commits else batch(0, 2)
             log += start.to_bytes(8, "big", signed=True) + own[8:]
         put_segment(path / directory, 0, log)
     (path / "meta.properties").write_text("version=1\nbroker.id=2\ncluster.id=c\n")
@@ -157,8 +161,8 @@ def test_a_batch_with_a_wrong_crc_is_no_log_end() -> None:
 @pytest.mark.parametrize("bit", range(14, 64))
 def test_a_batch_of_a_cleaned_log_counts_where_there_is_room(tmp_path: Path, bit: int) -> None:
     starts = (3, 5, 9, 20, 33)
-    log = b"".join(log_of((commit_key(f"group-{start}"), commit_value(start)), start=start) for start in starts)
-    directory = put_offsets(tmp_path / "b1", log).parent
+    log = b"".join(coordinator_batches((commit_key(f"group-{start}"), commit_value(start)), start=start) for start in starts)
+    directory = put_consumer_offsets(tmp_path / "b1", log).parent
     before = groups(tmp_path / "b1")
     assert [commit.record_offset for commit in sorted(before[0].committed, key=lambda commit: commit.record_offset)] == list(starts)
     for place in batches_of(directory)[:-1]:

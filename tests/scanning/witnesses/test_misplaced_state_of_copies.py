@@ -9,7 +9,7 @@ from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
 from kafka_forensics.scanning.engine.local import scan
 from tests.gallery.of_groups import grown
 from tests.support.brokers import put_log_dir
-from tests.support.bundles import bundle_of
+from tests.support.bundles import make_bundle
 
 
 def is_found(*paths: Path) -> bool:
@@ -22,7 +22,7 @@ def is_found(*paths: Path) -> bool:
 )
 def test_a_hash_of_a_pseudonym_places_nothing(tmp_path: Path, options: CollectOptions, expected: bool) -> None:
     log_dirs = grown(tmp_path / "copies").log_dirs
-    bundles = [bundle_of(log_dir, tmp_path / f"{log_dir.name}.kfb", options) for log_dir in log_dirs]
+    bundles = [make_bundle(log_dir, tmp_path / f"{log_dir.name}.kfb", options) for log_dir in log_dirs]
     assert is_found(*log_dirs)
     assert is_found(*bundles) is expected
 

@@ -13,7 +13,7 @@ from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegmentStat
 from kafka_forensics.parsers.internal_topics import decode_remote_log_record
 from kafka_forensics.scanning.judging.whole_scan import Scan
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
-from tests.support.archives import members
+from tests.support.archives import archive_members
 from tests.support.brokers import put_replica
 from tests.support.controllers import put_controller
 from tests.support.groups import TOPIC_ID_TEXT
@@ -22,12 +22,12 @@ from tests.support.remote_log import (
     COPY_STARTED,
     DELETE_FINISHED,
     DELETE_STARTED,
-    copied,
+    copy_started,
     put_remote_log,
     segment_id,
-    updated,
+    segment_update,
 )
-from tests.support.segments import BASE_TIMESTAMP, flipped, log
+from tests.support.segments import BASE_TIMESTAMP, flip_bit, log
 
 if TYPE_CHECKING:
     from kafka_forensics.model.findings import Finding
@@ -45,14 +45,14 @@ def history_of(*paths: Path) -> "tuple[RemoteLogHistory, list[Finding]]":
 def test_segments_in_their_last_states(tmp_path: Path) -> None:
     put_remote_log(
         tmp_path / "b1",
-        copied(2, 10, 19, epochs=((3, 15), (0, 10)), custom_metadata="AAEC"),
-        copied(1, 0, 9),
-        updated(1, COPY_FINISHED, broker_id=4, custom_metadata="/w=="),
-        copied(3, 0, 9, topic_id=OTHER_ID, txn_index_empty=False),
-        updated(3, DELETE_STARTED),
-        updated(3, DELETE_FINISHED),
+        copy_started(2, 10, 19, epochs=((3, 15), (0, 10)), custom_metadata="AAEC"),
+        copy_started(1, 0, 9),
+        segment_update(1, COPY_FINISHED, broker_id=4, custom_metadata="/w=="),
+        copy_started(3, 0, 9, topic_id=OTHER_ID, txn_index_empty=False),
+        segment_update(3, DELETE_STARTED),
+        segment_update(3, DELETE_FINISHED),
     )
-    put_remote_log(tmp_path / "b1", copied(5, 20, 29), copied(4, 0, 4, partition=1), partition=7)
+    put_remote_log(tmp_path / "b1", copy_started(5, 20, 29), copy_started(4, 0, 4, partition=1), partition=7)
     history, findings = history_of(tmp_path / "b1")
     assert (findings, history.damaged, history.dropped, history.partitions_read) == ([], False, 0, {0, 7})
     assert history.names == {"t"}
@@ -73,14 +73,16 @@ def test_segments_in_their_last_states(tmp_path: Path) -> None:
 
 
 def test_partitions_of_the_controllers_without_a_copy_are_missing(tmp_path: Path) -> None:
-    put_remote_log(tmp_path / "b1", copied(1, 0, 9), partition=1)
+    put_remote_log(tmp_path / "b1", copy_started(1, 0, 9), partition=1)
     put_controller(tmp_path / "b1", isr=[1], replicas=[1], leader=1, topic_id=bytes(16), topic_name="__remote_log_metadata")
     history, _ = history_of(tmp_path / "b1")
     assert (history.partitions_read, history.partitions_missing) == ({1}, {0})
 
 
 def test_without_a_topic_id_the_newest_topic_of_a_name_counts(tmp_path: Path) -> None:
-    put_remote_log(tmp_path / "b1", copied(1, 0, 9, event_timestamp_ms=7), copied(2, 0, 9, event_timestamp_ms=8, topic_id=OTHER_ID))
+    put_remote_log(
+        tmp_path / "b1", copy_started(1, 0, 9, event_timestamp_ms=7), copy_started(2, 0, 9, event_timestamp_ms=8, topic_id=OTHER_ID)
+    )
     history, _ = history_of(tmp_path / "b1")
     assert history.log_of("t", 0) is history.logs[OTHER_ID, 0]
 
@@ -101,27 +103,33 @@ def test_invalid_transitions_are_dropped(before: int | None, after: int) -> None
     """RemoteLogSegmentState.isValidTransition; a state is updated, and never begun, by an update."""
     allowed = {(0, 1), (0, 2), (1, 2), (2, 3), (1, 1), (2, 2), (3, 3)}
     path = {None: [], 0: [], 1: [1], 2: [2], 3: [2, 3]}[before]
-    begun = [] if before is None else [copied(1, 0, 9)]
-    states, dropped, _ = replayed(*begun, *(updated(1, state) for state in path), updated(1, after))
+    begun = [] if before is None else [copy_started(1, 0, 9)]
+    states, dropped, _ = replayed(*begun, *(segment_update(1, state) for state in path), segment_update(1, after))
     assert dropped == ((before, after) not in allowed)
     assert states == ([] if before is None else [before if dropped else after])
 
 
 def test_a_segment_is_begun_once_and_not_finished() -> None:
-    assert replayed(copied(1, 0, 9), copied(1, 0, 19)) == ([COPY_STARTED], 0, 0)
-    assert replayed(copied(1, 0, 9, remote_log_segment_state=COPY_FINISHED)) == ([], 1, 0)
-    assert replayed(copied(1, 0, 9), updated(1, COPY_FINISHED), copied(1, 0, 9)) == ([COPY_FINISHED], 1, 0)
+    assert replayed(copy_started(1, 0, 9), copy_started(1, 0, 19)) == ([COPY_STARTED], 0, 0)
+    assert replayed(copy_started(1, 0, 9, remote_log_segment_state=COPY_FINISHED)) == ([], 1, 0)
+    assert replayed(copy_started(1, 0, 9), segment_update(1, COPY_FINISHED), copy_started(1, 0, 9)) == ([COPY_FINISHED], 1, 0)
 
 
 def test_the_oldest_of_many_deleted_segments_are_forgotten() -> None:
-    events = [event for number in range(5) for event in (copied(number, 0, 9), updated(number, 2), updated(number, 3))]
-    assert replayed(*events, updated(4, 3), copied(9, 0, 9), max_deleted=2) == ([DELETE_FINISHED] * 2 + [COPY_STARTED], 0, 3)
+    events = [
+        event for number in range(5) for event in (copy_started(number, 0, 9), segment_update(number, 2), segment_update(number, 3))
+    ]
+    assert replayed(*events, segment_update(4, 3), copy_started(9, 0, 9), max_deleted=2) == (
+        [DELETE_FINISHED] * 2 + [COPY_STARTED],
+        0,
+        3,
+    )
 
 
 def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
     for broker in ("b1", "b2"):
-        path = put_remote_log(tmp_path / broker, copied(1, 0, 9), updated(1, COPY_FINISHED))
-    path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 3))
+        path = put_remote_log(tmp_path / broker, copy_started(1, 0, 9), segment_update(1, COPY_FINISHED))
+    path.write_bytes(flip_bit(path.read_bytes(), path.stat().st_size - 3))
     history, _ = history_of(tmp_path / "b1", tmp_path / "b2")
     assert (history.damaged, len(history.logs[TOPIC_ID_TEXT, 0].finished)) == (False, 1)
     history, _ = history_of(tmp_path / "b2")
@@ -129,7 +137,7 @@ def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
 
 
 def test_records_that_cannot_be_read_have_findings(tmp_path: Path) -> None:
-    put_remote_log(tmp_path / "b1", copied(1, 0, 9), b"\1\1\0\0", None, b"\1\x09\0", copied(2, 9, 0), b"\7")
+    put_remote_log(tmp_path / "b1", copy_started(1, 0, 9), b"\1\1\0\0", None, b"\1\x09\0", copy_started(2, 9, 0), b"\7")
     history, findings = history_of(tmp_path / "b1")
     assert history.damaged
     assert {found.kind for found in findings} == {"METADATA_RECORD_MALFORMED"}
@@ -147,7 +155,7 @@ def test_records_that_cannot_be_read_have_findings(tmp_path: Path) -> None:
 
 def test_replicas_know_their_remote_logs_however_the_scan_is_limited(tmp_path: Path) -> None:
     log_dir = put_replica(tmp_path, 1, log(5), partition="t-0", topic_id=TOPIC_ID_TEXT)
-    put_remote_log(log_dir, copied(1, 0, 9))
+    put_remote_log(log_dir, copy_started(1, 0, 9))
     options = ScanOptions(topic_glob="t")
     inputs = gather([str(tmp_path)], options, elsewhere=True)
     witnesses = read_witnesses(inputs)
@@ -170,7 +178,7 @@ def test_finished_segments_are_the_objects_of_a_real_store(corpora: Path, name: 
         for segment in log.finished
     }
     objects: dict[tuple[str, str], dict[str, bytes]] = {}
-    for path, content in members(archive, r".*/kafka-tiered-storage/.+/.+"):
+    for path, content in archive_members(archive, r".*/kafka-tiered-storage/.+/.+"):
         *_, directory, file = path.split("/")
         objects.setdefault((directory, file[:43]), {})[file[44:]] = content
     if name != "remote-damaged":

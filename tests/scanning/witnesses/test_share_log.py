@@ -11,11 +11,19 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.questions.groups import GroupRow, groups
 from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.witnesses.coordinators import read_share_logs
-from tests.support.brokers import put_offsets, put_replica, put_share_state
+from tests.support.brokers import put_consumer_offsets, put_replica, put_share_state
 from tests.support.controllers import put_controller
-from tests.support.groups import TOPIC_ID_BYTES, TOPIC_ID_TEXT, group_key, log_of, new_value, share_key, share_value
+from tests.support.groups import (
+    TOPIC_ID_BYTES,
+    TOPIC_ID_TEXT,
+    coordinator_batches,
+    group_key,
+    new_group_value,
+    share_key,
+    share_value,
+)
 from tests.support.places import DUMP_INPUTS
-from tests.support.segments import BASE_TIMESTAMP, flipped, log, segment_file
+from tests.support.segments import BASE_TIMESTAMP, flip_bit, log, segment_file
 
 SNAPSHOT, UPDATE = share_key(), share_key(record_type=1)
 SHARED = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
@@ -27,7 +35,7 @@ def replayed(*log_dirs: Path) -> tuple[ShareLog, list[Finding]]:
 
 
 def test_a_snapshot_and_its_updates(tmp_path: Path) -> None:
-    records = log_of(
+    records = coordinator_batches(
         (SNAPSHOT, share_value(-1)),
         (UPDATE, share_value(0, (0, 9, 2, 1), record_type=1)),
         (UPDATE, share_value(4, (5, 5, 0, 2), (6, 6, 4, 3), record_type=1, delivery_complete_count=5)),
@@ -45,8 +53,8 @@ def test_a_snapshot_and_its_updates(tmp_path: Path) -> None:
 
 
 def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
-    records = log_of((SNAPSHOT, share_value(1)), (SNAPSHOT, share_value(2)))
-    put_share_state(tmp_path / "b1", flipped(records, len(records) - 3))
+    records = coordinator_batches((SNAPSHOT, share_value(1)), (SNAPSHOT, share_value(2)))
+    put_share_state(tmp_path / "b1", flip_bit(records, len(records) - 3))
     put_share_state(tmp_path / "b2", records)
     share_log, _ = replayed(tmp_path / "b1", tmp_path / "b2")
     assert (share_log.complete, share_log.broker, share_log.states[0].start_offset) == (True, "b2", 2)
@@ -59,12 +67,14 @@ def rows(*paths: Path) -> list[GroupRow]:
 
 
 def test_topics_are_named_by_what_groups_were_told_and_by_the_controller(tmp_path: Path) -> None:
-    put_share_state(tmp_path / "b1", log_of((SNAPSHOT, share_value(1))))
+    put_share_state(tmp_path / "b1", coordinator_batches((SNAPSHOT, share_value(1))))
     assert [row.topic for row in rows(tmp_path / "b1")] == [None]
-    put_offsets(tmp_path / "b1", log_of((group_key("workers", 15), new_value(15, deleting_topics=[SHARED]))))
+    put_consumer_offsets(
+        tmp_path / "b1", coordinator_batches((group_key("workers", 15), new_group_value(15, deleting_topics=[SHARED])))
+    )
     [row] = rows(tmp_path / "b1")
     assert (row.topic, row.about.kind if row.about else None) == ("orders", "share")
-    put_share_state(tmp_path / "b2", log_of((SNAPSHOT, share_value(1))))
+    put_share_state(tmp_path / "b2", coordinator_batches((SNAPSHOT, share_value(1))))
     put_controller(tmp_path / "b2", isr=[1], replicas=[1], leader=1, topic_id=TOPIC_ID_BYTES, topic_name="bills")
     assert [row.topic for row in rows(tmp_path / "b2")] == ["bills"]
 
@@ -74,9 +84,11 @@ def test_a_start_offset_beyond_every_log_proves_no_lost_records(tmp_path: Path, 
     """It may be set by hand, and says of no record that it was there."""
     for broker in (1, 2):
         log_dir = put_replica(tmp_path, broker, log(5), high_watermark=4)
-        put_share_state(log_dir, log_of((SNAPSHOT, share_value(start_offset, (start_offset, start_offset + 4, 2, 1)))))
+        put_share_state(log_dir, coordinator_batches((SNAPSHOT, share_value(start_offset, (start_offset, start_offset + 4, 2, 1)))))
         told = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
-        put_offsets(log_dir, log_of((group_key("workers", 15), new_value(15, initialized_topics=[told]))))
+        put_consumer_offsets(
+            log_dir, coordinator_batches((group_key("workers", 15), new_group_value(15, initialized_topics=[told])))
+        )
     answer = groups([str(tmp_path)], ScanOptions())
     [row] = [row for row in answer.rows if row.share is not None]
     assert (row.topic, row.partition, row.beyond_end, row.commit) == ("orders", 0, None, None)

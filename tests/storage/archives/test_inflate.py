@@ -14,7 +14,7 @@ from kafka_forensics.storage.archives.inflate import BLOCK_SIZE, BlockCache, Inf
 from kafka_forensics.storage.source import ByteFile
 from tests.storage.trees import in_parts, zstd
 from tests.support.memory import MemoryFile
-from tests.support.peak_memory import traced
+from tests.support.peak_memory import traced_memory
 
 FORMS: dict[str, tuple[Callable[[ByteFile], Decoder], Callable[[bytes], bytes]]] = {
     "gz": (GzipDecoder, lambda data: gzip.compress(data, 1)),
@@ -145,7 +145,7 @@ def test_an_xz_stream_that_asks_for_much_memory_is_refused() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_memory_stays_bounded_for_a_small_stream_of_many_zeros(form: str) -> None:
     stream = stream_of(form, FORMS[form][1](bytes(64 << 20)))
-    with traced() as peak_bytes:
+    with traced_memory() as peak_bytes:
         assert stream.read_at((64 << 20) - 1, 9) == b"\0"
     assert peak_bytes() < 8 << 20
 

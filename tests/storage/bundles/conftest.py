@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bundles import bundle_of, put_broker
+from tests.support.bundles import make_bundle, put_broker
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle with nothing wrong in it."""
     folder = tmp_path_factory.mktemp("bundle")
-    return bundle_of(put_broker(folder), folder / "right.kfb")
+    return make_bundle(put_broker(folder), folder / "right.kfb")

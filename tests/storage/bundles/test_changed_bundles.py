@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kafka_forensics as kf
 from kafka_forensics.errors import FormatError, SourceError, UsageError
-from tests.support.bundles import inflated_members, members_of, sealed, taken_apart, tar_of
-from tests.support.peak_memory import traced
+from tests.support.bundles import bundle_members, decompressed_members, tar_of, unpack_bundle, with_checksums
+from tests.support.peak_memory import traced_memory
 from tests.support.segments import MUTATIONS
 
 SECONDS: Final = 20
@@ -32,20 +32,20 @@ def changed_tar(rng: random.Random, bundle: Path) -> bytes:
 
 
 def changed_part(rng: random.Random, bundle: Path) -> bytes:
-    members = inflated_members(bundle)
+    members = decompressed_members(bundle)
     part = rng.choice(MUTATIONS)(rng, members["parts/000000.zst"])
-    return tar_of(sealed(members_of(json.loads(members["bundle.json"]), [part], members["listing.zst"])))
+    return tar_of(with_checksums(bundle_members(json.loads(members["bundle.json"]), [part], members["listing.zst"])))
 
 
 def changed_section(rng: random.Random, bundle: Path) -> bytes:
-    contents = taken_apart(bundle)
+    contents = unpack_bundle(bundle)
     section = rng.choice(contents.parts[0].sections)
     section[4] = rng.choice(MUTATIONS)(rng, section[4])
-    return tar_of(sealed(contents.relisted().members()))
+    return tar_of(with_checksums(contents.with_new_listing().members()))
 
 
 def changed_index(rng: random.Random, bundle: Path) -> bytes:
-    contents = taken_apart(bundle)
+    contents = unpack_bundle(bundle)
     sections = contents.parts[0].sections
     one, other = rng.choice(sections), rng.choice(sections)
     match rng.randrange(4):
@@ -58,25 +58,25 @@ def changed_index(rng: random.Random, bundle: Path) -> bytes:
         case _:
             one[rng.choice((2, 3))] = rng.choice(NUMBERS)
     with suppress(FormatError, KeyError):
-        contents.relisted()
-    return tar_of(sealed(contents.members()))
+        contents.with_new_listing()
+    return tar_of(with_checksums(contents.members()))
 
 
 def changed_listing(rng: random.Random, bundle: Path) -> bytes:
-    contents = taken_apart(bundle)
+    contents = unpack_bundle(bundle)
     for _ in range(rng.choice((1, 1, 2, 5))):
         change_value(rng, contents.listing["files" if rng.random() < 0.9 else "directories"])
     members = contents.members()
     if rng.random() < 0.2:  # only the rows in the parts are left
         del members["listing.zst"]
         change_value(rng, contents.parts[0].files)
-    return tar_of(sealed(members))
+    return tar_of(with_checksums(members))
 
 
 def changed_about(rng: random.Random, bundle: Path) -> bytes:
-    contents = taken_apart(bundle)
+    contents = unpack_bundle(bundle)
     contents.about[rng.choice(list(contents.about))] = rng.choice(VALUES)
-    return tar_of(sealed(contents.members()))
+    return tar_of(with_checksums(contents.members()))
 
 
 def change_value(rng: random.Random, value: list[Any]) -> None:
@@ -104,7 +104,7 @@ def test_changed_bundles_are_never_called_clean(change: Change, bundle: Path, se
     path = bundle.with_name("changed.kfb")
     path.write_bytes(change(random.Random(seed), bundle))
     began, result = time.process_time(), None
-    with traced() as peak_bytes, suppress(SourceError, UsageError):
+    with traced_memory() as peak_bytes, suppress(SourceError, UsageError):
         result = kf.scan([str(path)])
     assert time.process_time() - began < SECONDS
     assert peak_bytes() < MOST_BYTES

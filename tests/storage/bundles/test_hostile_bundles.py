@@ -18,11 +18,11 @@ from kafka_forensics.parsers.log import read_batches
 from kafka_forensics.parsers.log_dir import FileKind, classify_file
 from kafka_forensics.storage.bundles import MAX_PART_BYTES, BundleSource, SectionKind, write_batches_section
 from tests.support import bundles
-from tests.support.peak_memory import traced
+from tests.support.peak_memory import traced_memory
 
-HUGE: Final = 1 << 61
+HUGE_VARINT: Final = 1 << 61
 FEW_BYTES: Final = 64 << 20
-Change = Callable[[bundles.TakenApart], object]
+Change = Callable[[bundles.UnpackedBundle], object]
 
 
 def refusal_or_incomplete(path: Path) -> str:
@@ -36,14 +36,14 @@ def refusal_or_incomplete(path: Path) -> str:
     return "; ".join(gap.reason for gap in result.incomplete)
 
 
-def problem_of(contents: bundles.TakenApart, tmp_path: Path) -> str:
+def problem_of(contents: bundles.UnpackedBundle, tmp_path: Path) -> str:
     return refusal_or_incomplete(contents.write(tmp_path / "lies.kfb"))
 
 
 def of_row(path: str, place: int, value: Any) -> Change:
     """Change a field of a file's row in the listing."""
 
-    def change_bundle(contents: bundles.TakenApart) -> None:
+    def change_bundle(contents: bundles.UnpackedBundle) -> None:
         contents.row(path)[place] = value
 
     return change_bundle
@@ -52,7 +52,7 @@ def of_row(path: str, place: int, value: Any) -> Change:
 def of_section(path: str, place: int, value: Any) -> Change:
     """Change a field of a file's first section, in the listing only."""
 
-    def change_bundle(contents: bundles.TakenApart) -> None:
+    def change_bundle(contents: bundles.UnpackedBundle) -> None:
         contents.row(path)[bundles.SECTIONS][0][place] = value
 
     return change_bundle
@@ -61,13 +61,13 @@ def of_section(path: str, place: int, value: Any) -> Change:
 def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]) -> Change:
     """Change the batch columns and damage of a log."""
 
-    def change_bundle(contents: bundles.TakenApart) -> None:
+    def change_bundle(contents: bundles.UnpackedBundle) -> None:
         for section in contents.sections(path, SectionKind.BATCHES):
             facts = read_batches(section[4])
             columns, damage = facts.columns.copy(), list(facts.damage)
             change(columns, damage)
-            section[4] = bundles.section_of(columns, damage, written=facts.stored_offsets[0], digests=facts.digests)
-        contents.relisted()
+            section[4] = bundles.batches_section(columns, damage, written=facts.stored_offsets[0], digests=facts.digests)
+        contents.with_new_listing()
 
     return change_bundle
 
@@ -84,46 +84,46 @@ def swapped(columns: Any, _damage: Any) -> None:
 
 
 def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Change:
-    def change_bundle(contents: bundles.TakenApart) -> None:
+    def change_bundle(contents: bundles.UnpackedBundle) -> None:
         contents.sections(path, kind)[0][4] = write_batches_section(batches)
-        contents.relisted()
+        contents.with_new_listing()
 
     return change_bundle
 
 
-def narrow_digests(contents: bundles.TakenApart) -> None:
+def narrow_digests(contents: bundles.UnpackedBundle) -> None:
     section = contents.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
     facts = read_batches(section[4])
-    section[4] = bundles.section_of(facts.columns, digests=facts.digests[:, :1].copy())
-    contents.relisted()
+    section[4] = bundles.batches_section(facts.columns, digests=facts.digests[:, :1].copy())
+    contents.with_new_listing()
 
 
 def damaged(*found: Damage) -> Change:
     return rewritten(bundles.ORDERS, lambda _columns, damage: damage.extend((one, False) for one in found))
 
 
-def overlapping(contents: bundles.TakenApart) -> None:
+def overlapping(contents: bundles.UnpackedBundle) -> None:
     contents.parts[0].sections.append(list(contents.sections(bundles.CHECKPOINT, SectionKind.BYTES)[0]))
-    contents.relisted()
+    contents.with_new_listing()
 
 
-def without_facts(contents: bundles.TakenApart) -> None:
+def without_facts(contents: bundles.UnpackedBundle) -> None:
     contents.row(bundles.ORDERS)[bundles.SECTIONS] = []
 
 
-def with_section_of_another_file(contents: bundles.TakenApart) -> None:
+def with_section_of_another_file(contents: bundles.UnpackedBundle) -> None:
     contents.row(bundles.ORDERS)[bundles.SECTIONS] = contents.row(bundles.PAYMENTS)[bundles.SECTIONS]
     contents.row(bundles.ORDERS)[bundles.SIZE] = contents.row(bundles.PAYMENTS)[bundles.SIZE]
 
 
-def beyond_the_file(contents: bundles.TakenApart) -> None:
+def beyond_the_file(contents: bundles.UnpackedBundle) -> None:
     section = contents.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
     section[3] += 100
-    contents.relisted()
+    contents.with_new_listing()
 
 
 LIES: Final[dict[str, tuple[Change, str]]] = {
-    "size of 2^61": (of_row(bundles.ORDERS, bundles.SIZE, HUGE), "no facts of bytes"),
+    "size of 2^61": (of_row(bundles.ORDERS, bundles.SIZE, HUGE_VARINT), "no facts of bytes"),
     "smaller size": (of_row(bundles.ORDERS, bundles.SIZE, 3), "beyond its size"),
     "negative size": (of_row(bundles.ORDERS, bundles.SIZE, -1), "makes no sense"),
     "size beyond all": (of_row(bundles.ORDERS, bundles.SIZE, 1 << 80), "makes no sense"),
@@ -177,7 +177,7 @@ LIES: Final[dict[str, tuple[Change, str]]] = {
 
 @pytest.mark.parametrize("case", LIES)
 def test_contradictions_are_reported(case: str, bundle: Path, tmp_path: Path) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     change, words = LIES[case]
     change(contents)
     assert words in problem_of(contents, tmp_path)
@@ -185,7 +185,7 @@ def test_contradictions_are_reported(case: str, bundle: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", sorted(LOG_DAMAGE))
 def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Path) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     damaged(Damage(kind, 73, 70, -1, -1))(contents)
     result = kf.scan([str(contents.write(tmp_path / "lies.kfb"))])
     json.loads(result.to_json())
@@ -193,7 +193,7 @@ def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Pat
 
 
 def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
-    result = kf.scan([str(bundles.taken_apart(bundle).relisted().write(tmp_path / "again.kfb"))])
+    result = kf.scan([str(bundles.unpack_bundle(bundle).with_new_listing().write(tmp_path / "again.kfb"))])
     assert (result.verdict, result.incomplete) == ("info", [])
 
 
@@ -207,14 +207,14 @@ def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
     ],
 )
 def test_another_format_is_refused(about: dict[str, Any], words: str, bundle: Path, tmp_path: Path) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     contents.about |= about
     assert words in problem_of(contents, tmp_path)
 
 
 @pytest.mark.parametrize("value", [7, True, False, "", "0123", "\ud800", {}, []])
 def test_an_invalid_redaction_is_not_read_as_names_without_pseudonyms(value: Any, bundle: Path, tmp_path: Path) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     contents.about["redaction"] = value
     with pytest.raises(SourceError, match=r"lies\.kfb: invalid bundle: bundle\.json has an invalid value of redaction"):
         kf.scan([str(contents.write(tmp_path / "lies.kfb"))])
@@ -242,24 +242,24 @@ BOMBS: Final = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_take_no_memory(name: str, bundle: Path, tmp_path: Path) -> None:
-    members = bundles.inflated_members(bundle)
-    small = bundles.members_of(json.loads(members["bundle.json"]), [members["parts/000000.zst"]], members["listing.zst"])
+    members = bundles.decompressed_members(bundle)
+    small = bundles.bundle_members(json.loads(members["bundle.json"]), [members["parts/000000.zst"]], members["listing.zst"])
     small |= dict([BOMBS[name]])
     path = tmp_path / "bomb.kfb"
-    path.write_bytes(bundles.tar_of(small if name.startswith("seal") else bundles.sealed(small)))
+    path.write_bytes(bundles.tar_of(small if name.startswith("seal") else bundles.with_checksums(small)))
     del members, small
-    with traced() as peak_bytes:
+    with traced_memory() as peak_bytes:
         assert refusal_or_incomplete(path)
     assert peak_bytes() < 5 * FEW_BYTES
 
 
 def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(bundle: Path, tmp_path: Path) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     indexes = [f"orders-0/{0:020}.{suffix}" for suffix in ("index", "timeindex", "txnindex")]
     names = [bundles.CHECKPOINT, "meta.properties", *indexes, f"orders-0/{9:020}.snapshot", "orders-0/leader-epoch-checkpoint"]
     there = {row[0]: row for row in contents.listing["files"]}
     for name in names:
-        there[name] = [name, "f", HUGE, 0, None, None, None, False, None, []]
+        there[name] = [name, "f", HUGE_VARINT, 0, None, None, None, False, None, []]
     contents.listing["files"] = list(there.values())
     result = kf.scan([str(contents.write(tmp_path / "huge.kfb"))])  # to hold them would be an error
     assert result.verdict not in {"clean", "info"}
@@ -285,7 +285,7 @@ def with_header(members: dict[str, bytes], name: str, fields: Fields) -> bytes:
     return buffer.getvalue()
 
 
-SPARSE: Final = {"GNU.sparse.size": str(HUGE), "GNU.sparse.numblocks": "1"}
+SPARSE: Final = {"GNU.sparse.size": str(HUGE_VARINT), "GNU.sparse.numblocks": "1"}
 HEADERS: Final[dict[str, Fields]] = {
     "link": lambda _: {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd", "size": 0},
     "hard link": lambda _: {"type": tarfile.LNKTYPE, "linkname": "../../etc/passwd", "size": 0},
@@ -298,13 +298,13 @@ HEADERS: Final[dict[str, Fields]] = {
 @pytest.mark.parametrize("kind", HEADERS)
 def test_members_are_plain_files(kind: str, member: str, bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "odd.kfb"
-    path.write_bytes(with_header(bundles.stored(bundle), member, HEADERS[kind]))
+    path.write_bytes(with_header(bundles.stored_members(bundle), member, HEADERS[kind]))
     assert refusal_or_incomplete(path)
 
 
 def test_members_are_those_that_were_sealed(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "more.kfb"
-    members = bundles.stored(bundle)
+    members = bundles.stored_members(bundle)
     path.write_bytes(bundles.tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
     output = refusal_or_incomplete(path)
     assert "2 members that were not there when it was sealed, such as parts/000001.zst" in output
@@ -317,7 +317,7 @@ def test_members_are_those_that_were_sealed(bundle: Path, tmp_path: Path) -> Non
 
 def test_two_members_of_one_name_are_reported(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "twice.kfb"
-    members = {**bundles.stored(bundle), "listing": bundles.stored(bundle)["listing.zst"]}
+    members = {**bundles.stored_members(bundle), "listing": bundles.stored_members(bundle)["listing.zst"]}
     path.write_bytes(with_header(members, "listing", lambda _: {"name": "listing.zst"}))
     assert "several members are called listing.zst" in refusal_or_incomplete(path)
 
@@ -330,7 +330,7 @@ NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 
 @pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown"])
 def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     contents.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
     contents.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = NASTY
     contents.row(bundles.CHECKPOINT)[0] = bundles.CHECKPOINT
@@ -342,7 +342,7 @@ def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: P
 
 
 def test_paths_in_the_printed_command_are_quoted(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     contents.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
     assert outcome(["dump", str(contents.write(tmp_path / "nasty.kfb")), "--topic", "orders", "--records"]) == 3
     output = capsys.readouterr()
@@ -354,7 +354,7 @@ def test_paths_in_the_printed_command_are_quoted(bundle: Path, tmp_path: Path, c
 
 
 def test_a_bundle_reads_and_writes_no_other_file(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     for number, name in enumerate(("../../x", "/etc/passwd", "a/../../b", "~/c")):
         contents.listing["files"].append([name, "l" if number % 2 else "f", 5, 0, None, None, None, False, None, []])
     path = contents.write(tmp_path / "paths.kfb")
@@ -370,13 +370,13 @@ def test_names_of_logs_are_those_of_the_parsers(bundle: Path) -> None:
     of_batches = [name for name in names if classify_file(name) in {FileKind.LOG, FileKind.METADATA_CHECKPOINT}]
     assert of_batches == names[:6]
     for name in names:
-        contents = bundles.taken_apart(bundle)
+        contents = bundles.unpack_bundle(bundle)
         contents.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
         assert BundleSource(str(contents.write(bundle.with_name("names.kfb")))).problems == []
 
 
 def test_a_pipe_in_a_bundle_is_not_opened(bundle: Path) -> None:
-    contents = bundles.taken_apart(bundle)
+    contents = bundles.unpack_bundle(bundle)
     contents.row(bundles.CHECKPOINT)[1] = "o"
     source = BundleSource(str(contents.write(bundle.with_name("pipe.kfb"))))
     with pytest.raises(SourceError, match="not a regular file"):

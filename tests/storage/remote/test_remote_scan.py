@@ -14,11 +14,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.questions.collect import CollectOptions, collect
 from kafka_forensics.scanning.engine import local
-from tests.support.audit import unclean_election
+from tests.support.audit import put_unclean_election
 from tests.support.logs import HEALTHY
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 from tests.support.places import SAMPLES
-from tests.support.snapshot_trees import NEW, OLD, Snapshots, findings, rows
+from tests.support.snapshot_trees import NEW, OLD, Snapshots, change_rows, findings
 
 DAY = "snapshots/2026-11-20"
 TOKEN = "session-token-of-nobody"  # noqa: S105 - a name for tests
@@ -119,7 +119,7 @@ def findings_at(path: str, endpoint: str | None = None) -> list[Json]:
 def test_remote_bundles_equal_their_directories(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> None:
     directories, bundles = tmp_path / "directories", tmp_path / "bundles" / "2026-11-20"
     bundles.mkdir(parents=True)
-    for log_dir in unclean_election(directories, 3):
+    for log_dir in put_unclean_election(directories, 3):
         with (bundles / f"{log_dir.name}.kfb").open("w+b") as file:
             collect([str(log_dir)], CollectOptions(), file)
     s3.upload(directories, "of-directories", "all")
@@ -134,7 +134,7 @@ def test_options_of_a_uri_reach_every_snapshot_and_are_not_shown(
 ) -> None:
     trees = Snapshots(tmp_path)
     trees.put(OLD, HEALTHY)
-    trees.put(NEW, {1: HEALTHY, 2: HEALTHY.cut(55), 3: HEALTHY})
+    trees.put(NEW, {1: HEALTHY, 2: HEALTHY.truncated_to(55), 3: HEALTHY})
     s3.upload(tmp_path, "days", "snapshots")
     for name in [one for one in os.environ if one.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -142,7 +142,7 @@ def test_options_of_a_uri_reach_every_snapshot_and_are_not_shown(
     output = f"?endpoint={s3.endpoint}&access_key={ACCESS_KEY}&secret_key={SECRET_KEY}"
     there, here = kf.scan_snapshots(f"s3://days/snapshots{output}"), kf.scan_snapshots(str(tmp_path))
     assert list(there.snapshots) == [OLD, NEW]
-    assert (rows(there), findings(there)) == (rows(here), findings(here))
+    assert (change_rows(there), findings(there)) == (change_rows(here), findings(here))
     assert there.changes[0].before is not None
     assert there.changes[0].before.log_dir == f"s3://days/snapshots/{OLD}/b1"
     each = [f"s3://{ACCESS_KEY}:{SECRET_KEY}@days/snapshots/{name}?endpoint={s3.endpoint}" for name in (OLD, NEW)]

@@ -23,7 +23,7 @@ def _evidence_is_as_declared() -> Iterator[None]:
 
     def finish(self: Scan) -> "ScanResult":
         result = original_finish(self)
-        assert broken(result.findings) == []
+        assert evidence_errors(result.findings) == []
         return result
 
     with pytest.MonkeyPatch.context() as patch:
@@ -31,7 +31,7 @@ def _evidence_is_as_declared() -> Iterator[None]:
         yield
 
 
-def broken(findings: "Iterable[Finding]") -> list[str]:
+def evidence_errors(findings: "Iterable[Finding]") -> list[str]:
     """Differences between the findings' evidence and its declared classes, one line each."""
     from kafka_forensics.analysis.kinds import CATALOGUE
 
