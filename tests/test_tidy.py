@@ -164,6 +164,15 @@ def test_sub_packages_are_imported_by_their_public_api_and_without_cycles() -> N
     assert first_cycle(package()) == first_cycle(modules_of(ROOT, "lab")) == []
 
 
+def test_a_class_name_has_one_meaning() -> None:
+    homes = dict[str, set[str]]()
+    for path, tree in trees():
+        for node in tree.body:
+            if path.startswith(PACKAGE) and isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), set()).add(path)
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
 def table(head: str) -> list[tuple[str, str]]:
     """The rows of the two-column table in CONTRIBUTING.md whose first heading is `head`."""
     text = (ROOT / "CONTRIBUTING.md").read_text()

@@ -153,13 +153,13 @@ class Children:
         _wait_for_end(pids)
 
 
-class _ProcessState(NamedTuple):
+class _RunningProcess(NamedTuple):
     parent: int
     is_over: bool
     """It has exited, and its parent has not yet read its status."""
 
 
-def _all_processes() -> dict[int, _ProcessState]:
+def _all_processes() -> dict[int, _RunningProcess]:
     """Every process by its id, from /proc, or from `ps` on systems without it."""
     if (_PROC / "self" / "stat").exists():
         pids = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
@@ -167,20 +167,20 @@ def _all_processes() -> dict[int, _ProcessState]:
     command = ["ps", "-A", "-o", "pid=,ppid=,stat="]
     printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     rows = [line.split() for line in printed.splitlines()]
-    return {int(pid): _ProcessState(int(parent), state.startswith("Z")) for pid, parent, state in rows}
+    return {int(pid): _RunningProcess(int(parent), state.startswith("Z")) for pid, parent, state in rows}
 
 
-def _process_state(pid: int) -> _ProcessState | None:
+def _process_state(pid: int) -> _RunningProcess | None:
     """The state of a process, None if there is no such process."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
     state, parent = stat.rpartition(")")[2].split()[:2]
-    return _ProcessState(int(parent), state in "ZX")
+    return _RunningProcess(int(parent), state in "ZX")
 
 
-def _descendants(root: int, processes: dict[int, _ProcessState]) -> set[int]:
+def _descendants(root: int, processes: dict[int, _RunningProcess]) -> set[int]:
     """The ids of the children of `root`, of their children, and so on."""
     descendants, parents = set[int](), {root}
     while parents := {pid for pid, process in processes.items() if process.parent in parents and pid not in descendants}:

@@ -16,7 +16,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.export.datasets import DatasetFile
 from kafka_forensics.export.delta import delta_opener
 from kafka_forensics.export.iceberg import CATALOG, iceberg_opener
-from kafka_forensics.export.labels import Label, dataset_schema, require_name
+from kafka_forensics.export.labels import SnapshotLabel, dataset_schema, require_name
 from kafka_forensics.export.places import ExportPlace, Storage, export_place, open_place, place_below, shared_place
 from kafka_forensics.export.snapshots import open_snapshot
 from kafka_forensics.export.target import INCOMPLETE, LOCK, SUCCESS, TEMPORARY, require_empty
@@ -49,7 +49,7 @@ class OpenExport:
     target: ExportPlace
     output: str
     """The target as the user would name it, for other processes."""
-    label: Label | None = None
+    label: SnapshotLabel | None = None
     """The snapshot that is added to a dataset; None for a new export."""
     commit: Callable[[Mapping[str, Sequence[DatasetFile]]], None] | None = None
     """Adds the files of each fact to tables; None where `_SUCCESS` completes the export."""
@@ -83,7 +83,7 @@ def _opened_snapshot(output: str, added: AddedSnapshot) -> Iterator[OpenExport]:
             f"no snapshot can be added to Parquet files at {remote_place(output).name}: no directory is renamed there as a whole",
             hint="add --table-format delta or --table-format iceberg",
         )
-    label = Label(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=False)
+    label = SnapshotLabel(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=False)
     with open_snapshot(root, label) as snapshot:
         opened = OpenExport(snapshot.target, snapshot.target.path, label)
         yield opened
@@ -93,7 +93,7 @@ def _opened_snapshot(output: str, added: AddedSnapshot) -> Iterator[OpenExport]:
 @contextmanager
 def _opened_tables(output: str, storage: Storage, added: AddedSnapshot) -> Iterator[OpenExport]:
     """Files are written to a directory of this run, and moved to their table before they are committed."""
-    label = Label(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=True)
+    label = SnapshotLabel(added.cluster, added.snapshot, uuid.uuid4().hex, in_rows=True)
     schemas = {name: dataset_schema(fact, label) for name, fact in FACTS.items()}
     opener = delta_opener() if added.table_format == "delta" else iceberg_opener(added.catalog, added.namespace)
     root = shared_place(output, storage)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kafka_forensics.export.facts.facts import FactPart, FactReader
 from kafka_forensics.export.facts.rows import SPLIT_BYTES, row_groups, text
-from kafka_forensics.export.labels import NO_VALUE, Label, dataset_schema, with_labels
+from kafka_forensics.export.labels import NO_VALUE, SnapshotLabel, dataset_schema, with_labels
 from kafka_forensics.export.parquet import parquet_writer, with_equal_types
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
@@ -135,7 +135,7 @@ class ExportOrder:
     allow_incomplete: bool = False
     split_bytes: int = SPLIT_BYTES
     """Of logs that a task reads, where there are tasks."""
-    label: Label | None = None
+    label: SnapshotLabel | None = None
     """The snapshot that is added to a dataset of many; None for a new export."""
     commit: Callable[[Mapping[str, Sequence[DatasetFile]]], None] | None = None
     """Makes the files of each fact part of a dataset; None: the manifest and `_SUCCESS` do."""
@@ -220,7 +220,7 @@ def _dataset_files(fact: Fact, reader: FactReader, order: ExportOrder, jobs: int
 
 
 def _parts_by_files(
-    fact: Fact, reader: FactReader, label: Label | None
+    fact: Fact, reader: FactReader, label: SnapshotLabel | None
 ) -> Iterator[tuple[pa.Schema, list[Iterable[pa.RecordBatch]], Iterator[str], Json]]:
     """(schema, rows in parts that share no file, names of files, keys) of each directory, or of each share of a snapshot."""
     parts = reader.parts(fact.name)

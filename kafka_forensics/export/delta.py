@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.datasets import DatasetFile
-from kafka_forensics.export.labels import Label
+from kafka_forensics.export.labels import SnapshotLabel
 from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import StorageOptions
@@ -56,7 +56,7 @@ class DeltaTables:
         """Raise UsageError if rows of this schema cannot be added to the fact's existing table."""
         self._columns(fact, self._table(fact), schema)
 
-    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[DatasetFile]) -> bool:
+    def commit(self, fact: str, schema: "pa.Schema", label: SnapshotLabel, files: Sequence[DatasetFile]) -> bool:
         """Make these files the whole snapshot in one transaction; whether it had files before.
 
         Raises UsageError if another transaction came between.

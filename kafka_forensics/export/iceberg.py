@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.datasets import DatasetFile
-from kafka_forensics.export.labels import Label
+from kafka_forensics.export.labels import SnapshotLabel
 from kafka_forensics.export.places import one_line, service_at
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.remote import StorageOptions
@@ -77,7 +77,7 @@ class IcebergTables:
         if (location := table.location().rstrip("/")) != f"{self._root}/{fact}":
             raise UsageError(f"the Iceberg table of {self._path}/{fact} lies at {location}", hint=_BOUND)
 
-    def commit(self, fact: str, schema: "pa.Schema", label: Label, files: Sequence[DatasetFile]) -> bool:
+    def commit(self, fact: str, schema: "pa.Schema", label: SnapshotLabel, files: Sequence[DatasetFile]) -> bool:
         """Make these files the whole snapshot in one transaction; whether it had files before.
 
         Raises UsageError if another transaction came between.

@@ -27,7 +27,7 @@ NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class SnapshotLabel:
     """The snapshot that a run adds."""
 
     cluster: str
@@ -68,7 +68,7 @@ def require_name(option: str, name: str) -> None:
         raise UsageError(f"{option} is no name: {name[:80]!r}", hint=hint)
 
 
-def dataset_schema(fact: Fact, label: Label) -> pa.Schema:
+def dataset_schema(fact: Fact, label: SnapshotLabel) -> pa.Schema:
     """The columns of a fact in a dataset of many snapshots, all nullable because a column may be newer than a row.
 
     Unsigned numbers are int64, because Delta and Iceberg have only signed ones.
@@ -77,7 +77,9 @@ def dataset_schema(fact: Fact, label: Label) -> pa.Schema:
     return pa.schema(fields).with_metadata(fact.schema.metadata)
 
 
-def with_labels(fact: Fact, label: Label, replicas: "Iterable[tuple[Json, Iterable[pa.RecordBatch]]]") -> Iterator[pa.RecordBatch]:
+def with_labels(
+    fact: Fact, label: SnapshotLabel, replicas: "Iterable[tuple[Json, Iterable[pa.RecordBatch]]]"
+) -> Iterator[pa.RecordBatch]:
     """Rows of replicas in the columns of `dataset_schema`, from (keys, batches with the columns `Fact.own`) of each replica.
 
     Text that is the same in all rows becomes a dictionary, and dictionaries stay dictionaries.

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.labels import Label, percent_encode
+from kafka_forensics.export.labels import SnapshotLabel, percent_encode
 from kafka_forensics.export.target import (
     INCOMPLETE,
     LOCK,
@@ -52,7 +52,7 @@ _WRITTEN: Final = re.compile(rf"{WRITTEN}[0-9a-f]{{32}}", re.ASCII)
 class NewSnapshot:
     """A snapshot that is being added to a dataset; `target` is the directory to write."""
 
-    def __init__(self, folder: str, label: Label, target: Target) -> None:
+    def __init__(self, folder: str, label: SnapshotLabel, target: Target) -> None:
         name = percent_encode(label.snapshot)
         self._folder = folder
         self._place = os.path.join(folder, f"{SNAPSHOT}{name}")
@@ -80,7 +80,7 @@ class NewSnapshot:
 
 
 @contextmanager
-def open_snapshot(root: str, label: Label) -> Iterator[NewSnapshot]:
+def open_snapshot(root: str, label: SnapshotLabel) -> Iterator[NewSnapshot]:
     """A snapshot to write and publish in the dataset at `root`, which is created if missing and unchanged if anything fails.
 
     Raises UsageError if something else is at `root`, another run adds to it, or it cannot be locked.

@@ -20,7 +20,7 @@ from kafka_forensics.export.facts.log import ReplicaReader
 from kafka_forensics.export.facts.read import piece_facts
 from kafka_forensics.export.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
 from kafka_forensics.export.facts.splits import FactPiece, decode, replica_tasks
-from kafka_forensics.export.labels import Label, dataset_schema, with_labels
+from kafka_forensics.export.labels import SnapshotLabel, dataset_schema, with_labels
 from kafka_forensics.export.places import ExportPlace, Storage, join_place
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
@@ -69,7 +69,7 @@ class ExportArguments:
     work_bytes: int = 0
     cache_dir: str | None = None
     """Of compiled kernels; None for the default."""
-    label: Label | None = None
+    label: SnapshotLabel | None = None
     """The snapshot that is added to a dataset of many; None for a new export."""
 
     def packed(self) -> str:
@@ -80,7 +80,7 @@ class ExportArguments:
     def unpacked(cls, packed: str) -> "ExportArguments":
         """From JSON."""
         fields = json.loads(packed)
-        label = None if fields["label"] is None else Label(**fields["label"])
+        label = None if fields["label"] is None else SnapshotLabel(**fields["label"])
         return cls(**fields | {"storage": tuple(map(tuple, fields["storage"])), "label": label})
 
     def target(self) -> ExportPlace:
@@ -88,7 +88,9 @@ class ExportArguments:
         return join_place(self.path, self.token, self.storage)
 
 
-def export_arguments(reader: FactReader, token: str, path: str, *, work_bytes: int, label: Label | None = None) -> ExportArguments:
+def export_arguments(
+    reader: FactReader, token: str, path: str, *, work_bytes: int, label: SnapshotLabel | None = None
+) -> ExportArguments:
     """What the tasks about the reader's facts share; workers find the target at `path`."""
     names = {address_of(source): source.name for source in reader.inputs.sources}
     options = reader.options
@@ -220,7 +222,7 @@ def _transactions(
 
 
 def adopt_files(
-    reports: Iterable[tuple[Task, list[str]]], target: ExportPlace, label: Label | None = None
+    reports: Iterable[tuple[Task, list[str]]], target: ExportPlace, label: SnapshotLabel | None = None
 ) -> tuple[dict[str, list[DatasetFile]], list[Incomplete]]:
     """Give their names to the files that one attempt of each task reports: the files of each fact, and what could not be read.
 

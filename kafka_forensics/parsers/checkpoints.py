@@ -136,11 +136,11 @@ def parse_partition_metadata(file: ByteFile) -> PartitionMetadata:
     bytes), `zero_id` (which Kafka refuses), `missing` (with `key`), and those of `bounded`.
     """
     damage = DamageList(_KIND)
-    values: dict[str, _Value] = {}
+    values: dict[str, _FieldValue] = {}
     for line in read_text(file, damage, MAX_IDENTITY_BYTES).lines(damage):
         match = _METADATA_LINE.fullmatch(line.content.decode("latin-1")) if line.content is not None else None
         if match is not None:
-            values[match[1]] = _Value(match[2], line)
+            values[match[1]] = _FieldValue(match[2], line)
         elif line.content is not None:
             damage.add(line.position, line.size_in_bytes, "fields", line=line.number)
     version = _number(values.get("version"), "version", MAX_INT32, damage)
@@ -179,14 +179,14 @@ def parse_clean_shutdown(file: ByteFile) -> CleanShutdown:
 
 
 @dataclass(frozen=True, slots=True)
-class _Value:
+class _FieldValue:
     """The value of a key, and its line (the first of a continued line)."""
 
     text: str
     line: TextLine
 
 
-def _number(value: _Value | None, reason: str, largest: int, damage: DamageList) -> int | None:
+def _number(value: _FieldValue | None, reason: str, largest: int, damage: DamageList) -> int | None:
     """The number in `value`, from 0 to `largest`; any other text is damage."""
     if value is None:
         return None
@@ -196,7 +196,7 @@ def _number(value: _Value | None, reason: str, largest: int, damage: DamageList)
     return number
 
 
-def _matching(value: _Value | None, reason: str, pattern: re.Pattern[str], damage: DamageList) -> str | None:
+def _matching(value: _FieldValue | None, reason: str, pattern: re.Pattern[str], damage: DamageList) -> str | None:
     """The text of `value`; text that does not match `pattern` is damage."""
     if value is None or pattern.fullmatch(value.text):
         return None if value is None else value.text
@@ -204,9 +204,9 @@ def _matching(value: _Value | None, reason: str, pattern: re.Pattern[str], damag
     return None
 
 
-def _read_properties(file: ByteFile, damage: DamageList) -> dict[str, _Value]:
+def _read_properties(file: ByteFile, damage: DamageList) -> dict[str, _FieldValue]:
     """A Java properties file: comments with `#` or `!`, `=`, `:` or blanks after keys, escapes, continued lines, ISO 8859-1."""
-    values: dict[str, _Value] = {}
+    values: dict[str, _FieldValue] = {}
     for line, text in _logical_lines(read_text(file, damage, MAX_IDENTITY_BYTES).lines(damage)):
         match = _PROPERTY.fullmatch(text)
         assert match is not None, "the pattern matches any text that does not end within an escape"
@@ -214,7 +214,7 @@ def _read_properties(file: ByteFile, damage: DamageList) -> dict[str, _Value]:
         if key is None or value is None:
             damage.add(line.position, line.size_in_bytes, "escape", line=line.number)
         else:
-            values[key] = _Value(value, line)
+            values[key] = _FieldValue(value, line)
     return values
 
 

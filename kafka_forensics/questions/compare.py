@@ -34,7 +34,7 @@ _WINDOWS_READ: Final = 64
 _FINDINGS_TRIED: Final = 32
 
 
-class OffsetState(StrEnum):
+class OffsetPresence(StrEnum):
     """What a replica has at an offset."""
 
     RECORD = "record"
@@ -49,7 +49,7 @@ class OffsetState(StrEnum):
     """Inside a batch that cannot be decoded."""
 
 
-NOT_HERE: Final = frozenset({OffsetState.BEFORE_LOG_START, OffsetState.IN_REMOTE_STORAGE, OffsetState.NOT_READ})
+NOT_HERE: Final = frozenset({OffsetPresence.BEFORE_LOG_START, OffsetPresence.IN_REMOTE_STORAGE, OffsetPresence.NOT_READ})
 """States in which a copy says nothing about an offset that others hold."""
 
 
@@ -95,7 +95,7 @@ class ReplicaAtOffset:
     """State of one replica at one offset; `record` is None unless `state` is RECORD."""
 
     broker: int | str
-    state: OffsetState
+    state: OffsetPresence
     record: HeldRecord | None = None
 
 
@@ -215,19 +215,19 @@ class _Side:
     def held(self, offset: int, found: _RangeRecords) -> ReplicaAtOffset:
         """Its state at an offset of the range in which `found` was read."""
         replica, record = self.replica, found.by_offset.get(offset)
-        state = OffsetState.BEYOND_LOG_END if offset >= replica.log_end_offset else OffsetState.ABSENT
+        state = OffsetPresence.BEYOND_LOG_END if offset >= replica.log_end_offset else OffsetPresence.ABSENT
         if record is not None:
-            state = OffsetState.RECORD
+            state = OffsetPresence.RECORD
         elif offset in found.by_offset or any(start <= offset < end for start, end in found.unreadable):
-            state = OffsetState.UNREADABLE
+            state = OffsetPresence.UNREADABLE
         elif replica.read is ReadExtent.NONE:
-            state = OffsetState.NOT_READ
+            state = OffsetPresence.NOT_READ
         elif offset < replica.log_start_offset:
-            state = OffsetState.BEFORE_LOG_START
+            state = OffsetPresence.BEFORE_LOG_START
         elif offset < replica.local_log_start_offset:
-            state = OffsetState.IN_REMOTE_STORAGE
+            state = OffsetPresence.IN_REMOTE_STORAGE
         elif replica.state.unread:
-            state = OffsetState.NOT_READ
+            state = OffsetPresence.NOT_READ
         return ReplicaAtOffset(replica.broker, state, record)
 
 
@@ -267,7 +267,7 @@ def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None
     """The first differing record in the ranges of findings, else where the shortest log ends; None if all end at one offset."""
     compacted = any(side.replica.context.compacted for side in sides)
     # a replica may end earlier, and the cleaner may have removed a record: neither contradicts the others
-    ignored = {*NOT_HERE, OffsetState.BEYOND_LOG_END, *({OffsetState.ABSENT} if compacted else ())}
+    ignored = {*NOT_HERE, OffsetPresence.BEYOND_LOG_END, *({OffsetPresence.ABSENT} if compacted else ())}
     for start, end in _suspects(sides, result):
         for offset, held in _read(sides, start, min(end, start + _SEARCHED_OFFSETS), lambda _: _WINDOW):
             if hold_different_things(held, ignored):
@@ -293,7 +293,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
     return sorted({(start or 0, end or (start or 0) + 1) for _, start, end in chosen})[:_FINDINGS_TRIED]
 
 
-def hold_different_things(held: list[ReplicaAtOffset], beside: Collection[OffsetState]) -> bool:
+def hold_different_things(held: list[ReplicaAtOffset], beside: Collection[OffsetPresence]) -> bool:
     """Whether replicas, except those in states `beside`, hold different things at an offset, by the fields that all their message
     formats have."""
     states = [here for here in held if here.state not in beside]

@@ -139,7 +139,7 @@ class TransactionRow:
 
 
 @dataclass(slots=True)
-class TransactionCounts:
+class TransactionStateCounts:
     """Counts of a partition's transactions, known before they are listed."""
 
     plan: ReplicaPlan
@@ -163,7 +163,7 @@ class TransactionsAnswer:
 
     rows: Iterator[TransactionRow]
     result: ScanResult
-    partitions: dict[TopicPartition, TransactionCounts] = field(default_factory=dict)
+    partitions: dict[TopicPartition, TransactionStateCounts] = field(default_factory=dict)
     has_log: bool = True
     """Whether a copy of `__transaction_state` is here."""
 
@@ -183,7 +183,7 @@ def transactions(
     """
     inputs = gather(paths, options)
     plans = {id(plan.context): plan for plan in inputs.replicas}
-    partitions: dict[TopicPartition, TransactionCounts] = {}
+    partitions: dict[TopicPartition, TransactionStateCounts] = {}
 
     def look(replicas: list[Replica], _reader: "LogReader", _result: "PartitionResult") -> None:
         best = best_copy(replicas)
@@ -206,7 +206,7 @@ def transactions(
     return TransactionsAnswer(rows, result, partitions, log is not None)
 
 
-def _partition_transactions(best: Replica, replicas: list[Replica], plan: ReplicaPlan) -> TransactionCounts | None:
+def _partition_transactions(best: Replica, replicas: list[Replica], plan: ReplicaPlan) -> TransactionStateCounts | None:
     """The counts of the best copy of a partition; None if it has no transactions."""
     fold = best.state.transactions
     counts = fold.counts()
@@ -216,7 +216,7 @@ def _partition_transactions(best: Replica, replicas: list[Replica], plan: Replic
     stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
     stable = min([stable, *(transaction.first_offset for transaction in hidden)])
     held = any(transaction.first_offset == stable for transaction in (*fold.open_transactions(1), *hidden))
-    return TransactionCounts(
+    return TransactionStateCounts(
         plan,
         best.log_start_offset if best.forgotten else stable,
         best.log_end_offset if best.end_is_known else None,
@@ -230,7 +230,7 @@ def _partition_transactions(best: Replica, replicas: list[Replica], plan: Replic
 
 
 def _rows(
-    where: TopicPartition, partition: TransactionCounts | None, known: "KnownTransactions", result: ScanResult
+    where: TopicPartition, partition: TransactionStateCounts | None, known: "KnownTransactions", result: ScanResult
 ) -> Iterator[TransactionRow]:
     """Every transaction of one partition: those in its best copy, ranges of damaged offsets, and those that no copy holds."""
     if partition is not None:
@@ -370,7 +370,7 @@ class KnownTransactions:
             self._add_evidence(row, evidence, "lost")
             yield row
 
-    def hidden(self, where: TopicPartition, partition: TransactionCounts) -> Iterator[TransactionRow]:
+    def hidden(self, where: TopicPartition, partition: TransactionStateCounts) -> Iterator[TransactionRow]:
         """Open transactions with damaged records that a producer snapshot lists."""
         for transaction in partition.hidden:
             begun = transaction.producer_id, transaction.producer_epoch, transaction.first_offset

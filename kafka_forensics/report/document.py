@@ -59,7 +59,7 @@ class Summary(msgspec.Struct, frozen=True):
     findings: dict[str, Offset]
 
 
-class TransactionCounts(msgspec.Struct, frozen=True):
+class TransactionCountsRow(msgspec.Struct, frozen=True):
     """Counts of a replica's transactions."""
 
     committed: Offset | None
@@ -85,7 +85,7 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     records: Offset | None
     bytes: Offset | None
     missing_offsets: Offset | None
-    transactions: TransactionCounts
+    transactions: TransactionCountsRow
     read: str
     read_end_offset: Offset | None
 

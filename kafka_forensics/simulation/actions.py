@@ -62,7 +62,7 @@ class SendOptions(TypedDict, total=False):
     """False: the leader receives the batch and its response is lost."""
 
 
-class BatchFields(TypedDict, total=False):
+class SimulatedBatchFields(TypedDict, total=False):
     """Fields of a batch that is idempotent or transactional."""
 
     producer_id: int
@@ -111,7 +111,7 @@ def append(
     cluster: Cluster,
     partition: SimulatedPartition,
     ids: tuple[int, ...],
-    fields: BatchFields | None = None,
+    fields: SimulatedBatchFields | None = None,
     **options: Unpack[SendOptions],
 ) -> ProduceRequest:
     """Send a batch with the optional `fields`; the response may come later, when the high watermark rises."""

@@ -9,8 +9,8 @@ from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.acks import ACKS_ALL, NumberedBatch, SequenceVerdict, sequence_verdict
 from kafka_forensics.replication.watermarks import Transaction, last_stable_offset
 from kafka_forensics.simulation.actions import (
-    BatchFields,
     SendOptions,
+    SimulatedBatchFields,
     acting_leader,
     append,
     raise_high_watermark,
@@ -72,7 +72,7 @@ def produce(
             replica.waiting.append(request)
             raise_high_watermark(cluster, partition, replica)
             return request
-    fields: BatchFields = {
+    fields: SimulatedBatchFields = {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
         "base_sequence": batch.base_sequence,

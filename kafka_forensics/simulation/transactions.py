@@ -10,7 +10,7 @@ from typing import Final, Unpack
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.replication.acks import ACKS_ALL, ProduceResponse
-from kafka_forensics.simulation.actions import BatchFields, SendOptions, append, receiving_broker
+from kafka_forensics.simulation.actions import SendOptions, SimulatedBatchFields, append, receiving_broker
 from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, ProduceRequest, SimulatedPartition, SimulatedReplica
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
 
@@ -145,7 +145,7 @@ def write_markers(cluster: Cluster, coordinator: Coordinator, transactional_id: 
         sent = coordinator.markers.get((transactional_id, topic_partition))
         if sent is not None and sent.response in (ProduceResponse.WAITING.value, ProduceResponse.ACKNOWLEDGED.value):
             continue
-        fields: BatchFields = {
+        fields: SimulatedBatchFields = {
             "producer_id": state.producer_id,
             "producer_epoch": state.producer_epoch,
             "is_transactional": True,

@@ -20,14 +20,14 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.datasets import MAX_FILE_BYTES
 from kafka_forensics.export.facts import rows as facts_rows
-from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, Label, dataset_schema, percent_encode
+from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, SnapshotLabel, dataset_schema, percent_encode
 from kafka_forensics.export.snapshots import open_snapshot
 from kafka_forensics.export.target import LOCK
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, NAMES, ONE, OTHER, append, files, keys, left_over, of_snapshot, read, unlabelled
 from tests.export.exports import export, manifest, note_synced, rows
 
-LABEL = Label("a", "n1", "f" * 32, in_rows=False)
+LABEL = SnapshotLabel("a", "n1", "f" * 32, in_rows=False)
 
 
 def test_every_fact_of_each_night_is_there_once(tmp_path: Path, copies: Path) -> None:

@@ -5,13 +5,13 @@ from deltalake import DeltaTable, QueryBuilder
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.export.labels import Label, dataset_schema
+from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, ONE, OTHER, keys, of_snapshot
 from tests.export.exports import rows
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Server
 
-LABEL = Label("a", "n1", "f" * 32, in_rows=True)
+LABEL = SnapshotLabel("a", "n1", "f" * 32, in_rows=True)
 
 
 def test_tables_on_a_service(s3: S3Server, bucket: str) -> None:

@@ -17,7 +17,7 @@ from kafka_forensics.export.datasets import DatasetFile, ExportOrder, export_fac
 from kafka_forensics.export.delta import DeltaTables
 from kafka_forensics.export.facts.facts import scan_for_facts
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
-from kafka_forensics.export.labels import Label, dataset_schema
+from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
 from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import FEW, FORMS, ONE, append, keys, read, runs, unlabelled
@@ -89,7 +89,7 @@ def opened(form: str, folder: Path) -> DeltaTables | IcebergTables:
 
 def commit(tables: DeltaTables | IcebergTables, folder: Path, number: int, schema: pa.Schema) -> None:
     """Add a snapshot whose one finding has these columns."""
-    label = Label("a", f"n{number}", f"{number:032x}", in_rows=True)
+    label = SnapshotLabel("a", f"n{number}", f"{number:032x}", in_rows=True)
     values = {name: [label.keys.get(name, "do" if name == "advice" else None)] for name in schema.names}
     path = folder / label.file("findings", 0)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def commit(tables: DeltaTables | IcebergTables, folder: Path, number: int, schem
     tables.commit("findings", schema, label, [DatasetFile(label.file("findings", 0), {}, 1, path.stat().st_size)])
 
 
-COLUMNS = dataset_schema(FACTS["findings"], Label("a", "n1", "", in_rows=True))
+COLUMNS = dataset_schema(FACTS["findings"], SnapshotLabel("a", "n1", "", in_rows=True))
 
 
 @pytest.mark.parametrize("form", TABLES)

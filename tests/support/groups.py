@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafka_forensics.parsers.spec import consumer_offsets
-from kafka_forensics.parsers.spec.flexible import Array, NullableStruct, Tag, Text
+from kafka_forensics.parsers.spec.flexible import Array, NullableStruct, Tag, TextField
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.segments import BASE_TIMESTAMP, marker
 
@@ -81,7 +81,7 @@ def new_group_value(record_type: int, **given: Any) -> bytes:
 def _empty_value(field: Any) -> Any:
     if isinstance(field.subcon, Array):
         return []
-    if isinstance(field.subcon, Text):
+    if isinstance(field.subcon, TextField):
         return None if field.subcon.nullable else ""
     return None if isinstance(field.subcon, NullableStruct) else 0
 

@@ -32,7 +32,7 @@ _Key = tuple[str, str, int]
 
 
 @dataclass(slots=True)
-class _PartitionState:
+class _SharePartition:
     """The state of a share partition; the batches in `waiting` are not merged into `batches` yet."""
 
     fields: Json
@@ -47,7 +47,7 @@ class ShareReplay:
 
     def __init__(self, log: ShareLog) -> None:
         self.log = log
-        self._states: dict[_Key, _PartitionState] = {}
+        self._states: dict[_Key, _SharePartition] = {}
         self._text = 0
         self._batches_count = 0
         self._merges_left = MERGES
@@ -115,7 +115,7 @@ class ShareReplay:
             return
         self._text += len(key[0])
         kept = {name: value for name, value in fields.items() if name != "state_batches"}
-        self._states[key] = _PartitionState(kept, [], record_offset, timestamp, self._admitted(_batches(fields)))
+        self._states[key] = _SharePartition(kept, [], record_offset, timestamp, self._admitted(_batches(fields)))
 
     def _admitted(self, batches: list[StateBatch]) -> list[StateBatch]:
         """Count new batches, as many as there is room for, and return these."""
@@ -124,7 +124,7 @@ class ShareReplay:
         self._batches_count += min(len(batches), room)
         return batches[:room]
 
-    def _merge(self, state: _PartitionState) -> None:
+    def _merge(self, state: _SharePartition) -> None:
         """Merge the batches that wait."""
         if not state.waiting and (not state.batches or state.batches[0].first_offset >= state.fields["start_offset"]):
             return

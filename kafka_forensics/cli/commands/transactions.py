@@ -14,7 +14,7 @@ from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, tim
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
-    from kafka_forensics.questions.transactions import TransactionCounts, TransactionRow, TransactionsAnswer
+    from kafka_forensics.questions.transactions import TransactionRow, TransactionsAnswer, TransactionStateCounts
 
 
 def _unless_damaged(value: "Callable[[TransactionRow], object]") -> "Callable[[TransactionRow], object]":
@@ -189,7 +189,7 @@ def _print_summary(answer: "TransactionsAnswer", screen: Screen, no_rows_with: s
     say(screen, [*lines, *incomplete_lines(answer.result)])
 
 
-def _counts(partition: "TransactionCounts") -> str:
+def _counts(partition: "TransactionStateCounts") -> str:
     """`23 committed, 17 aborted, 1 open; the last stable offset 0 is held by an open transaction (log end 25)`."""
     counts = f"{partition.committed} committed, {partition.aborted} aborted, {partition.open} open"
     hanging = f" ({partition.hanging} of them hanging)" if partition.hanging else ""
@@ -203,7 +203,7 @@ def _counts(partition: "TransactionCounts") -> str:
     return f"{counts}{hanging}; {stable} (log end {end})"
 
 
-def _beside_damage(partition: "TransactionCounts", damage: "DamagedLog") -> str:
+def _beside_damage(partition: "TransactionStateCounts", damage: "DamagedLog") -> str:
     """`126 damaged bytes (offsets 0 to 4), so that transactions in them are not told, and …`."""
     from kafka_forensics.wording import damaged_bytes
 

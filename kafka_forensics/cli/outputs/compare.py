@@ -28,7 +28,14 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.results import SCHEMA_VERSION, ReadExtent, ReplicaSummary
-from kafka_forensics.questions.compare import HeldRecord, OffsetRow, OffsetState, ReplicaAtOffset, SideBySide, hold_different_things
+from kafka_forensics.questions.compare import (
+    HeldRecord,
+    OffsetPresence,
+    OffsetRow,
+    ReplicaAtOffset,
+    SideBySide,
+    hold_different_things,
+)
 from kafka_forensics.wording import is_background, message, span
 
 COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value", "headers", "remarks")
@@ -36,8 +43,8 @@ _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})
 _LONG_NAME: Final = 12
 _DIGEST_DIGITS: Final = 6
 _ALL: Final = "all"
-_OUTSIDE: Final = (OffsetState.BEFORE_LOG_START, OffsetState.IN_REMOTE_STORAGE, OffsetState.BEYOND_LOG_END)
-_UNREADABLE_HERE: Final = (OffsetState.BEYOND_LOG_END, OffsetState.IN_REMOTE_STORAGE, OffsetState.NOT_READ)
+_OUTSIDE: Final = (OffsetPresence.BEFORE_LOG_START, OffsetPresence.IN_REMOTE_STORAGE, OffsetPresence.BEYOND_LOG_END)
+_UNREADABLE_HERE: Final = (OffsetPresence.BEYOND_LOG_END, OffsetPresence.IN_REMOTE_STORAGE, OffsetPresence.NOT_READ)
 
 
 class _TableLine(NamedTuple):
@@ -125,15 +132,15 @@ def _short(digest: str | None) -> str:
 
 def _reason_without_record(held: ReplicaAtOffset, replica: ReplicaSummary) -> str:
     match held.state:
-        case OffsetState.BEYOND_LOG_END:
+        case OffsetPresence.BEYOND_LOG_END:
             return f"nothing: its log ends at {replica.log_end_offset}"
-        case OffsetState.BEFORE_LOG_START:
+        case OffsetPresence.BEFORE_LOG_START:
             return f"nothing: its log starts at {replica.log_start_offset}"
-        case OffsetState.IN_REMOTE_STORAGE:
+        case OffsetPresence.IN_REMOTE_STORAGE:
             return f"in remote storage: its segments here start at {replica.local_log_start_offset}"
-        case OffsetState.UNREADABLE:
+        case OffsetPresence.UNREADABLE:
             return "a batch that cannot be decoded"
-        case OffsetState.NOT_READ:
+        case OffsetPresence.NOT_READ:
             return "not known: its log could not be read"
     return "nothing at this offset"
 

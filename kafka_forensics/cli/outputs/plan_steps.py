@@ -44,7 +44,7 @@ def preamble(plans: Plans) -> str:
     )
 
 
-class _PlannedElection(NamedTuple):
+class _ElectionSteps(NamedTuple):
     """A partition, the candidate that should become its leader, and what that needs."""
 
     planned: Planned
@@ -59,13 +59,13 @@ class _PlannedElection(NamedTuple):
 def steps_of(plans: Plans, elect: str | None) -> list[OperatorStep]:
     """What to do, in this order; empty where no broker can lead any partition. Steps end where a new plan is needed."""
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
-    elections = [_PlannedElection(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
+    elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
     ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, elect)]
     return list(dict.fromkeys([*_find_copies(plans), *again, *ordered, *(_open_transactions(plans) if plans.live else ())]))
 
 
-def _election_steps(plans: Plans, elections: Sequence[_PlannedElection], elect: str | None) -> Iterable[OperatorStep]:
+def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], elect: str | None) -> Iterable[OperatorStep]:
     """How to have these leaders elected; or a salvage, where that loses less or no order of starts has them elected."""
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
         return _salvage(plans, [planned for planned in plans.planned if planned.salvage is not None])
@@ -136,7 +136,7 @@ def named(partitions: Sequence[Partition]) -> str:
     return first_few([name(*partition) for partition in partitions], 4)
 
 
-def _plan_again(plans: Plans, elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+def _plan_again(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """What must be found or repaired first; each step ends with another plan."""
     yield from controllers_first(plans.controller_findings)
     if plans.without_logs:
@@ -164,7 +164,7 @@ def _plan_again(plans: Plans, elections: Sequence[_PlannedElection]) -> Iterator
         yield OperatorStep("copy", text, None, absent)
 
 
-def _find_watermarks(elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+def _find_watermarks(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """Find the high watermark of replicas without one, where it decides who should lead."""
     contested: defaultdict[tuple[Broker, ...], list[Partition]] = defaultdict(list)
     for election in elections:
@@ -183,7 +183,7 @@ def _find_watermarks(elections: Sequence[_PlannedElection]) -> Iterator[Operator
         yield OperatorStep("find_watermark", text, None, tuple(silent), tuple(partitions))
 
 
-def _before_starts(plans: Plans, elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """What to repair and look for before any broker starts."""
     for broker, finding in plans.files_to_repair:
         yield OperatorStep("mend", mend_words(broker, finding), None, (broker,))
@@ -199,7 +199,7 @@ def _before_starts(plans: Plans, elections: Sequence[_PlannedElection]) -> Itera
         yield OperatorStep("copy", text, None, (), lost)
 
 
-def _keep_running(elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+def _keep_running(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """Steps for running brokers where the right ones lead already."""
     yield OperatorStep("leads", "Let the brokers run: those that should lead do.", DESCRIBE)
     for broker in _distinct(broker for election in elections for broker in election.needs.set_aside):
@@ -208,7 +208,7 @@ def _keep_running(elections: Sequence[_PlannedElection]) -> Iterator[OperatorSte
         yield OperatorStep("start", f"Start {brokers([broker])}.", None, (broker,))
 
 
-def _start_in_any_order(plans: Plans, elections: Sequence[_PlannedElection]) -> Iterator[OperatorStep]:
+def _start_in_any_order(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """Steps where every election loses nothing."""
     assignment_unknown = any(
         missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing
@@ -228,7 +228,7 @@ def _start_in_any_order(plans: Plans, elections: Sequence[_PlannedElection]) -> 
     yield from _repair_refused_logs(plans)
 
 
-def _start_in_order(plans: Plans, elections: Sequence[_PlannedElection], starts: StartOrder) -> Iterator[OperatorStep]:
+def _start_in_order(plans: Plans, elections: Sequence[_ElectionSteps], starts: StartOrder) -> Iterator[OperatorStep]:
     """Stop, copy, then start one broker after the other and have it elected."""
     started = _distinct(broker for election in elections for broker in election.needs.started)
     copied = _distinct(broker for election in elections for broker in _holders(election).intersection(election.needs.copy_first))
@@ -271,7 +271,7 @@ def _start_in_order(plans: Plans, elections: Sequence[_PlannedElection], starts:
             yield OperatorStep("restore_unclean", f"Allow them again for {listed(map(printable, topics))}:", command)
 
 
-def _unclean(elections: Sequence[_PlannedElection], starts: StartOrder, *, is_known: bool) -> Iterator[OperatorStep]:
+def _unclean(elections: Sequence[_ElectionSteps], starts: StartOrder, *, is_known: bool) -> Iterator[OperatorStep]:
     """Check or forbid unclean elections, which make whichever broker starts first the leader."""
     if not starts.forbid_unclean:
         topics = _topics_allowing_unclean(elections)
@@ -323,7 +323,7 @@ def _start(start: StartRound, *, alone: bool) -> Iterator[OperatorStep]:
     )
 
 
-def _prepare_log_dirs(elections: Sequence[_PlannedElection], broker: Broker | None) -> Iterator[OperatorStep]:
+def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None) -> Iterator[OperatorStep]:
     """What to do in a broker's log directories before it starts; None: what to do in those of all brokers."""
     lacking: defaultdict[tuple[Broker, str], list[Partition]] = defaultdict(list)
     for election in elections:
@@ -360,24 +360,24 @@ def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:
                 yield OperatorStep("mend", text, None, (replica.broker,))
 
 
-def _holders(election: _PlannedElection) -> set[Broker]:
+def _holders(election: _ElectionSteps) -> set[Broker]:
     """Brokers that have some of the lost offsets on disk."""
     return {broker for loss in election.candidate.losses for broker in holders_on_disk(election.planned, loss)}
 
 
-def _gives_up_remote_segments(election: _PlannedElection) -> bool:
+def _gives_up_remote_segments(election: _ElectionSteps) -> bool:
     """Whether the leader would delete remote segments, or not serve what they hold."""
     lost = any(begins_remotely(election.planned, loss) for loss in election.candidate.losses)
     return lost or election.candidate.remote.deleted > 0
 
 
-def _dead_holders(election: _PlannedElection) -> Iterator[Broker]:
+def _dead_holders(election: _ElectionSteps) -> Iterator[Broker]:
     """Brokers that have some of the lost offsets on disk and will not come back."""
     holders = _holders(election)
     return (replica.broker for replica in election.planned.given.replicas if replica.broker in holders and not replica.is_live)
 
 
-def _topics_allowing_unclean(elections: Sequence[_PlannedElection], *, by_topic: bool = False) -> list[str]:
+def _topics_allowing_unclean(elections: Sequence[_ElectionSteps], *, by_topic: bool = False) -> list[str]:
     """Topics for which the controllers' log allows unclean elections, with `by_topic` by a setting of the topic itself."""
     controls = [(election.partition[0], election.planned.given.control) for election in elections]
     known = [(topic, control) for topic, control in controls if control is not None]

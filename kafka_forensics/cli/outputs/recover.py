@@ -52,7 +52,7 @@ _MAY_HOLD_MORE: Final = {
 _HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out", "no records", "unreadable")
 
 
-class _LostRange(NamedTuple):
+class _LostRangeRow(NamedTuple):
     """A lost range with its partition."""
 
     of: RecoveredPartition
@@ -76,7 +76,7 @@ def write_recovery(recovery: Recovery, report: Json, output: str, format_name: s
         case "json" | "jsonl":
             to.stream.writelines(document(report) if format_name == "json" else _json_lines(report))
         case _:
-            ranges = [_LostRange(partition, lost) for partition in recovery.partitions for lost in partition.ranges]
+            ranges = [_LostRangeRow(partition, lost) for partition in recovery.partitions for lost in partition.ranges]
             write_items(COLUMNS, ranges, format_name, to)
 
 

@@ -233,7 +233,7 @@ def _is_compressed_data(column: "NDArray[np.int64]") -> bool:
     return bool(column[BatchColumn.MAGIC] >= 2 and attributes & COMPRESSION_MASK and not attributes & CONTROL_MASK)
 
 
-class _Payloads:
+class _RecordPayloads:
     """Payloads of several batches, one after the other in a buffer that fits a core's cache, for one call that checks them all."""
 
     def __init__(self) -> None:
@@ -288,8 +288,8 @@ def _open_batches(
 ) -> Iterator[tuple[int, bytes | memoryview]]:
     """Open the batches of `rows`, in order, and add their damage: (row, payload) of those sampled or opened separately."""
     if not hasattr(_scratch, "payloads"):
-        _scratch.payloads = _Payloads()
-    payloads: _Payloads = _scratch.payloads
+        _scratch.payloads = _RecordPayloads()
+    payloads: _RecordPayloads = _scratch.payloads
     payloads.rows = []
     for row in rows:
         if payloads.add(batches, row):

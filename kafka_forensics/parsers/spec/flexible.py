@@ -103,7 +103,7 @@ class Sized(Construct):
         return bytes(value)
 
 
-class Text(Sized):
+class TextField(Sized):
     """A string of UTF-8."""
 
     def read(self, number: int, stream: BinaryIO, path: str) -> str:
@@ -244,7 +244,7 @@ def blank(layout: Construct) -> JsonValue:
             return {field.name: blank(field) for field in layout.subcons}
         case Flexible():
             return {field.name: blank(field) for field in layout.fields if not isinstance(field, Tag)}
-        case Text():
+        case TextField():
             return None if layout.nullable else ""
         case Array():
             return None if layout.nullable else []
@@ -260,10 +260,10 @@ def blank(layout: Construct) -> JsonValue:
             return 0
 
 
-SHORT_STRING: Final = Text(Int16sb)
-NULLABLE_SHORT_STRING: Final = Text(Int16sb, nullable=True)
-COMPACT_STRING: Final = Text()
-NULLABLE_STRING: Final = Text(nullable=True)
+SHORT_STRING: Final = TextField(Int16sb)
+NULLABLE_SHORT_STRING: Final = TextField(Int16sb, nullable=True)
+COMPACT_STRING: Final = TextField()
+NULLABLE_STRING: Final = TextField(nullable=True)
 TAGGED_FIELDS: Final = _Tagged()
 UUID: Final = Bytes(16)
 UUID_TEXT: Final = ExprAdapter(

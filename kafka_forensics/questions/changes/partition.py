@@ -149,7 +149,7 @@ def partition_changes(
     result = PartitionChanges()
     for older, newer in pairwise(snapshots):
         if older.merged or newer.merged:
-            _SnapshotPair(older, newer, key, deferred, result).compare()
+            _PartitionPair(older, newer, key, deferred, result).compare()
     return result
 
 
@@ -160,7 +160,7 @@ _NEW_PARTITION = frozenset({"topic_created", "partition_added"})
 """Reasons why only the newer snapshot has a partition; it gets no row while it never held a record."""
 
 
-class _SnapshotPair:
+class _PartitionPair:
     """Compares one partition in two consecutive snapshots, and adds to `result`."""
 
     def __init__(

@@ -102,13 +102,13 @@ def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progres
         hint = "leave out one of them: no pseudonym stands for what is in records"
         raise UsageError("records cannot be taken whole where pseudonyms stand for names", hint=hint)
     with _without_names_in_logs(options.pseudonyms):
-        return _Collecting(_Inputs(paths, options), output, progress or (lambda _done, _total: None)).run()
+        return _Collecting(_CollectInputs(paths, options), output, progress or (lambda _done, _total: None)).run()
 
 
 def estimate_of(paths: list[str], options: CollectOptions) -> Estimate:
     """The expected size of the bundle and time. Raises UsageError as `collect` does."""
     with _without_names_in_logs(options.pseudonyms):
-        inputs = _Inputs(paths, options)
+        inputs = _CollectInputs(paths, options)
         return estimate_bundle(inputs.tree, inputs.fact_options, options.max_rate)
 
 
@@ -125,7 +125,7 @@ def _without_names_in_logs(pseudonyms: Pseudonyms | None) -> Iterator[None]:
         logger.setLevel(level)
 
 
-class _Inputs:
+class _CollectInputs:
     """The opened log directories, and what is known of them before their files are read."""
 
     def __init__(self, paths: list[str], options: CollectOptions) -> None:
@@ -181,7 +181,7 @@ class _Inputs:
 class _Collecting:
     """Makes one bundle."""
 
-    def __init__(self, inputs: _Inputs, output: BinaryIO, progress: Progress) -> None:
+    def __init__(self, inputs: _CollectInputs, output: BinaryIO, progress: Progress) -> None:
         self._inputs, self._options, self._tree, self._names = inputs, inputs.options, inputs.tree, inputs.names
         self._pseudonyms = inputs.options.pseudonyms
         self._check_records()

@@ -52,7 +52,7 @@ def content(key: bytes | None, value: bytes | None, headers: Iterable[tuple[byte
     return digest(key, value, *(part for header in headers for part in header))
 
 
-class _LostRecord(NamedTuple):
+class _RecordToMatch(NamedTuple):
     offset: int
     producer: Producer
 
@@ -66,7 +66,7 @@ class SearchedRecords:
     count: int = 0
     by_producer: dict[tuple[bytes, Producer], list[int]] = field(default_factory=dict)
     """Content and producer → offsets, ascending."""
-    by_time: dict[tuple[bytes, int], list[_LostRecord]] = field(default_factory=dict)
+    by_time: dict[tuple[bytes, int], list[_RecordToMatch]] = field(default_factory=dict)
     """Content and timestamp → records, by offset."""
     by_key: dict[bytes, list[tuple[int, int]]] = field(default_factory=dict)
     """Digest of the key → (offset, timestamp)."""
@@ -82,7 +82,7 @@ class SearchedRecords:
         inside, producer = content(record.key, record.value, record.headers), _producer(record, facts)
         if producer[0] != NO_PRODUCER_ID:
             self.by_producer.setdefault((inside, producer), []).append(record.offset)
-        self.by_time.setdefault((inside, record.timestamp), []).append(_LostRecord(record.offset, producer))
+        self.by_time.setdefault((inside, record.timestamp), []).append(_RecordToMatch(record.offset, producer))
         if self.with_keys and record.key is not None:
             self.by_key.setdefault(digest(record.key), []).append((record.offset, record.timestamp))
         self.count += 1

@@ -61,13 +61,13 @@ class _Version:
         """Numbers of its ranges, ascending."""
         self.starts: list[int] = []
         """First offsets of the same ranges."""
-        self.search: _Search | None = None
+        self.search: _VersionSearch | None = None
         self.searched_to: tuple[int, int] = (-1, -1)
         """Number of a range, and the offset after the last record of the present search."""
 
 
 @dataclass(slots=True)
-class _Search:
+class _VersionSearch:
     """Which of some lost records exist elsewhere: on the surviving side, and in other losing versions."""
 
     surviving: Matches
@@ -135,7 +135,7 @@ class LosingVersions:
                 self.unreadable[offsets.unreadable] += offsets.end - offsets.start
             yield number, record
 
-    def _search(self, version: _Version, ahead: Iterator[tuple[int, _Offsets]]) -> _Search:
+    def _search(self, version: _Version, ahead: Iterator[tuple[int, _Offsets]]) -> _VersionSearch:
         """Search everywhere else for the next records of a version, as many as one search takes."""
         searched = SearchedRecords(self._logs.planned.compacted)
         for number, offsets in ahead:
@@ -144,7 +144,7 @@ class LosingVersions:
                 version.searched_to = number, offsets.end
                 if searched.is_full:
                     break
-        search = _Search(Matches(searched), set(), [])
+        search = _VersionSearch(Matches(searched), set(), [])
         log = self._logs.log(self._logs.kept)
         if log is not None:
             equal, others = self._logs.surviving(version.holders)

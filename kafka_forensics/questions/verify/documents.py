@@ -146,7 +146,7 @@ class OutputFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class SalvagedPartition:
+class ManifestPartition:
     """A partition that was written for all brokers with a replica of it."""
 
     topic: str
@@ -175,7 +175,7 @@ class SalvageManifest:
     """The manifest of a salvage."""
 
     schema_version: str
-    partitions: list[SalvagedPartition]
+    partitions: list[ManifestPartition]
     refused: list[RefusedPartition]
 
 

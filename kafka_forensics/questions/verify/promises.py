@@ -9,7 +9,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import damaged_offsets
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import normalised, without
-from kafka_forensics.questions.verify.documents import Broker, PlannedPartition, SalvagedPartition
+from kafka_forensics.questions.verify.documents import Broker, ManifestPartition, PlannedPartition
 
 
 class Outcome(StrEnum):
@@ -46,7 +46,7 @@ class Verified:
     @classmethod
     def of(
         cls,
-        partition: PlannedPartition | SalvagedPartition,
+        partition: PlannedPartition | ManifestPartition,
         promise: str,
         broker: Broker,
         reason: str,

@@ -78,14 +78,14 @@ class _ReportFile(msgspec.Struct):
     sha256: str
 
 
-class _KeptSide(msgspec.Struct):
+class _KeptCopy(msgspec.Struct):
     broker: Broker
 
 
 class _ReportPartition(msgspec.Struct):
     topic: str
     partition: _Int
-    kept: _KeptSide | None
+    kept: _KeptCopy | None
 
 
 class _RecoveryReport(msgspec.Struct):

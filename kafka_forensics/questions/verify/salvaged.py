@@ -7,7 +7,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ReadExtent
-from kafka_forensics.questions.verify.documents import Broker, SalvagedPartition
+from kafka_forensics.questions.verify.documents import Broker, ManifestPartition
 from kafka_forensics.questions.verify.promises import Judgement, Verified, end_of, error_kinds, start_of
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.storage.bundles import BundleSource
@@ -17,7 +17,7 @@ _PROMISES: Final = ("start", "end", "bytes")
 """Promises about every replica."""
 
 
-def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]], result: PartitionResult) -> list[Verified]:
+def promised(salvaged: ManifestPartition, replicas: list[tuple[Replica, ReplicaPlan]], result: PartitionResult) -> list[Verified]:
     """The promises of one partition, compared with its present replicas."""
     new = [finding for finding in result.findings if not _is_in_manifest(salvaged, finding)]
     promises = [
@@ -37,12 +37,12 @@ def promised(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaP
     return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=grave)]
 
 
-def without_copies(salvaged: SalvagedPartition) -> list[Verified]:
+def without_copies(salvaged: ManifestPartition) -> list[Verified]:
     """The promises of a partition without a copy."""
     return [Verified.of(salvaged, promise, salvaged.base, "no_copy") for promise in _PROMISES]
 
 
-def _absent(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
+def _absent(salvaged: ManifestPartition, replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:
     """Brokers that should have a replica and have no copy: by the manifest, the controllers' log, and other evidence."""
     context = replicas[0][0].context
     assignment = () if context.control is None else context.control.replica_assignment or ()
@@ -60,7 +60,7 @@ def _absent(salvaged: SalvagedPartition, replicas: list[tuple[Replica, ReplicaPl
     return left if len(left) > sum(isinstance(node, str) for node in given) else []
 
 
-def _is_in_manifest(salvaged: SalvagedPartition, finding: Finding) -> bool:
+def _is_in_manifest(salvaged: ManifestPartition, finding: Finding) -> bool:
     """Whether the manifest has a finding: as a gap, or from the scan of the salvage."""
     start, end = finding.place.offset_start, finding.place.offset_end
     gaps = start is not None and end is not None and any(gap.holds(start, end) for gap in salvaged.gaps)
@@ -69,7 +69,7 @@ def _is_in_manifest(salvaged: SalvagedPartition, finding: Finding) -> bool:
     return gaps or any(row.is_of(start, end, producer_id) for row in rows)
 
 
-def _bytes_of(salvaged: SalvagedPartition, replica: Replica, plan: ReplicaPlan) -> Judgement:
+def _bytes_of(salvaged: ManifestPartition, replica: Replica, plan: ReplicaPlan) -> Judgement:
     """Whether a replica still has every salvaged byte, except in deleted segments; the first offset where it has not."""
     if isinstance(plan.log_dir.source, BundleSource):
         return Judgement("no_bytes")

@@ -1,8 +1,8 @@
 """Values as bytes, to be sent to another process and back: states, plans, answers.
 
-A value becomes MessagePack. Plain values stay as they are; any other is an array that begins with a `_Tag`, or with the name of a
-class in `SERIALIZABLE` and its fields. Bytes can name no other class and call nothing. numpy arrays go as their bytes, sources by
-name, to be opened again. An object that occurs twice stays one object.
+A value becomes MessagePack. Plain values stay as they are; any other is an array that begins with a `_ClassTag`, or with the
+name of a class in `SERIALIZABLE` and its fields. Bytes can name no other class and call nothing. numpy arrays go as their
+bytes, sources by name, to be opened again. An object that occurs twice stays one object.
 """
 
 import struct
@@ -64,7 +64,7 @@ class SerializationError(ForensicsError):
     """A value that cannot be serialized, or bytes that `pack` did not make."""
 
 
-class _Tag(IntEnum):
+class _ClassTag(IntEnum):
     """First item of an array that is not an object of a class."""
 
     LIST = 0
@@ -88,14 +88,14 @@ class _Tag(IntEnum):
     """A field without a value."""
 
 
-_TAGS: Final[dict[type, _Tag]] = {
-    list: _Tag.LIST,
-    tuple: _Tag.TUPLE,
-    set: _Tag.SET,
-    frozenset: _Tag.FROZENSET,
-    dict: _Tag.DICT,
-    Counter: _Tag.COUNTER,
-    OrderedDict: _Tag.ORDERED_DICT,
+_TAGS: Final[dict[type, _ClassTag]] = {
+    list: _ClassTag.LIST,
+    tuple: _ClassTag.TUPLE,
+    set: _ClassTag.SET,
+    frozenset: _ClassTag.FROZENSET,
+    dict: _ClassTag.DICT,
+    Counter: _ClassTag.COUNTER,
+    OrderedDict: _ClassTag.ORDERED_DICT,
 }
 _COLLECTIONS: Final[dict[int, type]] = {tag: collection for collection, tag in _TAGS.items()}
 _NOTHING: Final = object()
@@ -182,7 +182,7 @@ class _Packer:
         if cls is np.ndarray:
             if value.dtype.kind not in _ARRAY_KINDS:
                 _refuse(f"an array of {value.dtype}")
-            return [_Tag.ARRAY, value.dtype.str, value.shape, value.tobytes()]
+            return [_ClassTag.ARRAY, value.dtype.str, value.shape, value.tobytes()]
         if isinstance(value, np.generic):
             return self.plain(value.item())
         return self._object(value, cls)
@@ -195,9 +195,9 @@ class _Packer:
 
     def _checked(self, value: object) -> object:
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            return [_Tag.WIDE_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
+            return [_ClassTag.WIDE_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
         if isinstance(value, str) and not value.isascii():
-            return [_Tag.ODD_TEXT, value.encode("utf-8", "surrogatepass")]
+            return [_ClassTag.ODD_TEXT, value.encode("utf-8", "surrogatepass")]
         return value
 
     def _object(self, value: object, cls: type) -> object:
@@ -207,18 +207,18 @@ class _Packer:
         if SERIALIZABLE.get(layout.name) is not cls:
             if not isinstance(value, ByteSource):
                 _refuse(f"{cls.__module__}.{layout.name}")
-            return self._constant(value, [_Tag.SOURCE, self.plain(value.name), self.plain(address_of(value))])
+            return self._constant(value, [_ClassTag.SOURCE, self.plain(value.name), self.plain(address_of(value))])
         if isinstance(value, Enum):
             return self._constant(value, [layout.name, self.plain(value.value)])
         if isinstance(value, tuple):
             return [layout.name, *self._all(value)]
         if (known := self._objects.get(id(value))) is not None:
-            return [_Tag.KNOWN_OBJECT, known[0]]
+            return [_ClassTag.KNOWN_OBJECT, known[0]]
         self._objects[id(value)] = len(self._objects), value
         try:
             fields = self._all(layout.values(value))
         except AttributeError:
-            fields = [self.plain(getattr(value, name)) if hasattr(value, name) else [_Tag.NOTHING] for name in layout.slots]
+            fields = [self.plain(getattr(value, name)) if hasattr(value, name) else [_ClassTag.NOTHING] for name in layout.slots]
         if not layout.has_dict:
             return [layout.name, *fields]
         return [layout.name, *fields, *vars(value), *self._all(vars(value).values())]
@@ -250,12 +250,12 @@ class _Unpacker:
         tag = plain[0]
         if type(tag) is str:
             return self._object(SERIALIZABLE[tag], plain)
-        if tag <= _Tag.FROZENSET:
+        if tag <= _ClassTag.FROZENSET:
             values = self._all(plain[1:])
-            return values if tag == _Tag.LIST else _COLLECTIONS[tag](values)
-        if tag <= _Tag.ORDERED_DICT:
+            return values if tag == _ClassTag.LIST else _COLLECTIONS[tag](values)
+        if tag <= _ClassTag.ORDERED_DICT:
             return _COLLECTIONS[tag](dict(zip(self._all(plain[1]), self._all(plain[2]), strict=True)))
-        if tag == _Tag.ARRAY:
+        if tag == _ClassTag.ARRAY:
             return _array(*plain[1:])
         return self._rare(tag, plain)
 
@@ -264,15 +264,15 @@ class _Unpacker:
         return [value(item) if type(item) not in _SCALARS else item for item in plain]
 
     def _rare(self, tag: int, plain: list[Any]) -> object:
-        if tag == _Tag.KNOWN_OBJECT:
+        if tag == _ClassTag.KNOWN_OBJECT:
             return self._objects[plain[1]]
-        if tag == _Tag.SOURCE:
+        if tag == _ClassTag.SOURCE:
             return self._source((self.value(plain[1]), self.value(plain[2])))
-        if tag == _Tag.WIDE_INTEGER:
+        if tag == _ClassTag.WIDE_INTEGER:
             return int.from_bytes(plain[1], "little", signed=True)
-        if tag == _Tag.ODD_TEXT:
+        if tag == _ClassTag.ODD_TEXT:
             return plain[1].decode("utf-8", "surrogatepass")
-        return _NOTHING if tag == _Tag.NOTHING else _refuse(f"kind {tag}")
+        return _NOTHING if tag == _ClassTag.NOTHING else _refuse(f"kind {tag}")
 
     def _source(self, where: tuple[str, str]) -> ByteSource:
         if self._opener is None:

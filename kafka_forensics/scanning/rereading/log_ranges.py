@@ -17,7 +17,7 @@ from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch
-from kafka_forensics.scanning.rereading.logs_in_order import BatchBytes
+from kafka_forensics.scanning.rereading.logs_in_order import LogBatchBytes
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position_of
 from kafka_forensics.storage.bundles import BundleSource, CollectedLog
@@ -84,7 +84,7 @@ class LogRangeReader:
             good &= has_right_crc(columns)
             if wanted is not None:
                 good &= wanted(columns)
-            batch_bytes = BatchBytes(file)
+            batch_bytes = LogBatchBytes(file)
             for facts in columns[:, good].T.tolist():
                 position, size = facts[BatchColumn.POSITION], facts[BatchColumn.SIZE_IN_BYTES]
                 if isinstance(file, CollectedLog) or size > MAX_BATCH_BYTES:

@@ -163,7 +163,7 @@ def corrected_chunks(
     yield from map(placing.correct_base_offsets, SegmentReader(file, log.max_plausible_offset).chunks())
 
 
-class BatchBytes:
+class LogBatchBytes:
     """Reads batches of a file, `WINDOW_BYTES` or more at a time; call it for batches in file order."""
 
     def __init__(self, file: "ByteFile") -> None:
@@ -198,7 +198,7 @@ def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[L
         with plan.log_dir.source.open(log.entry.path) as file:
             for chunk, misplaced in corrected_chunks(plan, log, file):
                 good = _good(log.base_offset, chunk, lost)
-                batch_bytes = BatchBytes(file)
+                batch_bytes = LogBatchBytes(file)
                 for position, size in chunk.columns[: BatchColumn.SIZE_IN_BYTES + 1, good].T.tolist():
                     is_collected = isinstance(file, CollectedLog)
                     data = read_batch(file, position, size) if is_collected else batch_bytes.read(position, size)

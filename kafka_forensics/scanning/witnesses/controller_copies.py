@@ -39,7 +39,7 @@ BatchKey = tuple[int, int]
 """(base offset, identity) of a batch."""
 
 
-class SnapshotCheck(NamedTuple):
+class ControllerSnapshotCheck(NamedTuple):
     """Whether a `.checkpoint` is whole, and the statements of its control records."""
 
     problem: str | None
@@ -56,7 +56,7 @@ class SnapshotFile:
     leader_epoch: int
     plan: ReplicaPlan
     entry: "Entry"
-    check: SnapshotCheck
+    check: ControllerSnapshotCheck
 
 
 @dataclass(slots=True)
@@ -275,7 +275,7 @@ def _add_snapshots(copies: ControllerCopies, copy: ControllerCopy) -> None:
     plan = copy.plan
     for offset, leader_epoch, entry in plan.directory.metadata_snapshots:
         check = copies.inputs.read(plan.log_dir.source, entry, partial(check_snapshot, offset=offset))
-        file = SnapshotFile(offset, leader_epoch, plan, entry, check or SnapshotCheck(UNREADABLE))
+        file = SnapshotFile(offset, leader_epoch, plan, entry, check or ControllerSnapshotCheck(UNREADABLE))
         copies.snapshots.append(file)
         (copy.snapshots if file.check.problem is None else copy.damaged_snapshots).append(file)
     copy.snapshots.sort(key=lambda snapshot: (snapshot.offset, snapshot.leader_epoch))
@@ -399,7 +399,7 @@ def _voter_set(voters: list[Json]) -> VoterSet:
     )
 
 
-def check_snapshot(file: "ByteFile", offset: int) -> SnapshotCheck:
+def check_snapshot(file: "ByteFile", offset: int) -> ControllerSnapshotCheck:
     """Check the `.checkpoint` file of a snapshot at `offset`. Raises SourceError."""
     first = last = None
     stated: list[StatedVoters] = []
@@ -407,7 +407,7 @@ def check_snapshot(file: "ByteFile", offset: int) -> SnapshotCheck:
     for chunk in SegmentReader(file).chunks():
         columns = chunk.columns
         if chunk.damage or not has_right_crc(columns).all():
-            return SnapshotCheck("damaged")
+            return ControllerSnapshotCheck("damaged")
         types = columns[BatchColumn.CONTROL_RECORD_TYPE]
         first = int(types[0]) if first is None and types.size else first
         last = int(types[-1]) if types.size else last
@@ -416,8 +416,8 @@ def check_snapshot(file: "ByteFile", offset: int) -> SnapshotCheck:
             kraft_version = kraft_version if batch.kraft_version is None else batch.kraft_version
             stated += [] if batch.voters is None else [replace(batch.voters, offset=offset, in_snapshot=True)]
     if first is not None and first != SNAPSHOT_HEADER:
-        return SnapshotCheck("no_header")
-    return SnapshotCheck(None if last == SNAPSHOT_FOOTER else "no_footer", tuple(stated), kraft_version)
+        return ControllerSnapshotCheck("no_header")
+    return ControllerSnapshotCheck(None if last == SNAPSHOT_FOOTER else "no_footer", tuple(stated), kraft_version)
 
 
 def parse_snapshot(file: "ByteFile", offset: int) -> MetadataSnapshot:

@@ -285,14 +285,14 @@ class _RawFile(io.RawIOBase):
         return self._compressed.next(size if size >= 0 else _READ)
 
 
-class _Readable(Protocol):
+class _ReadableStream(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _arrow_stream(file: ByteFile) -> _Readable:
+def _arrow_stream(file: ByteFile) -> _ReadableStream:
     import pyarrow as pa
 
-    stream: _Readable = pa.CompressedInputStream(pa.PythonFile(_RawFile(file), mode="r"), "zstd")
+    stream: _ReadableStream = pa.CompressedInputStream(pa.PythonFile(_RawFile(file), mode="r"), "zstd")
     return stream
 
 

@@ -268,7 +268,7 @@ def test_a_bundle_says_how_many_partitions_the_coordinators_log_has(
     (log_dir / "payments-0" / LOG).write_bytes(groups.transaction_batches((b"key", b"value"), start=0, producer_id=99))
     put_meta_properties(log_dir, 1, cluster_id="one")
     if not is_in_bundle:
-        monkeypatch.setattr(collecting._Inputs, "transaction_partitions", lambda _: 0)
+        monkeypatch.setattr(collecting._CollectInputs, "transaction_partitions", lambda _: 0)
     made = pseudonyms(tmp_path)
     path = make_bundle(log_dir, tmp_path / "one.kfb", CollectOptions(pseudonyms=made))
     made.keep()

@@ -7,18 +7,18 @@ import pytest
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.compare import OffsetState, SideBySide, compare
+from kafka_forensics.questions.compare import OffsetPresence, SideBySide, compare
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, batch, flip_bit, legacy_entry, log
 
 R, ABSENT, BEYOND, BEFORE, BROKEN = (
-    OffsetState.RECORD,
-    OffsetState.ABSENT,
-    OffsetState.BEYOND_LOG_END,
-    OffsetState.BEFORE_LOG_START,
-    OffsetState.UNREADABLE,
+    OffsetPresence.RECORD,
+    OffsetPresence.ABSENT,
+    OffsetPresence.BEYOND_LOG_END,
+    OffsetPresence.BEFORE_LOG_START,
+    OffsetPresence.UNREADABLE,
 )
 
 
@@ -31,7 +31,7 @@ def of(folder: Path, **arguments: Any) -> SideBySide:
     return compare([str(folder)], ScanOptions(), **arguments)
 
 
-def states(compared: SideBySide) -> list[tuple[int, bool, list[OffsetState]]]:
+def states(compared: SideBySide) -> list[tuple[int, bool, list[OffsetPresence]]]:
     return [(row.offset, row.differs, [held.state for held in row.held]) for row in compared.rows]
 
 

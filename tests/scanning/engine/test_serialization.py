@@ -122,7 +122,7 @@ crafted_values = st.recursive(
     leaves.filter(lambda leaf: not isinstance(leaf, int) or abs(leaf) < 2**63)
     | st.sampled_from([*sorted(SERIALIZABLE), *unlisted_names]),
     lambda inner: (
-        st.tuples(st.integers(-2, len(serialization._Tag) + 1), inner, inner, inner).map(list)
+        st.tuples(st.integers(-2, len(serialization._ClassTag) + 1), inner, inner, inner).map(list)
         | st.tuples(st.sampled_from([*sorted(SERIALIZABLE), *unlisted_names]), inner, inner).map(list)
         | st.lists(inner, max_size=6)
         | st.dictionaries(st.text(max_size=3), inner, max_size=2)
