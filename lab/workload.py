@@ -94,16 +94,16 @@ def write_orders(cluster: Cluster) -> None:
 def write_payments(cluster: Cluster) -> None:
     """`payments`: two partitions with nine committed and four aborted transactions, and one left open by a producer that ends."""
     cluster.create_topic("payments", assignment=[[3, 1, 2], [1, 2, 3]], settings={"segment.index.bytes": "1024"})
-    for record_describer in range(3):
-        writer = Writer(cluster, transactional_id=f"teller-{record_describer}", transaction_timeout_ms=900_000)
+    for teller in range(3):
+        writer = Writer(cluster, transactional_id=f"teller-{teller}", transaction_timeout_ms=900_000)
         writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
         for turn in range(4):
-            number = record_describer * 4 + turn
+            number = teller * 4 + turn
             writer.producer.begin_transaction()
             for partition in range(2):
                 writer.batch(
                     "payments",
-                    [Message(event("payment", number, step=step), b"teller-%d" % record_describer) for step in range(5)],
+                    [Message(event("payment", number, step=step), b"teller-%d" % teller) for step in range(5)],
                     partition,
                 )
             if turn == 2 or number == 0:

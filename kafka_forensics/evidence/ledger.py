@@ -1,8 +1,9 @@
 """The table of expected replicas: for every replica that a witness expects, which witness, and whether a copy exists.
 
-Facts come from files that exist; only this module decides what a missing file means. A replica is expected by the controllers' log
-(which assigns it to a broker and one of its log directories), by a high-watermark checkpoint that lists it, and, if a log directory
-was wiped and no controllers' log says what was in it, by the copies on other brokers.
+Facts come from files that exist; this module decides what a missing file means. A replica is expected by the controllers' log
+(which assigns it to a broker and one of its log directories), by a high-watermark checkpoint that lists it, and, if a log
+directory was wiped and no controllers' log says what was in it, by the copies on other brokers. Replicas that only
+`__remote_log_metadata` names are added when the scan is judged (`scanning/judging/absence.py`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

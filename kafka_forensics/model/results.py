@@ -35,7 +35,7 @@ class BrokerSummary:
 
 @dataclass(slots=True)
 class TransactionCounts:
-    """Transactions with their end (or their start, if open) in one replica's log; None: the log could not be read."""
+    """Transactions whose marker, or first record if open, is in one replica's log; None: the log could not be read."""
 
     committed: int | None = 0
     aborted: int | None = 0
@@ -64,7 +64,7 @@ class RecoveryOutlook:
 
 @dataclass(slots=True)
 class ReplicaSummary:
-    """One replica of a partition; offsets are exclusive ends, None: unknown.
+    """One replica of a partition; end offsets are exclusive, None: unknown.
 
     A value is None if it needs bytes that were not read (`read`): all values of an unread log, and values of the whole log if only
     a part was read.
@@ -237,7 +237,7 @@ class ScanResult(Answer):
     is_interrupted: bool = field(default=False, repr=False, compare=False)
     """Whether the user interrupted the scan; then the result is partial, and `incomplete` says so."""
     settled: list[tuple[int, list[int]]] = field(default_factory=list, repr=False, compare=False)
-    """Indexes of partitions that were final before the scan ended, in that order, with the indexes of their findings."""
+    """(index of a partition, indexes of its findings) of partitions that were final before the scan ended, in that order."""
 
     def __repr__(self) -> str:
         totals = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas, {len(self.findings)} findings"

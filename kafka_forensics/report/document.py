@@ -43,7 +43,7 @@ class ScannedInput(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """Sums of the whole scan."""
+    """Verdict and totals of the whole scan."""
 
     verdict: str
     brokers: Offset

@@ -28,8 +28,8 @@ def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str, s
     pieces: list[Column] = [prefix]
     for number, name in enumerate(columns):
         is_column = name in table.schema.names
-        pieces += ["\t" if number else "", *(_plain_text(table.column(name)) if is_column else [text_of(same.get(name))])]
-    return _joined([*pieces, "\n"], table.num_rows)
+        pieces += ["\t" if number else "", *(_tsv_pieces(table.column(name)) if is_column else [text_of(same.get(name))])]
+    return _encoded_rows([*pieces, "\n"], table.num_rows)
 
 
 def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[str], same: Mapping[str, object]) -> memoryview:
@@ -41,18 +41,18 @@ def records_as_json_lines(table: pa.RecordBatch, file: str, columns: Sequence[st
                 pieces += [f", {json_text(key)}: ", *values]
         elif name != "file":
             pieces.append(f", {json_text(name)}: {json_text(plain(same[name]))}")
-    return _joined([*pieces, "}\n"], table.num_rows)
+    return _encoded_rows([*pieces, "}\n"], table.num_rows)
 
 
 def _members(name: str, values: Column) -> list[tuple[str, list[Column]]]:
     """(key, pieces of the JSON of each value) of a column; two keys for times and 64-bit integers."""
-    strings_array = _json_words(values)
+    pieces = _json_pieces(values)
     if name in TIMES:
         short = name.removesuffix("_ms")
-        return [(f"{short}_ms", strings_array), (short, _times(values))]
+        return [(f"{short}_ms", pieces), (short, _times(values))]
     if name in WIDE:
-        return [(name, strings_array), (f"{name}_string", _quoted(_mapped(values, _text)))]
-    return [(name, strings_array)]
+        return [(name, pieces), (f"{name}_string", _quoted(_mapped(values, _text)))]
+    return [(name, pieces)]
 
 
 def _quoted(values: Column) -> list[Column]:
@@ -62,18 +62,18 @@ def _quoted(values: Column) -> list[Column]:
 def _unless_null(pieces: list[Column], null: str) -> list[Column]:
     """The pieces, or the text `null` in rows where one of them is null."""
     if any(not isinstance(piece, str) and piece.null_count for piece in pieces):
-        return [pc.fill_null(_join(pieces), null)]
+        return [pc.fill_null(_join_rows(pieces), null)]
     return pieces
 
 
 def _mapped(values: Column, spell: Callable[[Column], Column]) -> Column:
-    """`spell` of a column, called for each value of a dictionary only once; a string where all rows are equal."""
+    """`spell` of a column, of a dictionary column only of its distinct values; a string where all rows are equal."""
     if not isinstance(values, pa.DictionaryArray):
         return spell(values)
-    strings_array = spell(values.dictionary)
-    if isinstance(strings_array, str):
-        return strings_array
-    return strings_array[0].as_py() if len(strings_array) == 1 else strings_array.take(values.indices)
+    spelled = spell(values.dictionary)
+    if isinstance(spelled, str):
+        return spelled
+    return spelled[0].as_py() if len(spelled) == 1 else spelled.take(values.indices)
 
 
 def _text(values: Column) -> Column:
@@ -81,7 +81,7 @@ def _text(values: Column) -> Column:
     return pc.fill_null(values.cast(pa.string()), "") if values.null_count else values.cast(pa.string())
 
 
-def _plain_text(values: Column) -> list[Column]:
+def _tsv_pieces(values: Column) -> list[Column]:
     """Pieces of the text of each value."""
     kind = _kind(values)
     if pa.types.is_null(kind):
@@ -99,7 +99,7 @@ def _kind(values: Column) -> pa.DataType:
     return kind
 
 
-def _json_words(values: Column) -> list[Column]:
+def _json_pieces(values: Column) -> list[Column]:
     """Pieces of the JSON of each value."""
     kind = _kind(values)
     if pa.types.is_null(kind):
@@ -125,7 +125,7 @@ def _header_lists(values: Column) -> list[Column]:
     if not len(values.values):
         return ["[]"]
     key, value = (_bytes_in_quotes(values.values.field(name)) for name in ("key", "value"))
-    pairs = _join(["[", *key, ", ", *value, "]"])
+    pairs = _join_rows(["[", *key, ", ", *value, "]"])
     return ["[", pc.binary_join(pa.ListArray.from_arrays(values.offsets, pairs), ", "), "]"]
 
 
@@ -154,12 +154,12 @@ def _needs_no_escape(values: Column, *, in_quotes: bool = False) -> bool:
     return is_visible and not (in_quotes and bool(((text == _QUOTE) | (text == _BACKSLASH)).any()))
 
 
-def _join(pieces: Sequence[Column]) -> Column:
+def _join_rows(pieces: Sequence[Column]) -> Column:
     """The pieces of each row joined, null where one is null; at least one piece is a column."""
     return pc.binary_join_element_wise(*(strings_array([piece])[0] if isinstance(piece, str) else piece for piece in [*pieces, ""]))
 
 
-def _joined(pieces: Sequence[Column], rows: int) -> memoryview:
+def _encoded_rows(pieces: Sequence[Column], rows: int) -> memoryview:
     """The pieces of all rows joined as UTF-8; a string is repeated in every row."""
     merged: list[Column] = []
     for piece in pieces:
@@ -169,7 +169,7 @@ def _joined(pieces: Sequence[Column], rows: int) -> memoryview:
             merged.append(piece)
     if all(isinstance(piece, str) for piece in merged):
         return memoryview(("".join(merged) * rows).encode())
-    lines: Column = _join(merged)
+    lines: Column = _join_rows(merged)
     _, offsets, data = lines.buffers()
     edges = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + rows + 1]
     return memoryview(data)[int(edges[0]) : int(edges[-1])]

@@ -109,11 +109,11 @@ class LogChunk:
     file: "ByteFile"
     place: tuple[str, str]
     states: RecordStates
-    chunk: BatchChunk
+    batches: BatchChunk
 
     def rows_with_right_crc(self) -> "NDArray[np.bool_]":
         """Which batches have a right CRC."""
-        return has_right_crc(self.chunk.columns)
+        return has_right_crc(self.batches.columns)
 
 
 def log_chunks(replica: ReplicaReader) -> Iterator[LogChunk]:
@@ -133,17 +133,17 @@ def log_chunks(replica: ReplicaReader) -> Iterator[LogChunk]:
 
 
 def batch_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Record batches of `batches`, with the columns `Fact.own`."""
+    """Arrow batches of the fact `batches`, with the columns `Fact.own`."""
     fact = FACTS["batches"]
     assert fact.own.names[2:] == BATCHES.names
     for chunk in log_chunks(replica):
-        yield batch_without_keys(fact, [*place_columns(chunk.place, chunk.chunk.rows), *batch_arrays(chunk.chunk.columns)])
+        yield batch_without_keys(fact, [*place_columns(chunk.place, chunk.batches.rows), *batch_arrays(chunk.batches.columns)])
 
 
 def record_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Record batches of `records`, with the columns `Fact.own`; payloads are null where the reader leaves them out."""
+    """Arrow batches of the fact `records`, with the columns `Fact.own`; payloads are null where the reader leaves them out."""
     for chunk in log_chunks(replica):
-        columns = chunk.chunk.columns
+        columns = chunk.batches.columns
         rows = np.flatnonzero(chunk.rows_with_right_crc())
         large = columns[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES
         for row in rows[large]:
@@ -164,7 +164,7 @@ def control_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
     """Record batches of `control_records`, with the columns `Fact.own`."""
     fact = FACTS["control_records"]
     for chunk in log_chunks(replica):
-        columns = chunk.chunk.columns
+        columns = chunk.batches.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
         rows = np.flatnonzero(chunk.rows_with_right_crc() & control)
         markers = _marker_columns(chunk, rows)
@@ -176,7 +176,7 @@ def control_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
 
 def _marker_columns(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowArray] | None":
     """The columns of `control_records` for these batches; None if they hold anything but transaction markers."""
-    batches = chunk.chunk.columns
+    batches = chunk.batches.columns
     if (batches[BatchColumn.SIZE_IN_BYTES, rows] > MAX_BATCH_BYTES).any():
         return None
     if not rows.size:
@@ -206,7 +206,7 @@ def _marker_columns(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowAr
 
 def _control_rows(replica: ReplicaReader, chunk: LogChunk, rows: "NDArray[np.int64]") -> Iterator[tuple[object, ...]]:
     """Rows of `control_records` for these batches, of any types of control records."""
-    columns = chunk.chunk.columns
+    columns = chunk.batches.columns
     for row in rows:
         position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
         if size > MAX_BATCH_BYTES:

@@ -57,13 +57,13 @@ class HashedRecords:
         """All parts, ordered by batch position."""
         if not parts:
             return HashedRecords.none()
-        joined = {part.name: np.concatenate([getattr(records, part.name) for records in parts]) for part in fields(cls)}
+        joined = {column.name: np.concatenate([getattr(records, column.name) for records in parts]) for column in fields(cls)}
         order, unread = np.argsort(joined["positions"], kind="stable"), np.unique(joined.pop("unread"))
         return HashedRecords(**{name: column[order] for name, column in joined.items()}, unread=unread)
 
     def part(self, start: int, end: int) -> "HashedRecords":
         """Elements `[start, end)` of every array, `unread` included."""
-        return HashedRecords(*(getattr(self, part.name)[start:end] for part in fields(self)))
+        return HashedRecords(*(getattr(self, column.name)[start:end] for column in fields(self)))
 
     def of(self, positions: "Ints") -> "HashedRecords":
         """The records of the batches at these positions; the records must be ordered by batch position."""
@@ -72,7 +72,7 @@ class HashedRecords:
         counts = np.searchsorted(self.positions, positions, "right") - starts
         ends = np.cumsum(counts)
         rows = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
-        chosen = {part.name: getattr(self, part.name)[rows] for part in fields(self) if part.name != "unread"}
+        chosen = {column.name: getattr(self, column.name)[rows] for column in fields(self) if column.name != "unread"}
         return HashedRecords(**chosen, unread=self.unread[np.isin(self.unread, positions)])
 
 
@@ -159,11 +159,11 @@ class HashingReader:
     with_headers: bool = False
     """Whether to hash headers."""
     _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
-    _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
+    _batch_numbers: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
 
     def release(self) -> None:
         """Free the memory for many records."""
-        self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, 0), np.int64), np.empty(0, np.int64)
+        self._matrix, self._batch_numbers = np.empty((RECORD_COLUMNS, 0), np.int64), np.empty(0, np.int64)
 
     def plain(
         self, buffer: "NDArray[np.uint8]", position: int, columns: "Ints", rows: "Ints"
@@ -173,17 +173,17 @@ class HashingReader:
         `buffer[0]` is byte `position` of the file. Base offsets are those in `columns`. A row with None is a batch that must be
         opened separately, see `opened`.
         """
-        if not len(self._batch_of):
-            self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), np.empty(RECORD_ROWS, np.int64)
+        if not len(self._batch_numbers):
+            self._matrix, self._batch_numbers = np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), np.empty(RECORD_ROWS, np.int64)
         starts = columns[BatchColumn.POSITION, rows] - position
         ends = starts + columns[BatchColumn.SIZE_IN_BYTES, rows]
         payloads = np.stack([starts + RECORD_BATCH_OVERHEAD, ends, columns[BatchColumn.RECORDS_COUNT, rows]])
         readable_buffer = readable(buffer)
         index = 0
         while index < rows.size:
-            stop, records, _ = gather_records(readable_buffer, payloads, index, self._matrix, self._batch_of)
+            stop, records, _ = gather_records(readable_buffer, payloads, index, self._matrix, self._batch_numbers)
             if records:
-                batch_of = rows[self._batch_of[:records]]
+                batch_of = rows[self._batch_numbers[:records]]
                 yield batch_of, self._gathered(buffer, columns, self._matrix[:, :records], batch_of)
             elif stop < rows.size:
                 yield rows[stop : stop + 1], None
@@ -194,12 +194,12 @@ class HashingReader:
         """The records of several batches; positions in `records` count in `buffer`."""
         start = int(records[RecordColumn.POSITION, 0])
         end = int(records[RecordColumn.POSITION, -1] + records[RecordColumn.SIZE_IN_BYTES, -1])
-        stamped = columns[BatchColumn.ATTRIBUTES][batch_of] & TIMESTAMP_TYPE_MASK != 0
+        has_append_time = columns[BatchColumn.ATTRIBUTES][batch_of] & TIMESTAMP_TYPE_MASK != 0
         created = columns[BatchColumn.BASE_TIMESTAMP][batch_of] + records[RecordColumn.TIMESTAMP_DELTA]
         return self._of_columns(
             columns[BatchColumn.POSITION][batch_of],
             records[RecordColumn.OFFSET_DELTA] + columns[BatchColumn.BASE_OFFSET][batch_of],
-            np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP][batch_of], created),
+            np.where(has_append_time, columns[BatchColumn.MAX_TIMESTAMP][batch_of], created),
             (buffer[start:end].tobytes(), start),
             records,
         )
@@ -207,7 +207,7 @@ class HashingReader:
     def _of_columns(
         self, positions: "Ints", offsets: "Ints", timestamps: "Ints", payload: tuple[bytes, int], records: "Ints"
     ) -> HashedRecords:
-        """The records with these columns; `payload` is bytes, and the position of the first by the positions in `records`."""
+        """The records with these columns; `payload` is (bytes, where its first byte is, counted as the positions in `records`)."""
         data, start = payload
         key_lengths, value_lengths = records[RecordColumn.KEY_LENGTH].copy(), records[RecordColumn.VALUE_LENGTH].copy()
         keys, shown = self.hasher.keys(data, records[RecordColumn.KEY_POSITION] - start, key_lengths)
@@ -227,13 +227,13 @@ class HashingReader:
             yield from self._one_by_one(batch, position)
             return
         payload = bytes(batch.payload)
-        stamped = header.timestamp_type == "LogAppendTime"
+        has_append_time = header.timestamp_type == "LogAppendTime"
         for records in batch.iter_columns():
             count, deltas = records.shape[1], records[RecordColumn.TIMESTAMP_DELTA]
             yield self._of_columns(
                 np.full(count, position),
                 records[RecordColumn.OFFSET_DELTA] + header.base_offset,
-                np.full(count, header.max_timestamp) if stamped else deltas + header.base_timestamp,
+                np.full(count, header.max_timestamp) if has_append_time else deltas + header.base_timestamp,
                 (payload, 0),
                 records,
             )

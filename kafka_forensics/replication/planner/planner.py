@@ -412,7 +412,7 @@ class _Planning:
         return self._given.node(self._replicas[number].broker)
 
     def preference(self, number: int, candidate: Candidate) -> tuple[int, ...]:
-        """Sort key, best first: losses of committed records, then of all; replicas that lose; disagreeing checkpoints; whether the
+        """Sort key, best first: `costs` of the candidate; replicas that lose; disagreeing checkpoints; whether the
         election is forced; log start; kind of election; high watermark; the controller's order; the order of the replicas."""
         control, node = self._given.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
