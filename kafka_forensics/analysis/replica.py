@@ -34,6 +34,7 @@ from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import HEADER_SIZE_UP_TO_MAGIC, LEGACY_V0_OVERHEAD, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, ProducerEntry, TimeIndex
 from kafka_forensics.model.findings import Place
+from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.model.results import ReadExtent, RecoveryOutlook
 from kafka_forensics.replication.recovery import (
     BATCH_BEYOND_FILE,
@@ -438,6 +439,11 @@ class Replica:
         return ReadExtent.PART if self.state.framing.batches or self.state.framing.bytes_damaged else ReadExtent.NONE
 
     @property
+    def good_ranges(self) -> Ranges:
+        """Offsets of the good batches on the disk."""
+        return normalised((run.start_offset, run.end_offset) for run in self.state.continuity.runs)
+
+    @property
     def first_batch_offset(self) -> int:
         """First offset of the batches on the disk, which may lie below the log start."""
         runs = self.state.continuity.runs
@@ -449,7 +455,7 @@ class Replica:
         return self.log_start_offset if self.is_tiered else self.first_batch_offset
 
     @property
-    def remote(self) -> tuple[tuple[int, int], ...]:
+    def remote(self) -> Ranges:
         """Offsets `[start, end)` of its log that are only in remote storage: at most one range."""
         start, end = self.log_start_offset, self.local_log_start_offset
         return ((start, end),) if start < end else ()

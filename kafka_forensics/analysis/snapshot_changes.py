@@ -475,8 +475,7 @@ def _by_holders(old: Replica, newer: Sequence[Replica], offsets: Range, reader: 
 def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ranges:
     """The parts of `offsets`, in order, in which `new` holds the same records as `old`."""
     start, end = max(offsets[0], new.log_start_offset), min(offsets[1], new.log_end_offset)
-    runs = [*new.remote, *((run.start_offset, run.end_offset) for run in new.state.continuity.runs)]
-    parts = clipped(normalised(runs), start, end)
+    parts = clipped(normalised([*new.remote, *new.good_ranges]), start, end)
     differing = differences(old, new, reader)
     others = [difference for difference in differing if difference.kind == "content"]
     if not others:

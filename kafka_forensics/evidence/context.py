@@ -7,7 +7,7 @@ from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import CommittedOffset
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
-from kafka_forensics.model.findings import Place
+from kafka_forensics.model.findings import Place, TopicPartition
 from kafka_forensics.model.remote_log import RemoteLog
 
 
@@ -69,6 +69,11 @@ class ReplicaContext:
     """Of the controllers' log: end offsets of the snapshots from which the node may start; None if unknown, and for other logs."""
     log_unknown: bool = False
     """Whether its directory could not be listed, or was copied without `.log` files."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition of this replica."""
+        return self.topic, self.partition
 
     @property
     def node(self) -> int | str:

@@ -172,7 +172,7 @@ def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
 
 def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
     """Every partition with a replica, those of internal topics last."""
-    every = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    every = {plan.context.topic_partition for plan in inputs.replicas}
     return sorted(every, key=lambda partition: (partition[0].startswith("__"), partition))
 
 

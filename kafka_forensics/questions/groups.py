@@ -162,14 +162,14 @@ def groups(
     ]
     wanted = {(row.topic, row.partition) for row in rows}
     if not every_partition:
-        inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in wanted]
+        inputs.replicas = [plan for plan in inputs.replicas if plan.context.topic_partition in wanted]
     ends: dict[TopicPartition, PartitionEnds] = {}
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         context = replicas[0].context
         read = [replica for replica in replicas if replica.end_is_known]
         if read and context.topic != CLUSTER_METADATA_TOPIC:  # only the controllers read it, which have no ISR
-            ends[context.topic, context.partition] = PartitionEnds(
+            ends[context.topic_partition] = PartitionEnds(
                 min(replica.log_start_offset for replica in read),
                 min(replica.local_log_start_offset for replica in read),
                 max(replica.log_end_offset for replica in read),

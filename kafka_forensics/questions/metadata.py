@@ -85,7 +85,7 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     require_requested(inputs, options, [(topic.topic, number) for topic in history.topics.values() for number in topic.partitions])
     rows = list(event_rows(history, options))
     unclean = {(row.topic, row.partition) for row in rows if row.event.is_unclean}
-    inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]
+    inputs.replicas = [plan for plan in inputs.replicas if plan.context.topic_partition in unclean]
     elections: dict[tuple[str | None, int | None, int], Finding] = {}
     incomplete = [*inputs.incomplete, *problems]
     if inputs.replicas:

@@ -213,8 +213,7 @@ def _marker_witness(replica: Replica, transaction_log: TransactionLog) -> Witnes
     rows = replica.state.transactions.last_markers.markers.rows
     if not len(rows):
         return None
-    where = replica.context.topic, replica.context.partition
-    proof = proof_by_marker(rows, replica.log_end_offset, where, completed_decisions(transaction_log))
+    proof = proof_by_marker(rows, replica.log_end_offset, replica.context.topic_partition, completed_decisions(transaction_log))
     return None if proof is None else Witness(proof.end_offset, "transaction_marker", replica.broker, proof.transactional_id)
 
 
@@ -685,14 +684,9 @@ class _PartitionBuilder:
         )
 
 
-def good_ranges(replica: Replica) -> Ranges:
-    """Offsets of a replica's good batches."""
-    return normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
-
-
 def _held_ranges(replica: Replica) -> Ranges:
     """Offsets of good batches and remote segments; what the cleaner removed before the first batch counts as held."""
-    held = normalised([*replica.remote, *good_ranges(replica)])
+    held = normalised([*replica.remote, *replica.good_ranges])
     if held and replica.context.compacted:
         return normalised(((min(replica.log_start_offset, held[0][0]), held[0][1]), *held[1:]))
     return held
@@ -776,7 +770,7 @@ def _loss_size(replica: Replica, reader: LogReader, loss: Loss) -> LossSize:
     if clipped(replica.remote, loss.start, loss.end):
         return LossSize(None, None)
     problems = len(reader.incomplete)
-    good = good_ranges(replica)
+    good = replica.good_ranges
     damaged = without(clipped(damaged_ranges(replica), loss.start, loss.end), good)
     records = size = 0
     for ranges, is_damaged in ((clipped(good, loss.start, loss.end), False), *(((part,), True) for part in damaged)):
@@ -828,7 +822,7 @@ def damaged_ranges(replica: Replica) -> Ranges:
         if damage.detail.get("reason") == "length_lies" and damage.base_offset == replica.offset_sequence.end_offset
     ]
     if tail is not None and 0 <= tail.start_offset < tail.end_offset:
-        after += without([(tail.start_offset, tail.end_offset)], good_ranges(replica))
+        after += without([(tail.start_offset, tail.end_offset)], replica.good_ranges)
     return normalised([*between, *damaged_by_headers(replica), *after])
 
 
@@ -865,7 +859,7 @@ def unproven_ranges(replicas: Sequence[Replica], reader: LogReader) -> dict[tupl
     by_pair: dict[tuple[int, int], Ranges] = {}
     damaged = [damaged_ranges(replica) for replica in replicas]
     for i, j in permutations(range(len(replicas)), 2):
-        in_both = normalised([*good_ranges(replicas[j]), *damaged[j]]) if damaged[i] else ()
+        in_both = normalised([*replicas[j].good_ranges, *damaged[j]]) if damaged[i] else ()
         parts = [part for start, end in damaged[i] for part in clipped(in_both, start, end)]
         unproven = [span for part in parts for span in without((part,), _proven_equal(replicas[i], replicas[j], reader, part))]
         if unproven:

@@ -158,12 +158,12 @@ def report(
 def controller_histories(inputs: Inputs) -> dict[TopicPartition, PartitionDetails]:
     """The history of leaders and ISRs of every partition that was scanned elsewhere."""
     contexts = (plan.context for plan in inputs.replicas if plan.context.control is not None)
-    return {(context.topic, context.partition): PartitionDetails(control=context.control) for context in contexts}
+    return {context.topic_partition: PartitionDetails(control=context.control) for context in contexts}
 
 
 def details_of(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where: TopicPartition) -> PartitionDetails:
     """Details of one gathered partition, whose logs are read again; empty if it is not among the inputs."""
-    plans = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) == where]
+    plans = [plan for plan in inputs.replicas if plan.context.topic_partition == where]
     chosen = replace(inputs, replicas=plans, incomplete=list(inputs.incomplete))
     collector = _DetailsCollector(chosen, PlanMaker(inputs, witnesses, PlanOptions()), ReportOptions())
     scan_inputs(chosen, options, None, collector.look, witnesses)
@@ -194,7 +194,7 @@ class _DetailsCollector:
         read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
         self._take_times(read, reader)
         context = replicas[0].context
-        if not self._is_kept((context.topic, context.partition), result):
+        if not self._is_kept(context.topic_partition, result):
             return
         details = PartitionDetails(control=context.control)
         if context.topic != CLUSTER_METADATA_TOPIC:
@@ -203,7 +203,7 @@ class _DetailsCollector:
             details.transactions = self._transactions(best_copy(read), result)
         if self._options.payloads and len(read) > 1:
             details.difference = self._difference(read, result)
-        self.details[context.topic, context.partition] = details
+        self.details[context.topic_partition] = details
 
     def _is_kept(self, where: TopicPartition, result: PartitionResult) -> bool:
         """Whether the partition is among the most severe so far; it may displace another, whose details are dropped."""

@@ -305,7 +305,7 @@ class Search:
         first: dict[tuple[str, int], int] = {}
         for context in (plan.context for plan in self.plans):
             if context.is_tiered and context.segment_base_offsets:
-                key = context.topic, context.partition
+                key = context.topic_partition
                 first[key] = min(context.segment_base_offsets[0], first.get(key, INT64_MAX))
         start = self.conditions.offset_start or 0
         return {key: local_start for key, local_start in first.items() if start < local_start}

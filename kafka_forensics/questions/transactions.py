@@ -189,7 +189,7 @@ def transactions(
         best = best_copy(replicas)
         counts = _partition_transactions(best, replicas, plans[id(best.context)])
         if counts is not None and best.context.topic != CLUSTER_METADATA_TOPIC:
-            partitions[best.context.topic, best.context.partition] = counts
+            partitions[best.context.topic_partition] = counts
 
     result = scan_inputs(inputs, options, progress, look)
     for summary in result.partitions:

@@ -67,7 +67,7 @@ def test_only_small_partitions(make_tree: MakeTree, copies: Counts, monkeypatch:
     tree = make_tree("files", every=False)
     sizes: Counter[tuple[str, int]] = Counter()
     for plan in gather([str(tree.root)], ScanOptions()).replicas:
-        sizes[plan.context.topic, plan.context.partition] += plan.bytes
+        sizes[plan.context.topic_partition] += plan.bytes
     most = sorted(sizes.values())[len(sizes) // 2]
     seen: list[tuple[int, int]] = []
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # so that threads fold partitions that are not small

@@ -464,7 +464,7 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
     if not gaps:
         return ()
     start = max(replica.local_log_start_offset for replica in replicas)
-    held = normalised((run.start_offset, run.end_offset) for replica in replicas for run in replica.state.continuity.runs)
+    held = normalised(span for replica in replicas for span in replica.good_ranges)
     return without(clipped(normalised(gaps), start, high_watermark), held)
 
 

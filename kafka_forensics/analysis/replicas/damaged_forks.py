@@ -115,12 +115,10 @@ _RANGES_LISTED: Final = 16
 def damaged_offsets(replica: Replica, start: int, end: int) -> Ranges:
     """The damaged part of `[start, end)` in a log, ascending; not what is missing or was cleaned, nor anything of a log with too
     many runs or not read completely."""
-    continuity = replica.state.continuity
-    if replica.state.unread or continuity.dropped_runs:
+    if replica.state.unread or replica.state.continuity.dropped_runs:
         return ()
-    absent = [(run.start_offset, run.end_offset) for run in continuity.runs]
-    absent += [*replica.offset_sequence.gaps(), *_empty_ends(replica)]
-    spans = without(normalised([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))]), normalised(absent))
+    absent = normalised([*replica.good_ranges, *replica.offset_sequence.gaps(), *_empty_ends(replica)])
+    spans = without(normalised([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))]), absent)
     by_headers = [(max(start, low), min(end, high)) for low, high in damaged_by_headers(replica)]
     return normalised([*spans, *by_headers])
 

@@ -70,10 +70,8 @@ def held_ranges(held: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -
 def held_offsets(replica: Replica, start: int, end: int) -> Ranges:
     """The part of `[start, end)` that a log has on its disk and undamaged; offsets removed by cleaning are not missing. Of a log
     that was not read completely, only what its batches cover."""
-    continuity = replica.state.continuity
-    if replica.state.unread or continuity.dropped_runs:
-        covered = clipped(normalised((run.start_offset, run.end_offset) for run in continuity.runs), start, end)
-        return without(covered, normalised(damaged_by_headers(replica)))
+    if replica.state.unread or replica.state.continuity.dropped_runs:
+        return without(clipped(replica.good_ranges, start, end), normalised(damaged_by_headers(replica)))
     local = clipped(normalised([(replica.local_log_start_offset, replica.log_end_offset)]), start, end)
     return without(local, normalised([*replica.offset_sequence.gaps(), *damaged_offsets(replica, start, end)])) if local else ()
 

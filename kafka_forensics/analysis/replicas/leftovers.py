@@ -124,7 +124,7 @@ def _lacking(members: Sequence[LeftoverLog], live: Sequence[Replica]) -> Ranges:
 
     Offsets missing inside a compacted log were removed by its cleaner.
     """
-    covered = [(run.start_offset, run.end_offset) for replica in live for run in replica.state.continuity.runs]
+    covered = [span for replica in live for span in replica.good_ranges]
     covered += [(replica.log_start_offset, replica.log_end_offset) for replica in live if replica.context.compacted]
     runs = normalised((run.start_offset, run.end_offset) for aside in members for run in aside.runs)
     return without(runs, normalised(covered))

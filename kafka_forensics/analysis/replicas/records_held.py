@@ -12,7 +12,7 @@ from kafka_forensics.analysis.replicas.diff import READ_AGAIN_BYTES, walked
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, without
 from kafka_forensics.model.results import ReadExtent
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def records_held(replica: Replica, reader: "BatchReader", start: int, end: int) 
     """
     if damaged_offsets(replica, start, end) or clipped(replica.remote, start, end):
         return None
-    runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+    runs = replica.good_ranges
     first, last = (runs[0][0], runs[-1][1]) if runs else (0, 0)
     inside = clipped(runs, start, end)
     gaps = without(((max(start, first), min(end, last)),), runs) if max(start, first) < min(end, last) else ()

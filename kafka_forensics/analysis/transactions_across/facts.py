@@ -305,7 +305,7 @@ class CollectedFacts:
         facts = transactions.facts
         if facts is None:
             return
-        self.partitions[facts.context.topic, facts.context.partition] = facts
+        self.partitions[facts.context.topic_partition] = facts
         self._rows += facts.rows
         if self._rows > ROWS_KEPT:
             for partition in self.partitions.values():

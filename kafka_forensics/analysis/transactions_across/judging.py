@@ -211,7 +211,7 @@ class CrossPartitionTransactions:
         context = facts.context
         producer_id, epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
         began = int(evidence["first_timestamp"])
-        committed = self._committed_elsewhere(producer_id, epoch, (context.topic, context.partition), began)
+        committed = self._committed_elsewhere(producer_id, epoch, context.topic_partition, began)
         opened = facts.open.get(producer_id)
         place = subject.place if opened is None else opened.place(context)
         evidence = evidence | {
@@ -445,7 +445,7 @@ def committed_beyond(
         start = max(end, first)
         if node is None or node not in members or facts.nodes.count(node) > 1 or start >= proof.end_offset:
             continue
-        topic_partition = facts.context.topic, facts.context.partition
+        topic_partition = facts.context.topic_partition
         place = Place(*topic_partition, replica.broker, replica.log_dir, offset_start=start, offset_end=proof.end_offset)
         log = {"witness": witness, "log_end_offset": end}
         lacking = member_lacks(control, node, place, log, [holder.broker for holder in holders], stopped=facts.clean)
@@ -458,7 +458,7 @@ def _furthest_proof(facts: PartitionFacts, decided: Decided, as_of_ms: int | Non
     """The marker that proves most committed, and its broker; none newer than the controller's log."""
     if as_of_ms is None:
         return None
-    key = facts.context.topic, facts.context.partition
+    key = facts.context.topic_partition
     proofs = ((proof_by_marker(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond)
     older = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= as_of_ms]
     return max(older, key=lambda pair: pair[0].end_offset, default=None)

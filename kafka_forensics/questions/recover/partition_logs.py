@@ -7,7 +7,6 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
-from kafka_forensics.questions.plan import good_ranges
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
 from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, TransactionEndings
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
@@ -121,4 +120,4 @@ class PartitionLogs:
 
     def _good(self, broker: Broker) -> Ranges:
         log = self.log(broker)
-        return () if log is None else good_ranges(log.replica)
+        return () if log is None else log.replica.good_ranges

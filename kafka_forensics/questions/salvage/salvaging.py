@@ -143,7 +143,7 @@ def _finish(salvaged: Salvaged, result: ScanResult, inputs: Inputs) -> None:
     ]
     if any(refused.topic == CLUSTER_METADATA_TOPIC for refused in salvaged.refused):
         salvaged.controller_findings = [finding for finding in result.findings if blocks_controllers(finding)]
-    tiered = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas if plan.context.is_tiered}
+    tiered = {plan.context.topic_partition for plan in inputs.replicas if plan.context.is_tiered}
     salvaged.refused = [
         replace(refused, is_tiered=refused.is_tiered or refused.key in tiered)
         for refused in sorted(salvaged.refused, key=lambda refused: refused.key)

@@ -60,14 +60,14 @@ class SourceCopy:
     @property
     def key(self) -> TopicPartition:
         """The partition."""
-        return self.plan.context.topic, self.plan.context.partition
+        return self.plan.context.topic_partition
 
     @classmethod
     def of(cls, plan: ReplicaPlan, replica: Replica, findings: Sequence[Finding], *, deep: bool) -> "SourceCopy":
         """A copy with the results of the scan."""
         untrusted = {misplaced.place for misplaced in replica.misplaced}
         doubted = [(misplaced.offset, misplaced.end_offset) for misplaced in replica.misplaced]
-        runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+        runs = replica.good_ranges
         context = plan.context
         files = {f"{context.directory}/{log.entry.name}": log.base_offset for log in plan.directory.logs()}
         for finding in findings:

@@ -128,7 +128,7 @@ def _checked(
     witnesses: Witnesses | None = None,
 ) -> VerifyResult:
     """Check every promise; `without` has those of each partition as they are without a copy of it."""
-    inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in without]
+    inputs.replicas = [plan for plan in inputs.replicas if plan.context.topic_partition in without]
     by_partition = dict(without)
 
     def look_at(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:

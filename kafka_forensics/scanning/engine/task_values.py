@@ -87,7 +87,7 @@ def slices(inputs: Inputs) -> Iterator[PartitionSlice]:
         return by_partition.setdefault(key, PartitionSlice(*key))
 
     for plan in inputs.replicas:
-        slice_of((plan.context.topic, plan.context.partition)).replicas.append(plan)
+        slice_of(plan.context.topic_partition).replicas.append(plan)
     for key, aside in inputs.aside.items():
         slice_of(key).aside = aside
     for place, suffixes in inputs.relatives.items():

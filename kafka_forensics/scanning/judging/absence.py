@@ -124,7 +124,7 @@ def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
     """Set `without_copy` of all replicas: the replicas of their partitions without a copy."""
     without: dict[TopicPartition, list[ExpectedReplica]] = {}
     for plan in inputs.replicas:
-        key = (plan.context.topic, plan.context.partition)
+        key = plan.context.topic_partition
         if key not in without:
             without[key] = ledger.rows_without_copy(*key)
         plan.context.without_copy = without[key]
@@ -315,7 +315,7 @@ def _lost_beyond_copies(
     lost = []
     ids: dict[TopicPartition, set[str]] = {}
     for context in (plan.context for plan in inputs.replicas if plan.context.topic_id is not None):
-        ids.setdefault((context.topic, context.partition), set()).add(context.topic_id or "")
+        ids.setdefault(context.topic_partition, set()).add(context.topic_id or "")
     for summary in partitions:
         key = (summary.topic, summary.partition)
         absent = _proving(by_key.get(key, ()), inputs)
@@ -428,7 +428,7 @@ def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[F
     keys = {(partition.topic, partition.partition) for partition in scanned}
     epochs = [0]
     for plan in inputs.replicas:
-        if (plan.context.topic, plan.context.partition) in keys:
+        if plan.context.topic_partition in keys:
             read_leader_epochs(inputs, plan)  # a replica that another process folded lacks them here
             epochs += [entry.leader_epoch for entry in (plan.context.leader_epochs.entries if plan.context.leader_epochs else ())]
     if max(epochs) <= 0:
@@ -479,7 +479,7 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
 
 def _partitions_of_limited_scan(inputs: Inputs) -> set[TopicPartition] | None:
     """The partitions that a limited scan reads; None if it is not limited."""
-    read = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    read = {plan.context.topic_partition for plan in inputs.replicas}
     directories = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.legal and part.suffix is None)
     return None if {_key(part) for part in directories if part.topic not in WITNESS_TOPICS} <= read else read
 
@@ -494,11 +494,11 @@ def unknown_to_controller(inputs: Inputs) -> dict[tuple[str, int, str], list[int
         return {}
     end, clusters = voters_end(controller), controllers_clusters(inputs)
     contexts = (plan.context for plan in inputs.replicas)
-    known_partitions = {(context.topic, context.partition) for context in contexts if context.topic_id in controller.topics}
+    known_partitions = {context.topic_partition for context in contexts if context.topic_id in controller.topics}
     brokers: dict[tuple[str, int, str], list[int | str]] = {}
     for plan in inputs.replicas:
         context, meta = plan.context, plan.log_dir.meta
-        if end is None and (context.topic, context.partition) in known_partitions:
+        if end is None and context.topic_partition in known_partitions:
             continue  # copies of several topics are a TOPIC_ID_MISMATCH
         if context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters:
             continue  # perhaps of another cluster

@@ -102,7 +102,7 @@ def judge_partition(
     judge = _PartitionJudge(plans, replicas, snapshots, reader, inputs)
     comparison, findings = judge.compare_groups()
     context = replicas[0].context
-    findings = with_leftovers((context.topic, context.partition), replicas, inputs, _once(findings), reader.incomplete)
+    findings = with_leftovers(context.topic_partition, replicas, inputs, _once(findings), reader.incomplete)
     if any(replica.context.live for replica in replicas):
         findings = [_capped(finding) for finding in findings]
     findings = with_records(findings, replicas, reader, kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK))

@@ -348,7 +348,7 @@ def with_leftovers(
 
 def lone_leftovers(inputs: Inputs) -> list[Finding]:
     """`with_leftovers` for partitions without a live replica."""
-    live = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    live = {plan.context.topic_partition for plan in inputs.replicas}
     findings = []
     for key in sorted(inputs.aside.keys() - live):
         findings += with_leftovers(key, [], inputs, [], inputs.incomplete)

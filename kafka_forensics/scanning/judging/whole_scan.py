@@ -146,7 +146,7 @@ class ArgumentsByPlace:
         for plan in (*inputs.replicas, *inputs.internal):
             path = typed.get(plan.log_dir.source.name)
             if path is not None:
-                paths.setdefault((plan.context.topic, plan.context.partition), set()).add(path)
+                paths.setdefault(plan.context.topic_partition, set()).add(path)
                 controllers |= {path} if plan.context.topic == CLUSTER_METADATA_TOPIC else set()
         return {
             partition: replace(self._all, paths=tuple(sorted(of_partition | controllers, key=order.__getitem__)))
@@ -379,7 +379,7 @@ def interrupted_result(engine: str, inputs: Inputs, options: ScanOptions) -> Sca
 
 
 def _interrupted(engine: str, inputs: Inputs, taken: int) -> Incomplete:
-    planned = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    planned = {plan.context.topic_partition for plan in inputs.replicas}
     path = inputs.given[0] if len(inputs.given) == 1 else f"{len(inputs.given)} paths"
     why = ": Spark gives all answers together, when its job ends" if engine == "spark" and not taken else ""
     return Incomplete(path, f"interrupted after {taken} of {len(planned)} partitions{why}")

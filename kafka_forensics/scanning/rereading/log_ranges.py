@@ -212,7 +212,7 @@ class TransactionEndings:
     def _decided(self, facts: Sequence[int]) -> str:
         """State of a transaction without a marker in the log: what its coordinator decided, else open."""
         context = self._log.replica.context
-        partition, time_ms = (context.topic, context.partition), facts[BatchColumn.MAX_TIMESTAMP]
+        partition, time_ms = context.topic_partition, facts[BatchColumn.MAX_TIMESTAMP]
         endings = {
             decision.commit
             for decision in (() if self._coordinators is None else self._coordinators.decisions)

@@ -174,7 +174,7 @@ class ControllerCopies:
 def read_copies(inputs: Inputs, partition: int = 0) -> ControllerCopies:
     """Read every copy of `__cluster_metadata`, whose only partition is 0."""
     key = (CLUSTER_METADATA_TOPIC, partition)
-    plans = [plan for plan in inputs.internal if (plan.context.topic, plan.context.partition) == key]
+    plans = [plan for plan in inputs.internal if plan.context.topic_partition == key]
     copies = ControllerCopies(inputs)
     logs: list[MetadataCopy] = []
     for plan in _in_reading_order(plans):

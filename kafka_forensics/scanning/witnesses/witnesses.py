@@ -105,7 +105,7 @@ def take_decisions(plans: Iterable[ReplicaPlan], witnesses: Witnesses) -> None:
     if witnesses.transaction_log is not None:
         decided = {listed for decision in witnesses.transaction_log.decisions for listed in decision.partitions}
         for plan in plans:
-            plan.context.decided = (plan.context.topic, plan.context.partition) in decided
+            plan.context.decided = plan.context.topic_partition in decided
 
 
 def _misplaced(inputs: Inputs, witnesses: Witnesses, clusters: int) -> list[Finding]:
