@@ -50,12 +50,12 @@ class EpochsFold:
         self.dropped_runs = 0
         self.batches_without_epoch = 0
 
-    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
-        """Add the batches of a chunk. `seen` is the survey of its columns, if it has any."""
+    def step(self, columns: "NDArray[np.int64]", facts: ChunkFacts) -> None:
+        """Add the batches of a chunk."""
         epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
         if epoch.size == 0:
             return
-        if seen is not None and seen.joined and seen.one_epoch and epoch[0] != NO_PARTITION_LEADER_EPOCH:
+        if facts.joined and facts.one_epoch and epoch[0] != NO_PARTITION_LEADER_EPOCH:
             self._append(self._run(columns, 0, epoch.size))
             return
         absent = epoch == NO_PARTITION_LEADER_EPOCH

@@ -85,10 +85,10 @@ class RecoveryFold:
             else RecoveryStop(end.position, segment if end.last_offset is None else end.last_offset + 1, end.check)
         )
 
-    def step(self, chunk: BatchChunk, seen: ChunkFacts | None = None) -> None:
-        """Add the batches and the damage of a chunk. `seen` is the survey of its columns, if it has any."""
+    def step(self, chunk: BatchChunk, facts: ChunkFacts) -> None:
+        """Add the batches and the damage of a chunk."""
         last = chunk.columns[BatchColumn.LAST_OFFSET]
-        plain = seen is not None and seen.joined and not chunk.damage
+        plain = facts.joined and not chunk.damage
         inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET
         if self._segment not in self.ends and not inside:
             self._find_end(chunk)
@@ -185,12 +185,12 @@ class BlockDigests:
         self.first_block = 0
         self.sums: NDArray[np.int64] = np.zeros((0, _PARTS), np.int64)
 
-    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
-        """Add the batches of a chunk; `seen` is its survey. Negative (hostile) offsets count in block 0."""
+    def step(self, columns: "NDArray[np.int64]", facts: ChunkFacts) -> None:
+        """Add the batches of a chunk. Negative (hostile) offsets count in block 0."""
         if columns.shape[1] == 0:
             return
         last = columns[_LAST_OFFSET]
-        if seen is not None and seen.joined:
+        if facts.joined:
             low, high = int(last[0]), int(last[-1])
         else:
             low, high = int(last.min()), int(last.max())
@@ -317,24 +317,26 @@ class ReplicaState:
 
     def step(self, chunk: BatchChunk) -> None:
         """Add the batches and the damage of a chunk."""
-        written, chunk = chunk, correct_base_offsets(chunk, self._moved) if self._moved else chunk
-        seen = chunk_facts(chunk.columns) if chunk.rows else None
-        self.framing.step(chunk, seen)
-        self.recovery.step(written, seen if written is chunk else None)
-        self.continuity.step(chunk.columns, chunk.damage, seen)
+        facts = chunk_facts(chunk.columns)
+        self.recovery.step(chunk, facts)
+        if self._moved:
+            chunk = correct_base_offsets(chunk, self._moved)
+            facts = chunk_facts(chunk.columns)
+        self.framing.step(chunk, facts)
+        self.continuity.step(chunk.columns, chunk.damage, facts)
         if any(damage.kind in kinds_with(Trait.RECORDS_IN_DOUBT) for damage in chunk.damage):
             self.producers.damage()
             self.transactions.damage()
         if chunk.rows == 0:
             return
-        self.epochs.step(chunk.columns, seen)
-        self.digests.step(chunk.columns, seen)
-        self.producers.step(chunk.columns, seen)
-        if seen is None or seen.producers:
+        self.epochs.step(chunk.columns, facts)
+        self.digests.step(chunk.columns, facts)
+        self.producers.step(chunk.columns, facts)
+        if facts.producers:
             self.transactions.step(chunk.columns)
             self.bumps.step(chunk.columns)
         if self.index is not None:
-            self.index.step(chunk.columns, seen)
+            self.index.step(chunk.columns, facts)
 
     @property
     def filled(self) -> bool:

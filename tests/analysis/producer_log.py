@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from kafka_forensics.analysis.transactions import TransactionsFold
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn
-from tests.support.segments import columns_of
+from tests.support.segments import add_batches, columns_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +32,6 @@ _SHOWN = (
 
 
 class Fold(Protocol):
-    def step(self, columns: "NDArray[np.int64]") -> None: ...
-
     def damage(self) -> None: ...
 
     def merge(self, right: Self) -> None: ...
@@ -140,6 +139,14 @@ def matrix(rows: list[Row]) -> "NDArray[np.int64]":
     return columns_of([row.values for row in rows])
 
 
+def step(fold: Fold, columns: "NDArray[np.int64]") -> None:
+    """Add batches to a fold of producers or of transactions."""
+    if isinstance(fold, TransactionsFold):
+        fold.step(columns)
+    else:
+        add_batches(fold, columns)
+
+
 def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
     """A fold of some rows: one for each segment, fed `chunk` batches at a time, merged."""
     whole: AnyFold | None = None
@@ -148,13 +155,13 @@ def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
         waiting: list[Row] = []
         for row in [one for one in rows if one.segment == segment]:
             if row.lost or len(waiting) == chunk:
-                fold.step(matrix(waiting))
+                step(fold, matrix(waiting))
                 waiting = []
             if row.lost:
                 fold.damage()
             else:
                 waiting.append(row)
-        fold.step(matrix(waiting))
+        step(fold, matrix(waiting))
         if whole is None:
             whole = fold
         else:

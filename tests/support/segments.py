@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from kafka_forensics.analysis.segments import chunk_facts
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers.log import damage as log_damage, segment
@@ -265,6 +266,11 @@ def columns_of(rows: list[dict[BatchColumn, int]]) -> "NDArray[np.int64]":
             matrix[column, index] = value
         position = int(matrix[BatchColumn.POSITION, index]) + size
     return matrix
+
+
+def add_batches(fold: Any, columns: "NDArray[np.int64]", *damage: list[Damage]) -> None:
+    """Add batches to a fold that takes the facts of a chunk."""
+    fold.step(columns, *damage, chunk_facts(columns))
 
 
 def chunk_of(columns: "NDArray[np.int64]", damage: list[Damage] | None = None) -> BatchChunk:

@@ -15,7 +15,7 @@ from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.producers import rules
 from kafka_forensics.analysis.producers.rules import ProducerTable, doubled, move_to_front
 from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns, offset_after
-from kafka_forensics.analysis.segments import ChunkFacts, chunk_facts
+from kafka_forensics.analysis.segments import ChunkFacts
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, COORDINATOR_TOPICS, MAX_SEQUENCE, TRANSACTIONAL_MASK
@@ -151,16 +151,12 @@ class ProducersFold:
         answer: NDArray[np.int64] = self._windows[at]
         return answer
 
-    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
-        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order; a wrong CRC counts as damage.
-
-        `seen` is the survey of these columns, if the caller has one.
-        """
+    def step(self, columns: "NDArray[np.int64]", facts: ChunkFacts) -> None:
+        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order; a wrong CRC counts as damage."""
         if columns.shape[1] == 0:
             return
-        seen = seen or chunk_facts(columns)
-        good_and_breaks = self.runs.step(columns, seen)
-        if not seen.producers:
+        good_and_breaks = self.runs.step(columns, facts)
+        if not facts.producers:
             return
         producer_id = columns[BatchColumn.PRODUCER_ID]
         rows = np.flatnonzero((producer_id | columns[BatchColumn.BASE_SEQUENCE]) >= 0)
@@ -169,7 +165,7 @@ class ProducersFold:
         else:
             good, breaks = good_and_breaks
             rows = rows[good[rows]]
-        facts = (
+        values = (
             columns[BatchColumn.PRODUCER_EPOCH],
             columns[BatchColumn.BASE_SEQUENCE],
             columns[BatchColumn.LAST_OFFSET_DELTA],
@@ -183,7 +179,7 @@ class ProducersFold:
             columns[BatchColumn.SIZE_IN_BYTES],
             columns[BatchColumn.ATTRIBUTES],
         )
-        self._take(rows, facts)
+        self._take(rows, values)
 
     def damage(self) -> None:
         """Bytes are missing after the last batch added: the next jump of any producer is explained."""

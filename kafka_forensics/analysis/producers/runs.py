@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments import ChunkFacts, chunk_facts
+from kafka_forensics.analysis.segments import ChunkFacts
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import INT64_MAX
 
@@ -76,17 +76,15 @@ class OffsetRuns:
         self._damaged_behind = True
         self._damaged_before = self._damaged_before or self.start_offset < 0
 
-    def step(
-        self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None
-    ) -> "tuple[NDArray[np.bool_], NDArray[np.int64]] | None":
-        """Add the next batches; `seen` is the survey of these columns, if the caller has one.
+    def step(self, columns: "NDArray[np.int64]", facts: ChunkFacts) -> "tuple[NDArray[np.bool_], NDArray[np.int64]] | None":
+        """Add the next batches.
 
         Returns (which are good, number of breaks before each), or None if all are good and none breaks: then `breaks_count` is the
         number of every batch.
         """
         if columns.shape[1] == 0:
             return None
-        if not self._damaged_behind and (seen or chunk_facts(columns)).joined:
+        if not self._damaged_behind and facts.joined:
             first = int(columns[BatchColumn.BASE_OFFSET, 0])
             if self.start_offset < 0 or first - 1 == self.last_offset:
                 self._begin(first, int(columns[BatchColumn.POSITION, 0]))

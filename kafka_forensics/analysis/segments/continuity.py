@@ -128,10 +128,10 @@ class ContinuityFold:
         self.first_in_segment: dict[int, int] = {}
         """Segment base offset → base offset of its first batch."""
 
-    def step(self, columns: "NDArray[np.int64]", damage: list[Damage], seen: ChunkFacts | None = None) -> None:
-        """Add the batches of a chunk and the damage between them; `seen` is the survey of these columns, if the caller has one."""
+    def step(self, columns: "NDArray[np.int64]", damage: list[Damage], facts: ChunkFacts) -> None:
+        """Add the batches of a chunk and the damage between them."""
         explained = [place.position for place in damage if place.kind in kinds_with(Trait.HIDES_OFFSETS)]
-        if seen is not None and seen.joined and not explained:
+        if facts.joined and not explained:
             self._add_joined(columns)
             return
         good = has_right_crc(columns)

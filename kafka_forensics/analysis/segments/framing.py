@@ -26,8 +26,7 @@ _MOST_RECORDS: Final = 1 << 20
 
 
 class ChunkFacts(NamedTuple):
-    """Properties of a chunk of at least one batch, from one look before the folds: most chunks are sound and need no rule's own
-    look."""
+    """Properties of a chunk's batches, computed once for all folds, which take a shorter path for sound chunks: most are."""
 
     joined: bool
     """Every CRC is right, and each batch starts where the previous one ends."""
@@ -44,8 +43,14 @@ class ChunkFacts(NamedTuple):
     """Some batch is a control batch or uses LogAppendTime: its timestamps are a broker's."""
 
 
+NO_BATCHES: Final = ChunkFacts(joined=False, one_epoch=False, producers=False, records=0, max_timestamp=-1, odd=0, timed=False)
+"""Of a chunk that has only damage; it counts as not joined."""
+
+
 def chunk_facts(columns: "NDArray[np.int64]") -> ChunkFacts:
-    """Properties of a chunk's (BATCH_COLUMNS, n) matrix, n ≥ 1."""
+    """Properties of a chunk's (BATCH_COLUMNS, n) matrix."""
+    if columns.shape[1] == 0:
+        return NO_BATCHES
     good = has_right_crc(columns)
     base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
     all_good = bool(good.all())
@@ -103,8 +108,8 @@ class FramingFold:
         self.by_segment: dict[int, SegmentTotals] = {}
         self.readers_stop: dict[int, ReadersStop] = {}
 
-    def step(self, chunk: BatchChunk, seen: ChunkFacts | None = None) -> None:
-        """Add a chunk: its batches, its damage, its bytes; `seen` is the survey of its columns, if the caller has one."""
+    def step(self, chunk: BatchChunk, facts: ChunkFacts) -> None:
+        """Add a chunk: its batches, its damage, its bytes."""
         columns = chunk.columns
         self.bytes_decoded += chunk.bytes_decoded
         self.bytes_damaged += chunk.bytes_damaged
@@ -115,14 +120,13 @@ class FramingFold:
             self._find_readers_stop(chunk)
             return
         self.batches += columns.shape[1]
-        seen = seen or chunk_facts(columns)
-        self.records += seen.records
-        self.max_timestamp = max(self.max_timestamp, seen.max_timestamp)
-        if seen.timed:
+        self.records += facts.records
+        self.max_timestamp = max(self.max_timestamp, facts.max_timestamp)
+        if facts.timed:
             by_broker = (columns[BatchColumn.ATTRIBUTES] & (CONTROL_MASK | TIMESTAMP_TYPE_MASK)) != 0
             timestamps = columns[BatchColumn.MAX_TIMESTAMP, has_right_crc(columns) & by_broker]
             self.broker_timestamp = max(self.broker_timestamp, int(timestamps.max(initial=-1)))
-        if seen.odd:
+        if facts.odd:
             self._check_headers(columns, {(damage.kind, damage.position) for damage in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
         totals.batches += columns.shape[1]

@@ -136,18 +136,17 @@ class IndexFold:
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
         """Numbers of the entries that point into this part and agree with it; the part before may still contradict them."""
 
-    def step(self, columns: "NDArray[np.int64]", seen: ChunkFacts | None = None) -> None:
-        """Check the entries that point into this chunk; `seen` is the survey of these columns, if the caller has one."""
+    def step(self, columns: "NDArray[np.int64]", facts: ChunkFacts) -> None:
+        """Check the entries that point into this chunk."""
         if columns.shape[1] == 0:
             return
         if self._index is not None and self._index.positions.size:
             self._check_offsets(columns, self._index)
         if self._time is not None and self._time.offsets.size:
             self._check_times(columns, self._time)
-        plain = seen is not None and seen.joined
-        last_offset = columns[BatchColumn.LAST_OFFSET, -1] if plain else columns[BatchColumn.LAST_OFFSET].max()
+        last_offset = columns[BatchColumn.LAST_OFFSET, -1] if facts.joined else columns[BatchColumn.LAST_OFFSET].max()
         self.last_offset = max(self.last_offset, int(last_offset))
-        max_timestamp = seen.max_timestamp if seen is not None and plain else columns[BatchColumn.MAX_TIMESTAMP].max()
+        max_timestamp = facts.max_timestamp if facts.joined else columns[BatchColumn.MAX_TIMESTAMP].max()
         self.max_timestamp = max(self.max_timestamp, int(max_timestamp))
         self.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
 

@@ -19,7 +19,7 @@ from kafka_forensics.analysis.replicas import (
     with_segments_of_lone_indexes,
     with_unclean_restart,
 )
-from kafka_forensics.analysis.segments import ContinuityFold, Run
+from kafka_forensics.analysis.segments import ContinuityFold, Run, chunk_facts
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
 from kafka_forensics.evidence.paths import not_read
@@ -295,8 +295,9 @@ class _LogFactsReader:
         end_offset = base_offset
         with self._plan.log_dir.source.open(entry.path) as file:
             for chunk in SegmentReader(file, max_plausible_offset(base_offset)).chunks():
-                walk.step(chunk)
-                offsets.step(chunk.columns, chunk.damage)
+                facts = chunk_facts(chunk.columns)
+                walk.step(chunk, facts)
+                offsets.step(chunk.columns, chunk.damage, facts)
                 if chunk.rows:
                     end_offset = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1
         self.swapped[base_offset] = offsets.runs
@@ -371,7 +372,7 @@ def _leftover_logs(
         try:
             with log_dir.source.open(log.path) as file:
                 for chunk in SegmentReader(file, max_plausible_offset(base_offset)).chunks():
-                    fold.step(chunk.columns, chunk.damage)
+                    fold.step(chunk.columns, chunk.damage, chunk_facts(chunk.columns))
                     batches += int(has_right_crc(chunk.columns).sum())
         except SourceError as error:
             incomplete.append(Incomplete(typed_path(log_dir.source, log.path), error.reason))

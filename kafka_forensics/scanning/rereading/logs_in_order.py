@@ -12,6 +12,7 @@ from kafka_forensics.analysis.segments import (
     ContinuityFold,
     LogEndWitnesses,
     MisplacedBatch,
+    chunk_facts,
     correct_base_offsets,
     misplaced_between_neighbours,
     misplaced_in_cleaned_log,
@@ -97,7 +98,7 @@ class OffsetCorrector:
     def _out_of_line(self, chunk: BatchChunk) -> list[MisplacedBatch]:
         """Batches of a cleaned log's chunk that contradict the order of the others; the first may follow on an earlier chunk."""
         fold = ContinuityFold(self._segment, compacted=True)
-        fold.step(chunk.columns, chunk.damage)
+        fold.step(chunk.columns, chunk.damage, chunk_facts(chunk.columns))
         first = int(chunk.columns[BatchColumn.POSITION, 0]) if self._position else None
         return [batch for batch in misplaced_in_cleaned_log(fold.runs) if batch.position != first]
 

@@ -13,7 +13,7 @@ from kafka_forensics.model.batches import BatchColumn as Columns
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import end_offset_for, epoch_at
-from tests.support.segments import columns_of
+from tests.support.segments import add_batches, columns_of
 from tests.support.strategies import fold_in_parts
 
 
@@ -25,7 +25,7 @@ def fold_of(*batch_epochs: int, lost: Collection[int] = ()) -> EpochsFold:
     """A log of one-offset batches of these epochs, without those at the lost offsets."""
     state = EpochsFold(0)
     kept = [(n, epoch) for n, epoch in enumerate(batch_epochs) if n not in lost]
-    state.step(columns_of([{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: epoch} for n, epoch in kept]))
+    add_batches(state, columns_of([{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: epoch} for n, epoch in kept]))
     return state
 
 
@@ -41,7 +41,7 @@ def test_any_cut_gives_the_runs_of_a_naive_grouping(log: list[tuple[int, bool]],
         }
         for n, (epoch, good) in enumerate(log)
     ]
-    state = fold_in_parts(draw, lambda: EpochsFold(0), lambda fold, a, b: fold.step(columns_of(rows[a:b])), len(rows))
+    state = fold_in_parts(draw, lambda: EpochsFold(0), lambda fold, a, b: add_batches(fold, columns_of(rows[a:b])), len(rows))
     usable = [(epoch, n) for n, (epoch, good) in enumerate(log) if good and epoch != -1]
     expected = []
     for epoch, group in itertools.groupby(usable, key=lambda batch: batch[0]):
@@ -56,7 +56,7 @@ def test_many_runs_keep_their_ends_whatever_the_cut(count: int, draw: st.DataObj
     rows = [{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: n} for n in range(count)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(epochs, "MAX_RUNS", 8)
-        state = fold_in_parts(draw, lambda: EpochsFold(0), lambda fold, a, b: fold.step(columns_of(rows[a:b])), count)
+        state = fold_in_parts(draw, lambda: EpochsFold(0), lambda fold, a, b: add_batches(fold, columns_of(rows[a:b])), count)
     kept = list(range(count)) if count <= 8 else [*range(4), *range(count - 4, count)]
     assert [run.leader_epoch for run in state.runs] == kept
     assert state.dropped_runs == max(0, count - 8)
@@ -64,7 +64,7 @@ def test_many_runs_keep_their_ends_whatever_the_cut(count: int, draw: st.DataObj
 
 def test_a_run_knows_its_segment() -> None:
     left, right = fold_of(0, 0), EpochsFold(2)
-    right.step(columns_of([{Columns.BASE_OFFSET: 2}, {Columns.BASE_OFFSET: 3, Columns.PARTITION_LEADER_EPOCH: 4}]))
+    add_batches(right, columns_of([{Columns.BASE_OFFSET: 2}, {Columns.BASE_OFFSET: 3, Columns.PARTITION_LEADER_EPOCH: 4}]))
     left.merge(right)
     assert [(run.leader_epoch, run.segment, run.batches) for run in left.runs] == [(0, 0, 3), (4, 2, 1)]
 

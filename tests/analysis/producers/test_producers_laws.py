@@ -11,6 +11,7 @@ from kafka_forensics.analysis.producers.producers import ProducersFold, Producer
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from tests.analysis.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix
 from tests.support.kernels import kernels
+from tests.support.segments import add_batches
 from tests.support.strategies import logs
 
 C = BatchColumn
@@ -169,7 +170,7 @@ def test_long_runs_are_judged_like_short_ones(form: str, producers: int) -> None
     log = long_log(producers)
     fold = ProducersFold(0)
     with kernels(compiled=form == "compiled"):
-        fold.step(matrix(log.rows))
+        add_batches(fold, matrix(log.rows))
     expected, view = plain_answer(log.rows)
     assert fold.view() == view
     assert len(fold) == producers
@@ -181,6 +182,6 @@ def test_long_runs_are_judged_like_short_ones(form: str, producers: int) -> None
 
 def test_no_batches_at_all() -> None:
     fold = ProducersFold(0)
-    fold.step(np.zeros((BATCH_COLUMNS, 0), np.int64))
+    add_batches(fold, np.zeros((BATCH_COLUMNS, 0), np.int64))
     fold.merge(ProducersFold(5))
     assert (fold.view(), fold.findings(context()), fold.runs.start_offset) == ({}, [], -1)

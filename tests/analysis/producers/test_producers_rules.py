@@ -15,7 +15,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from tests.analysis.producer_log import COMMIT, TRANSACTIONAL, Log, context, matrix
-from tests.support.segments import columns_of
+from tests.support.segments import add_batches, columns_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -288,7 +288,7 @@ def runs_of(lengths: list[tuple[int, int]]) -> tuple[OffsetRuns, list[tuple[int,
             log.add()
     runs = OffsetRuns(0)
     if log.rows:
-        runs.step(matrix(log.rows))
+        add_batches(runs, matrix(log.rows))
     values = [row.values for row in log.rows]
     return runs, [(v[BatchColumn.BASE_OFFSET], v[BatchColumn.LAST_OFFSET], (0, v[BatchColumn.POSITION])) for v in values]
 
@@ -346,10 +346,10 @@ def test_damage_is_a_break_at_its_place() -> None:
     log = Log().add().add()
     runs = OffsetRuns(0)
     runs.damage()
-    runs.step(matrix(log.rows[:1]))
+    add_batches(runs, matrix(log.rows[:1]))
     runs.damage()
     runs.damage()
-    runs.step(matrix(log.rows[1:]))
+    add_batches(runs, matrix(log.rows[1:]))
     assert (runs.breaks_count, runs.breaks.rows.tolist()) == (1, [[0, 100, 1, 1]])
     assert not runs.broken_between((0, 100))
     runs.damage()

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.analysis import replica
 from kafka_forensics.analysis.replica import BlockDigests, differing_blocks
 from kafka_forensics.model.batches import BatchColumn
-from tests.support.segments import columns_of
+from tests.support.segments import add_batches, columns_of
 from tests.support.strategies import fold_in_parts
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -28,7 +28,7 @@ def rows(batches: list[Batch]) -> list[dict[BatchColumn, int]]:
 
 def digest_of(batches: list[Batch]) -> BlockDigests:
     state = BlockDigests()
-    state.step(columns_of(rows(batches)))
+    add_batches(state, columns_of(rows(batches)))
     return state
 
 
@@ -51,7 +51,8 @@ def as_dictionary(state: BlockDigests) -> dict[int, tuple[int, ...]]:
 def test_any_cut_gives_the_naive_sums(batches: list[Batch], most: int, draw: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica, "MAX_BLOCKS", most)
-        state = fold_in_parts(draw, BlockDigests, lambda fold, a, b: fold.step(columns_of(rows(batches[a:b]))), len(batches))
+        columns = columns_of(rows(batches))
+        state = fold_in_parts(draw, BlockDigests, lambda fold, a, b: add_batches(fold, columns[:, a:b]), len(batches))
         whole = digest_of(batches)
     assert (state.shift, state.first_block) == (whole.shift, whole.first_block)
     assert np.array_equal(state.sums, whole.sums)
@@ -84,7 +85,7 @@ def test_coarser_blocks_have_the_same_sums(batches: list[Batch], shift: int) -> 
 def test_a_step_does_not_change_the_chunk() -> None:
     columns = columns_of(rows([(-5, 1, 2), (7, 3, 4)]))
     before = columns.copy()
-    BlockDigests().step(columns)
+    add_batches(BlockDigests(), columns)
     assert np.array_equal(columns, before)
 
 

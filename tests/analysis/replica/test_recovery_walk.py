@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.replica import RecoveryFold, WalkEnd
-from kafka_forensics.analysis.segments.framing import chunk_facts
+from kafka_forensics.analysis.segments.framing import NO_BATCHES, chunk_facts
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk
 from kafka_forensics.parsers.log.codecs import last_entry, read_next_offset
 from kafka_forensics.replication.recovery import LENGTH_TOO_SMALL, OFFSET_OVERFLOW, RecoveryStop
@@ -49,7 +49,7 @@ def naive(data: bytes) -> tuple[int, int] | None:
 def folded(chunks: list[BatchChunk]) -> RecoveryFold:
     fold = RecoveryFold(BASE)
     for chunk in chunks:
-        fold.step(chunk)
+        fold.step(chunk, chunk_facts(chunk.columns))
     return fold
 
 
@@ -98,7 +98,7 @@ def test_offsets_beyond_a_segments_range_end_the_walk(segment: int, stopped_at: 
 
 def test_an_end_in_a_later_segment_is_independent_of_the_one_before() -> None:
     left, right = folded(read(LOG[0]).chunks), RecoveryFold(200)
-    right.step(BatchChunk(np.empty((BATCH_COLUMNS, 0), np.int64), read(bytes(50)).chunks[0].damage, 0, 0, 0))
+    right.step(BatchChunk(np.empty((BATCH_COLUMNS, 0), np.int64), read(bytes(50)).chunks[0].damage, 0, 0, 0), NO_BATCHES)
     left.merge(right)
     assert left.ends == {200: WalkEnd(0, LENGTH_TOO_SMALL, None, 0)}
     assert left.stop(200) == RecoveryStop(0, 200, LENGTH_TOO_SMALL)

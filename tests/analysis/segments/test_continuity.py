@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.analysis.segments import continuity
 from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, OffsetSequence, Run, judge
 from kafka_forensics.model.batches import BatchColumn, Damage
-from tests.support.segments import columns_of
+from tests.support.segments import add_batches, columns_of
 from tests.support.strategies import fold_in_parts
 
 INT64_MAX = 2**63 - 1
@@ -72,7 +72,7 @@ def step(state: ContinuityFold, log: list[Item]) -> None:
             for item in rows
         ]
     )
-    state.step(columns, [Damage(item.kind, item.position, 10) for item in log if item.kind])
+    add_batches(state, columns, [Damage(item.kind, item.position, 10) for item in log if item.kind])
 
 
 def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
@@ -169,7 +169,7 @@ def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: 
     for index, (base, end) in enumerate(batches):
         position = {BatchColumn.POSITION: 100 * index + 10}
         rows.append({BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: end - 1, **position})
-    state.step(columns_of(rows), [Damage("FRAMING_LOST", 100 * index, 10) for index in damage])
+    add_batches(state, columns_of(rows), [Damage("FRAMING_LOST", 100 * index, 10) for index in damage])
     return judge(state.runs)
 
 
@@ -247,8 +247,8 @@ def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(which: int, wrong
 
 def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
     left, right = ContinuityFold(0), ContinuityFold(4)
-    left.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in range(4)]), [])
-    right.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in (2**33, 5, 6)]), [])
+    add_batches(left, columns_of([{BatchColumn.BASE_OFFSET: n} for n in range(4)]), [])
+    add_batches(right, columns_of([{BatchColumn.BASE_OFFSET: n} for n in (2**33, 5, 6)]), [])
     left.merge(right)
     offset_sequence = judge(left.runs)
     assert kinds_and_offsets(offset_sequence) == [("DISCONTINUITY", 4, 5)]
@@ -261,7 +261,7 @@ def test_a_wrong_last_offset_is_no_break_if_the_records_join(delta: int, count: 
     rows = [{BatchColumn.BASE_OFFSET: 2 * n, BatchColumn.LAST_OFFSET: 2 * n + 1} for n in range(5)]
     rows[2] |= {BatchColumn.LAST_OFFSET: 4 + delta, BatchColumn.LAST_OFFSET_DELTA: delta, BatchColumn.RECORDS_COUNT: count}
     state = ContinuityFold(0)
-    state.step(columns_of(rows), [])
+    add_batches(state, columns_of(rows), [])
     assert (kinds_and_offsets(judge(state.runs)), judge(state.runs).end_offset) == ([], 10)
 
 

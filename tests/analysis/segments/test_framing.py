@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.analysis.segments.framing import FramingFold, ReadersStop, SegmentTotals
+from kafka_forensics.analysis.segments.framing import FramingFold, ReadersStop, SegmentTotals, chunk_facts
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
 from tests.support.segments import batch, batch_positions, chunk_of, columns_of, flip_bit, log, read, replace_bytes, with_length
@@ -93,7 +93,8 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObj
     def feed(state: FramingFold, start: int, end: int) -> None:
         for segment in sorted({item["segment"] for item in log[start:end]}):
             part = FramingFold(segment)
-            part.step(chunk([item for item in log[start:end] if item["segment"] == segment]))
+            segment_chunk = chunk([item for item in log[start:end] if item["segment"] == segment])
+            part.step(segment_chunk, chunk_facts(segment_chunk.columns))
             state.merge(part)
 
     state = fold_in_parts(draw, lambda: FramingFold(0), feed, len(log))
@@ -143,7 +144,7 @@ def test_bytes_of_any_file_add_up(data: bytes) -> None:
     state = FramingFold(0)
     reading = read(data)
     for batch_chunk in reading.chunks:
-        state.step(batch_chunk)
+        state.step(batch_chunk, chunk_facts(batch_chunk.columns))
     assert state.bytes_decoded + state.bytes_damaged + state.bytes_skipped == len(data)
     assert state.batches == reading.columns.shape[1]
 
@@ -151,14 +152,14 @@ def test_bytes_of_any_file_add_up(data: bytes) -> None:
 def fold_of(data: bytes) -> FramingFold:
     state = FramingFold(0)
     for batch_chunk in read(data).chunks:
-        state.step(batch_chunk)
+        state.step(batch_chunk, chunk_facts(batch_chunk.columns))
     return state
 
 
 def test_a_wrong_count_found_by_decoding_is_reported_once() -> None:
     columns = read(batch(0, 3, records_count=-1)).columns
     state = FramingFold(0)
-    state.step(chunk_of(columns, [Damage("BATCH_COUNT_LIE", 0, int(columns[BatchColumn.SIZE_IN_BYTES, 0]))]))
+    state.step(chunk_of(columns, [Damage("BATCH_COUNT_LIE", 0, int(columns[BatchColumn.SIZE_IN_BYTES, 0]))]), chunk_facts(columns))
     assert state.damage["BATCH_COUNT_LIE"].count == 1
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, entries_agree
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
-from tests.support.segments import columns_of
+from tests.support.segments import add_batches, columns_of
 from tests.support.strategies import fold_in_parts
 
 SIZE = 100
@@ -40,7 +40,7 @@ LOG = segment_of((0, 4, 10), (5, 9, 20), (10, 14, 15), (15, 19, 30))
 def judged(rows: Rows, offsets: tuple[Entry, ...] = (), times: tuple[Entry, ...] = ()) -> list[tuple[str, int, str]]:
     """(file, entry, reason) of the bad entries."""
     state = IndexFold(0, offset_index(*offsets), time_index(*times))
-    state.step(columns_of(rows))
+    add_batches(state, columns_of(rows))
     return sorted((bad.file_kind, bad.entry, bad.reason) for bad in state.finish())
 
 
@@ -76,7 +76,7 @@ def test_time_entries_that_contradict_the_log(entries: tuple[Entry, ...], entry:
 
 def test_a_bad_entry_carries_its_numbers() -> None:
     state = IndexFold(7, offset_index((9, 100), (12, 250)), time_index((25, 9)))
-    state.step(columns_of(LOG))
+    add_batches(state, columns_of(LOG))
     assert state.finish() == [
         BadEntry("index", 7, 1, "position_inside_batch", 12, 250, 200),
         BadEntry("timeindex", 7, 0, "timestamp_of_no_batch_there", 9, 25, 20),
@@ -94,7 +94,7 @@ def test_only_a_few_of_many_entries_beyond_the_log_are_reported() -> None:
 def test_damage_of_the_file_is_reported() -> None:
     index = replace(offset_index((9, 100)), damage=[Damage("INDEX_MISMATCH", 8, 3, detail={"reason": "odd_size"})])
     state = IndexFold(0, index, None)
-    state.step(columns_of(LOG))
+    add_batches(state, columns_of(LOG))
     assert [(bad.file_kind, bad.entry, bad.reason) for bad in state.finish()] == [("index", 1, "odd_size")]
 
 
@@ -102,7 +102,7 @@ def parts(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFold]:
     made = []
     for rows in logs:
         made.append(IndexFold(0, index, times))
-        made[-1].step(columns_of(rows))
+        add_batches(made[-1], columns_of(rows))
     return made
 
 
@@ -183,11 +183,12 @@ TIMES = st.lists(st.tuples(st.integers(-1, 7), st.integers(-1, 30)), max_size=7)
 @given(rising_segments(), ENTRIES, TIMES, st.data())
 def test_any_cut_gives_what_a_plain_loop_gives(rows: Rows, offsets: list[Entry], times: list[Entry], draw: st.DataObject) -> None:
     index, time = replace(offset_index(*offsets), zero_tail_bytes=80), replace(time_index(*times), zero_tail_bytes=120)
-    state = fold_in_parts(draw, lambda: IndexFold(0, index, time), lambda fold, a, b: fold.step(columns_of(rows[a:b])), len(rows))
+    columns = columns_of(rows)
+    state = fold_in_parts(draw, lambda: IndexFold(0, index, time), lambda fold, a, b: add_batches(fold, columns[:, a:b]), len(rows))
     assert {(bad.file_kind, bad.entry, bad.reason) for bad in state.bad} == plain(rows, offsets, times)
     assert state.bad.count == len(plain(rows, offsets, times))
     whole = IndexFold(0, index, time)
-    whole.step(columns_of(rows))
+    add_batches(whole, columns_of(rows))
     assert state.zero_tails() == whole.zero_tails()
     without_expected = [{replace(bad, expected=None) for bad in index_fold.finish()} for index_fold in (state, whole)]
     assert without_expected[0] == without_expected[1]
@@ -207,7 +208,7 @@ def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: 
     state = fold_in_parts(
         draw,
         lambda: IndexFold(0, offset_index(*offsets), time_index(*times)),
-        lambda fold, a, b: fold.step(columns_of(rows[a:b])),
+        lambda fold, a, b: add_batches(fold, columns_of(rows[a:b])),
         len(rows),
     )
     assert state.finish() == []

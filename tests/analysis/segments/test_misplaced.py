@@ -24,7 +24,7 @@ from kafka_forensics.analysis.segments.misplaced import (
 )
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from tests.analysis.replica_logs import Logs, batches
-from tests.support.segments import columns_of
+from tests.support.segments import add_batches, columns_of
 from tests.support.strategies import fold_in_parts
 
 Spans = list[tuple[int, int]]
@@ -48,7 +48,7 @@ def matrix(spans: Spans, first_row: int = 0) -> np.ndarray[tuple[int, ...], np.d
 
 def runs_of(spans: Spans, segment: int = 0) -> list[Run]:
     fold = ContinuityFold(segment, compacted=True)
-    fold.step(matrix(spans), [])
+    add_batches(fold, matrix(spans), [])
     return fold.runs
 
 
@@ -108,7 +108,7 @@ def test_edges_of_runs_by_any_cut(drawn: list[tuple[int, int]], compacted: bool,
     spans = [(start, start + size) for start, size in drawn]
 
     def feed(state: ContinuityFold, start: int, end: int) -> None:
-        state.step(matrix(spans[start:end], start), [])
+        add_batches(state, matrix(spans[start:end], start), [])
 
     state = fold_in_parts(draw, lambda: ContinuityFold(0, compacted=compacted), feed, len(spans))
     assert sum(run.batches for run in state.runs) == len(spans)

@@ -14,7 +14,7 @@ from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import TransactionCounts
 from kafka_forensics.parsers.indexes import parse_transaction_index
-from tests.analysis.producer_log import context
+from tests.analysis.producer_log import context, step
 from tests.support.archives import archive_members
 from tests.support.memory import MemoryFile
 from tests.support.segments import read
@@ -54,7 +54,7 @@ def folded(partition: Partition) -> tuple[int, ProducersFold, TransactionsFold]:
     for base, data in sorted(partition.logs.items()):
         columns = read(data).columns
         for whole, part in ((producers, ProducersFold(base)), (transactions, TransactionsFold(base))):
-            part.step(columns)
+            step(part, columns)
             whole.merge(part)  # type: ignore[arg-type]
     return producers.runs.end_offset, producers, transactions
 
