@@ -357,17 +357,19 @@ class _SingleTransaction:
 
     topic_partition: TopicPartition
     kind: int
-    first_offset: int
-    end_offset: int
+    place: tuple[int, int, int, int, int]
+    """For `ReplicaContext.log_place`: of its marker, or of its first batch, and its offsets."""
     first_timestamp: int
     last_timestamp: int
     data_epoch: int
-    marker_epoch: int
-    marker_offset: int | None
-    marker_timestamp: int | None
-    segment: int
-    position: int
-    size_in_bytes: int
+    marker_epoch: int = -1
+    marker_offset: int | None = None
+    marker_timestamp: int | None = None
+
+    @property
+    def has_own_epoch(self) -> bool:
+        """Whether its marker's epoch shows that no other transaction has its epoch."""
+        return self.marker_epoch > self.data_epoch
 
 
 def disagreements(partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> list[Finding]:
@@ -408,22 +410,18 @@ def _transactions_at(
 ) -> Iterator[_SingleTransaction]:
     """The transaction at this row of `ended`, or the producer's open one if it is -1; none if its marker is not here."""
     if row < 0:
-        transaction = facts.open[producer_id]
+        opened = facts.open[producer_id]
         if producer_id not in facts.ended_elsewhere:
-            yield _SingleTransaction(
-                key, _OPEN, transaction.first_offset, transaction.last_offset + 1, transaction.first_timestamp,
-                transaction.last_timestamp, epoch, -1, None, None,
-                transaction.segment, transaction.position, transaction.size_in_bytes,
-            )  # fmt: skip
+            place = opened.segment, opened.position, opened.size_in_bytes, opened.first_offset, opened.last_offset + 1
+            yield _SingleTransaction(key, _OPEN, place, opened.first_timestamp, opened.last_timestamp, epoch)
         return
     ended = facts.ended[row].tolist()
     segment, position, kind, size, marker_offset, _, _, marker_epoch = ended[: rules.DATA_FIRST_OFFSET]
     timestamps = facts.markers[facts.markers[:, OFFSET] == marker_offset, TIMESTAMP]
     if len(timestamps):
-        yield _SingleTransaction(
-            key, kind, ended[rules.DATA_FIRST_OFFSET], marker_offset + 1, ended[rules.DATA_FIRST_TIMESTAMP],
-            ended[rules.DATA_LAST_TIMESTAMP], epoch, marker_epoch, marker_offset, int(timestamps[0]), segment, position, size,
-        )  # fmt: skip
+        place = segment, position, size, ended[rules.DATA_FIRST_OFFSET], marker_offset + 1
+        times = ended[rules.DATA_FIRST_TIMESTAMP], ended[rules.DATA_LAST_TIMESTAMP]
+        yield _SingleTransaction(key, kind, place, *times, epoch, marker_epoch, marker_offset, int(timestamps[0]))
 
 
 def _disagree(
@@ -432,12 +430,11 @@ def _disagree(
     """Whether `other` shows the committed transaction with another end."""
     if other.kind not in (_OPEN, rules.ABORT) or commit.marker_timestamp is None:
         return False
-    own_epoch = commit.marker_epoch > commit.data_epoch
     overlaps = commit.first_timestamp <= other.last_timestamp and other.first_timestamp <= commit.last_timestamp
-    if not own_epoch and not overlaps:
+    if not commit.has_own_epoch and not overlaps:
         return False
     if other.marker_timestamp is not None:
-        return own_epoch or abs(other.marker_timestamp - commit.marker_timestamp) <= SAME_TIME_MS
+        return commit.has_own_epoch or abs(other.marker_timestamp - commit.marker_timestamp) <= SAME_TIME_MS
     late = as_of - max(other.last_timestamp, commit.marker_timestamp) > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
     last = partitions[other.topic_partition].last_marker_timestamp
     continues = last is not None and last >= commit.marker_timestamp + SAME_TIME_MS
@@ -447,25 +444,23 @@ def _disagree(
 def _disagreement_finding(
     commit: _SingleTransaction, other: _SingleTransaction, facts: PartitionFacts, producer_id: int
 ) -> Finding:
-    context = facts.context
-    place = context.log_place(other.segment, other.position, other.size_in_bytes, other.first_offset, other.end_offset)
-    own_epoch = commit.marker_epoch > commit.data_epoch
+    place = facts.context.log_place(*other.place)
     evidence: MarkersDisagreeEvidence = {
         "producer_id": producer_id,
         "producer_epoch": commit.data_epoch,
         "committed_in": [f"{commit.topic_partition[0]}-{commit.topic_partition[1]}"],
         "committed_offset": commit.marker_offset,
         "shown_as": "aborted" if other.kind == rules.ABORT else "open",
-        "first_offset": other.first_offset,
+        "first_offset": other.place[3],
         "marker_offset": other.marker_offset,
         "coordinator": "not among the copies",
         "brokers": facts.brokers,
         "premises": [
             "an epoch for each transaction (transaction version 2), as the markers' epochs show"
-            if own_epoch
+            if commit.has_own_epoch
             else "written at the same time by one producer, so one transaction; before transaction version 2 it may be two"
         ],
     }
-    if own_epoch:
+    if commit.has_own_epoch:
         return finding("TXN_MARKERS_DISAGREE", place, evidence)
     return finding("TXN_MARKERS_DISAGREE", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
