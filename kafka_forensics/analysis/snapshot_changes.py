@@ -17,6 +17,7 @@ from kafka_forensics.analysis.replicas import (
     Counts,
     Difference,
     Differences,
+    ReplicaBatch,
     counted,
     differences,
     is_compacted,
@@ -277,7 +278,7 @@ class _LogComparison:
                 was_damaged, is_damaged = (
                     row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)
                 )
-                if is_damaged or (not was_damaged and self.reader.undecodable(self.new, difference.right)):
+                if is_damaged or (not was_damaged and self.reader.undecodable(ReplicaBatch(self.new, difference.right))):
                     kind, reason = ChangeKind.DAMAGED, "batch"
                 else:
                     reason = "repaired" if was_damaged else "unreadable"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import ReplicaBatch
 from kafka_forensics.errors import SourceError, UsageError, is_transient
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, no_match_error
@@ -198,7 +199,7 @@ class _Side:
         if self.replica.read is ReadExtent.NONE:
             return found
         for row in self.reader.batches(self.replica, start, end).T:
-            decoded = self.reader.decoded(self.replica, row)
+            decoded = self.reader.decoded(ReplicaBatch(self.replica, row))
             for record in () if decoded is None else decoded.iter_records():
                 if start <= record.offset < end:
                     found.by_offset.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
-from kafka_forensics.analysis.replicas import AcrossFormats
+from kafka_forensics.analysis.replicas import AcrossFormats, ReplicaBatch
 from kafka_forensics.analysis.replicas.diff import Difference, differences
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
@@ -126,49 +126,43 @@ class Logs:
         rows[:BATCH_COLUMNS] = columns[:, wanted]
         return rows
 
-    def same_records(
-        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
-    ) -> bool | None:
+    def same_records(self, left: ReplicaBatch, right: ReplicaBatch, *, common: bool) -> bool | None:
         """Whether two batches hold equal records, see `BatchReader`."""
-        if {left.broker, right.broker} & self.unreadable:
+        if {left.replica.broker, right.replica.broker} & self.unreadable:
             return None
-        ours, theirs = self._records(left, left_row), self._records(right, right_row)
+        ours, theirs = self._records(left), self._records(right)
         if common:
             return all(ours[offset] == theirs[offset] for offset in ours.keys() & theirs.keys())
         return ours == theirs
 
-    def across_formats(
-        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
-    ) -> AcrossFormats | None:
+    def across_formats(self, left: ReplicaBatch, right: ReplicaBatch, *, common: bool) -> AcrossFormats | None:
         """How two batches of different message formats compare, see `BatchReader`."""
-        if {left.broker, right.broker} & self.unreadable:
+        if {left.replica.broker, right.replica.broker} & self.unreadable:
             return None
         contents = []
-        for replica, row in ((left, left_row), (right, right_row)):
+        for replica, row in (left, right):
             position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
             decoded = decode_batch(self.data[replica.broker][position : position + size])
             contents.append(contents_of_records(decoded.iter_records(), row))
-        return compared_across_formats(contents, [left_row, right_row], common=common)
+        return compared_across_formats(contents, [left.row, right.row], common=common)
 
-    def first_unlike(
-        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
-    ) -> int | None:
+    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset at which two batches hold different records, see `BatchReader`."""
-        if {left.broker, right.broker} & self.unreadable:
+        if {left.replica.broker, right.replica.broker} & self.unreadable:
             return None
-        ours, theirs = self._records(left, left_row), self._records(right, right_row)
+        ours, theirs = self._records(left), self._records(right)
         return min((offset for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset]), default=None)
 
-    def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
+    def undecodable(self, batch: ReplicaBatch) -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
-        return (replica.broker, int(row[BatchColumn.POSITION])) in self.noise
+        return (batch.replica.broker, batch.place[1]) in self.noise
 
-    def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, str]:
+    def _records(self, batch: ReplicaBatch) -> dict[int, str]:
         position = 0
-        for batch in self.batches_of[replica.broker]:
-            if position == row[BatchColumn.POSITION]:
-                return batch.records
-            position += len(batch.written())
+        for written in self.batches_of[batch.replica.broker]:
+            if position == batch.place[1]:
+                return written.records
+            position += len(written.written())
         raise AssertionError("no batch begins there")
 
 

@@ -3,7 +3,7 @@
 from kafka_forensics.analysis.replicas.absent_members import with_absent_members
 from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders
 from kafka_forensics.analysis.replicas.controller_state import electable, last_leader, member_lacks, with_controller_findings
-from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
+from kafka_forensics.analysis.replicas.damaged_forks import ReplicaBatch, damaged_by_headers, damaged_offsets
 from kafka_forensics.analysis.replicas.diff import (
     BLOCK_OFFSETS,
     AcrossFormats,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica, equal_digests, first_kept_offset, place_of
 from kafka_forensics.analysis.replicas.damaged_forks import (
+    ReplicaBatch,
     another_history,
     doubted_epoch,
     epoch_starts,
@@ -157,7 +158,9 @@ def _with_record_offsets(forks: list[Finding], replicas: list[Replica], conflict
     findings = []
     for fork in forks:
         offsets = [
-            reader.first_unlike(replicas[i], first.left, replicas[j], first.right) if first.formats is None else first.offset
+            reader.first_unlike(ReplicaBatch(replicas[i], first.left), ReplicaBatch(replicas[j], first.right))
+            if first.formats is None
+            else first.offset
             for (i, j), (first, *_) in conflicts.items()
             if fork.kind == "SAME_EPOCH_DIVERGENCE"
             and first.offset == fork.evidence["offset"]
@@ -201,7 +204,7 @@ def _damaged(
             good = has_right_crc(difference.left) and has_right_crc(difference.right)
             sides = ((i, j, difference.left, difference.right), (j, i, difference.right, difference.left))
             for side, other, row, against in sides:
-                if not has_right_crc(row) or (good and reader.undecodable(replicas[side], row)):
+                if not has_right_crc(row) or (good and reader.undecodable(ReplicaBatch(replicas[side], row))):
                     batch = _DamagedBatch(row, "undecodable" if good else "rot")
                     batch = bad.setdefault((side, int(row[BatchColumn.BASE_OFFSET])), batch)
                     batch.against.setdefault(other, []).append(against)

@@ -5,7 +5,7 @@ No CRC covers the leader epoch, so damage need not touch it. It counts where oth
 confirmed epoch and another replica's batch of another epoch are two histories, not two copies.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
@@ -21,17 +21,28 @@ if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
 
 
+class ReplicaBatch(NamedTuple):
+    """A batch of a replica: a column of `BatchReader.batches`."""
+
+    replica: Replica
+    row: "NDArray[np.int64]"
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(segment, byte position)."""
+        return int(self.row[-1]), int(self.row[BatchColumn.POSITION])
+
+
 def is_same_batch(left: "NDArray[np.int64]", right: "NDArray[np.int64]") -> bool:
     """Whether two batches have one base offset and one CRC: copies of one batch, of which one was damaged."""
     return bool(left[BatchColumn.BASE_OFFSET] == right[BatchColumn.BASE_OFFSET] and left[BatchColumn.CRC] == right[BatchColumn.CRC])
 
 
-def are_two_histories(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]") -> bool:
-    """Whether two batches at one place have different leader epochs, each confirmed by its own replica."""
-    epochs = [int(row[BatchColumn.PARTITION_LEADER_EPOCH]) for row in (a, b)]
-    if epochs[0] == epochs[1] or is_same_batch(a, b):
+def are_two_histories(left: ReplicaBatch, right: ReplicaBatch) -> bool:
+    """Whether two batches at one place have different leader epochs, each confirmed by its replica."""
+    if left.row[BatchColumn.PARTITION_LEADER_EPOCH] == right.row[BatchColumn.PARTITION_LEADER_EPOCH]:
         return False
-    return _epoch_is_confirmed(left, a) and _epoch_is_confirmed(right, b)
+    return not is_same_batch(left.row, right.row) and _epoch_is_confirmed(left) and _epoch_is_confirmed(right)
 
 
 def has_good_copy(replica: Replica, row: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> bool:
@@ -55,8 +66,9 @@ def doubted_epoch(row: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -
     return [f"one batch, though the damaged header names leader epoch {epoch} and the other {there}: nothing bears out both"]
 
 
-def _epoch_is_confirmed(replica: Replica, row: "NDArray[np.int64]") -> bool:
+def _epoch_is_confirmed(batch: ReplicaBatch) -> bool:
     """Whether the checkpoint has a batch's leader epoch; without a checkpoint, whether the good batches do."""
+    replica, row = batch
     entries = replica.context.epoch_checkpoint or replica.epochs
     offset, epoch = int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.PARTITION_LEADER_EPOCH])
     return epoch >= 0 and epoch == epoch_at(entries, offset)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, differing_blocks
-from kafka_forensics.analysis.replicas.damaged_forks import are_two_histories
+from kafka_forensics.analysis.replicas.damaged_forks import ReplicaBatch, are_two_histories
 from kafka_forensics.analysis.segments import OffsetAnomaly
 from kafka_forensics.model.batches import BATCH_COLUMNS, IDENTITY, BatchColumn, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, RECORD_BATCH_OVERHEAD
@@ -75,23 +75,17 @@ class BatchReader(Protocol):
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches with an offset in `[start, end)`, as a (BATCH_COLUMNS + 1, n) matrix; the last row is the segment."""
 
-    def same_records(
-        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
-    ) -> bool | None:
+    def same_records(self, left: ReplicaBatch, right: ReplicaBatch, *, common: bool) -> bool | None:
         """Whether two batches have equal records (`common`: equal at the offsets that both have); None if one cannot be read."""
 
-    def across_formats(
-        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
-    ) -> AcrossFormats | None:
+    def across_formats(self, left: ReplicaBatch, right: ReplicaBatch, *, common: bool) -> AcrossFormats | None:
         """How two batches of different message formats compare (`common`: only at the offsets that both have); None if one cannot
         be read."""
 
-    def first_unlike(
-        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
-    ) -> int | None:
+    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset that two batches both have with different records; None if there is none or one cannot be read."""
 
-    def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
+    def undecodable(self, batch: ReplicaBatch) -> bool:
         """Whether a batch could be read but none of its records decoded."""
 
 
@@ -273,7 +267,8 @@ def _walk(
             offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
             overlap = max(offset, bounds[0]) <= min(a_last, b_last)
             if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
-                difference = _difference(pair, a, b, reader, (max(offset, 0), a_last, b_last))
+                batches = ReplicaBatch(pair[0], a), ReplicaBatch(pair[1], b)
+                difference = _difference(*batches, reader, (max(offset, 0), a_last, b_last))
                 if difference is not None:
                     differing.add(difference)
         i += a_last <= b_last
@@ -289,59 +284,56 @@ def _last_offset(batches: "NDArray[np.int64]", row: int) -> int:
     return min(last, following - 1) if base < following else last
 
 
-def _difference(
-    pair: tuple[Replica, Replica],
-    a: "NDArray[np.int64]",
-    b: "NDArray[np.int64]",
-    reader: BatchReader,
-    offsets: tuple[int, int, int],
-) -> Difference | None:
+def _difference(left: ReplicaBatch, right: ReplicaBatch, reader: BatchReader, offsets: tuple[int, int, int]) -> Difference | None:
     """How two batches differ that overlap from the first of `offsets` on, with the last offset of either; None if cleaning explains
     the difference."""
-    (left, right), (start, *last) = pair, offsets
-    if not _in_two_formats(left, a, right, b):
-        kind = _kind(left, a, right, b, reader)
-        return None if kind is None else Difference(kind, start, max(last) + 1, a.copy(), b.copy())
-    compacted = is_compacted(left, right)
-    across = reader.across_formats(left, a, right, b, common=compacted)
+    start, *last = offsets
+    rows = left.row.copy(), right.row.copy()
+    if not _in_two_formats(left, right):
+        kind = _kind(left, right, reader)
+        return None if kind is None else Difference(kind, start, max(last) + 1, *rows)
+    compacted = is_compacted(left.replica, right.replica)
+    across = reader.across_formats(left, right, common=compacted)
     if across is None:
-        return Difference("damaged", start, max(last) + 1, a.copy(), b.copy())
-    formats = int(a[BatchColumn.MAGIC]), int(b[BatchColumn.MAGIC])
+        return Difference("damaged", start, max(last) + 1, *rows)
+    formats = int(rows[0][BatchColumn.MAGIC]), int(rows[1][BatchColumn.MAGIC])
     if across.unlike is not None:
-        return Difference("content", *across.unlike, a.copy(), b.copy(), formats)
-    reencoded = Difference("reencoded", start, min(last) + 1, a.copy(), b.copy(), formats, across.not_held)
+        return Difference("content", *across.unlike, *rows, formats)
+    reencoded = Difference("reencoded", start, min(last) + 1, *rows, formats, across.not_held)
     return None if compacted and not reencoded.lacks_content else reencoded
 
 
-def _in_two_formats(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]") -> bool:
+def _in_two_formats(left: ReplicaBatch, right: ReplicaBatch) -> bool:
     """Whether two good batches are of different message formats, one older than 2: then neither bytes nor ends are equal, and the
     older has no leader epoch, producer, headers or transaction (RecordsUtil.downConvert). With equal CRCs a magic byte is wrong,
     which no CRC covers."""
+    a, b = left.row, right.row
     formats = {int(a[BatchColumn.MAGIC]), int(b[BatchColumn.MAGIC])}
     return (
         len(formats) > 1
         and min(formats) < 2
         and bool(has_right_crc(a) and has_right_crc(b))
         and bool(a[BatchColumn.CRC] != b[BatchColumn.CRC])
-        and not _is_misplaced(left, a)
-        and not _is_misplaced(right, b)
+        and not _is_misplaced(left)
+        and not _is_misplaced(right)
     )
 
 
-def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:
+def _kind(left: ReplicaBatch, right: ReplicaBatch, reader: BatchReader) -> str | None:
     """How two batches at one place differ; None if cleaning explains the difference."""
+    a, b = left.row, right.row
     if not (has_right_crc(a) and has_right_crc(b)):
-        return "content" if are_two_histories(left, a, right, b) else "damaged"
+        return "content" if are_two_histories(left, right) else "damaged"
     same_bytes = a[BatchColumn.CRC] == b[BatchColumn.CRC] and a[BatchColumn.SIZE_IN_BYTES] == b[BatchColumn.SIZE_IN_BYTES]
     if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
         epochs_differ = a[BatchColumn.PARTITION_LEADER_EPOCH] != b[BatchColumn.PARTITION_LEADER_EPOCH]
-        return "reencoded" if epochs_differ and _epoch_is_confirmed(left, a) and _epoch_is_confirmed(right, b) else "header"
-    if _is_misplaced(left, a) or _is_misplaced(right, b):
+        return "reencoded" if epochs_differ and _epoch_is_confirmed(left) and _epoch_is_confirmed(right) else "header"
+    if _is_misplaced(left) or _is_misplaced(right):
         return "header" if same_bytes else None
-    compacted = is_compacted(left, right)
-    same = reader.same_records(left, a, right, b, common=compacted)
+    compacted = is_compacted(left.replica, right.replica)
+    same = reader.same_records(left, right, common=compacted)
     if same is None:
-        return "content" if are_two_histories(left, a, right, b) else "damaged"
+        return "content" if are_two_histories(left, right) else "damaged"
     if not same or compacted:
         return None if same else "content"
     complete_a, complete_b = (
@@ -350,9 +342,10 @@ def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.
     return "reencoded" if complete_a == complete_b else "header"
 
 
-def _epoch_is_confirmed(replica: Replica, row: "NDArray[np.int64]") -> bool:
+def _epoch_is_confirmed(batch: ReplicaBatch) -> bool:
     """Whether the log's batches and its checkpoint confirm a batch's leader epoch: a producer's retry that reached two leaders in
     turn is in both logs with equal bytes, each with its leader's epoch."""
+    replica, row = batch
     checkpoint = replica.context.epoch_checkpoint
     if checkpoint is None:
         return False
@@ -360,10 +353,10 @@ def _epoch_is_confirmed(replica: Replica, row: "NDArray[np.int64]") -> bool:
     return epoch == epoch_at(checkpoint, offset) == epoch_at(replica.epochs, offset)
 
 
-def _is_misplaced(replica: Replica, row: "NDArray[np.int64]") -> bool:
+def _is_misplaced(batch: ReplicaBatch) -> bool:
     """Whether a batch contradicts both neighbours and was not moved to its right offset: then its base offset is wrong."""
-    place = (int(row[-1]), int(row[BatchColumn.POSITION]))
-    wrong = [irregularity.run for irregularity in replica.offset_sequence.anomalies if irregularity.kind == "OFFSET_DISCONTINUITY"]
+    replica, place = batch.replica, batch.place
+    wrong = [anomaly.run for anomaly in replica.offset_sequence.anomalies if anomaly.kind == "OFFSET_DISCONTINUITY"]
     moved = any(misplaced.place == place for misplaced in replica.misplaced)
     return not moved and any((run.segment, run.position) == place for run in wrong)
 

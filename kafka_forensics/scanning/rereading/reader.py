@@ -7,7 +7,7 @@ import numpy as np
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.producers import offset_after
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import AcrossFormats
+from kafka_forensics.analysis.replicas import AcrossFormats, ReplicaBatch
 from kafka_forensics.analysis.segments import correct_base_offsets
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile, ByteSource
 
     Ints = NDArray[np.int64]
-    Sides = tuple[tuple[Replica, Ints], tuple[Replica, Ints]]
-    """Two batches, each with its replica, as columns of `LogReader.batches`."""
 
 _BATCHES_KEPT: Final = 2
 
@@ -127,124 +125,123 @@ class LogReader:
             self._note_unread(replica, error)
             return None
 
-    def same_records(self, left: Replica, left_row: "Ints", right: Replica, right_row: "Ints", *, common: bool) -> bool | None:
+    def same_records(self, left: ReplicaBatch, right: ReplicaBatch, *, common: bool) -> bool | None:
         """Whether two batches hold equal records, see `BatchReader`."""
-        sides = ((left, left_row), (right, right_row))
-        broken = [self._is_known_broken(*side) for side in sides]  # notes the damage of both
+        broken = [self._is_known_broken(batch) for batch in (left, right)]  # notes the damage of both
         if any(broken):
             return None
-        by_facts = self._same_by_facts(sides, common=common)
-        if by_facts is False and any(self._is_broken_here(*side) for side in sides):
+        by_facts = self._same_by_facts(left, right, common=common)
+        if by_facts is False and any(self._is_broken_here(batch) for batch in (left, right)):
             return None
         if by_facts is not None:
             return by_facts
-        ours, theirs = self._sound(left, left_row), self._sound(right, right_row)
+        ours, theirs = self._sound(left), self._sound(right)
         if ours is None or theirs is None:
             return None
         if common and surely_equal_where_both(ours, theirs):
             return True
-        left_records, right_records = _records(ours, left_row), _records(theirs, right_row)
+        left_records, right_records = _records(ours, left.row), _records(theirs, right.row)
         if common:
             return all(left_records[offset] == right_records[offset] for offset in left_records.keys() & right_records.keys())
         return left_records == right_records
 
-    def across_formats(
-        self, left: Replica, left_row: "Ints", right: Replica, right_row: "Ints", *, common: bool
-    ) -> AcrossFormats | None:
+    def across_formats(self, left: ReplicaBatch, right: ReplicaBatch, *, common: bool) -> AcrossFormats | None:
         """How two batches of different message formats compare, see `BatchReader`."""
-        sides = ((left, left_row), (right, right_row))
-        broken = [self._is_known_broken(*side) for side in sides]  # notes the damage of both
+        batches = left, right
+        broken = [self._is_known_broken(batch) for batch in batches]  # notes the damage of both
         if any(broken):
             return None
         contents: list[Contents] = []
-        if any(isinstance(self._source(replica), BundleSource) for replica, _ in sides):
-            hashes = [(self._hashes(*side, (left, right)), side[1]) for side in sides]
+        if any(isinstance(self._source(batch.replica), BundleSource) for batch in batches):
+            hashes = [(self._hashes(batch, batches), batch.row) for batch in batches]
             contents = [
                 contents_by_hash(records, row) for records, row in hashes if records is not None and not records.unread.size
             ]
         if len(contents) < 2:
-            decoded = [self._contents(*side) for side in sides]
+            decoded = [self._contents(batch) for batch in batches]
             contents = [records for records in decoded if records is not None]
-        return None if len(contents) < 2 else compared_across_formats(contents, [left_row, right_row], common=common)
+        return None if len(contents) < 2 else compared_across_formats(contents, [left.row, right.row], common=common)
 
-    def _contents(self, replica: Replica, row: "Ints") -> Contents | None:
+    def _contents(self, batch: ReplicaBatch) -> Contents | None:
         """The records of a batch, cached for its next comparison; None if they cannot be read."""
-        place = id(replica.context), int(row[BATCH_COLUMNS]), int(row[BatchColumn.POSITION])
+        place = id(batch.replica.context), *batch.place
         contents = self._decoded.pop(place, None)
         if contents is None:
-            decoded = self._sound(replica, row)
-            contents = None if decoded is None else contents_of_records(decoded.iter_records(), row)
+            decoded = self._sound(batch)
+            contents = None if decoded is None else contents_of_records(decoded.iter_records(), batch.row)
         if contents is not None:
             self._decoded[place] = contents
             if len(self._decoded) > _BATCHES_KEPT:
                 del self._decoded[next(iter(self._decoded))]
         return contents
 
-    def first_unlike(self, left: Replica, left_row: "Ints", right: Replica, right_row: "Ints") -> int | None:
+    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset at which two batches hold different records, see `BatchReader`."""
-        ours, theirs = self.decoded(left, left_row), self.decoded(right, right_row)
+        ours, theirs = self.decoded(left), self.decoded(right)
         if ours is None or theirs is None:
             return None
-        left_records, right_records = _records(ours, left_row), _records(theirs, right_row)
+        left_records, right_records = _records(ours, left.row), _records(theirs, right.row)
         shared = left_records.keys() & right_records.keys()
         return min((offset for offset in shared if left_records[offset] != right_records[offset]), default=None)
 
-    def _same_by_facts(self, sides: "Sides", *, common: bool) -> bool | None:
+    def _same_by_facts(self, left: ReplicaBatch, right: ReplicaBatch, *, common: bool) -> bool | None:
         """Whether facts of collected logs show two batches equal; None if they do not decide, or no log is a collected one."""
-        bundles = [source for replica, _ in sides if isinstance(source := self._source(replica), BundleSource)]
-        if not bundles or not all(has_right_crc(row) for _, row in sides):
+        batches = left, right
+        bundles = [source for batch in batches if isinstance(source := self._source(batch.replica), BundleSource)]
+        if not bundles or not all(has_right_crc(batch.row) for batch in batches):
             return None
-        left, right = (BatchFacts(row, self._digest(replica, row, bundles)) for replica, row in sides)
-        same = hold_the_same(left, right, common=common)
+        same = hold_the_same(*(BatchFacts(batch.row, self._digest(batch, bundles)) for batch in batches), common=common)
         if same is not None or not common:
             return same
-        ours, theirs = (self._hashes(*side, (sides[0][0], sides[1][0])) for side in sides)
+        ours, theirs = (self._hashes(batch, batches) for batch in batches)
         return None if ours is None or theirs is None else same_hashes_where_both(ours, theirs)
 
-    def _hashes(self, replica: Replica, row: "Ints", pair: tuple[Replica, Replica]) -> HashedRecords | None:
-        """The hashed records of a batch, comparable between a pair of replicas; None if there are none."""
-        hash_key = hash_key_of(self._plans[id(of_pair.context)] for of_pair in pair)
-        hasher, position = hasher_of(hash_key, 0), int(row[BatchColumn.POSITION])
+    def _hashes(self, batch: ReplicaBatch, pair: tuple[ReplicaBatch, ReplicaBatch]) -> HashedRecords | None:
+        """The hashed records of a batch, comparable between the replicas of a pair of batches; None if there are none."""
+        hash_key = hash_key_of(self._plans[id(of_pair.replica.context)] for of_pair in pair)
+        replica, (segment, position) = batch.replica, batch.place
+        hasher = hasher_of(hash_key, 0)
         try:
-            with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
+            with self._open_segment(replica, segment) as file:
                 if isinstance(file, CollectedLog):
                     agrees = hash_key_of([self._plans[id(replica.context)]]) == hash_key
                     return CollectedHashes(file).hashed_records(np.array([position])) if agrees and file.has_hashes else None
         except SourceError as error:
             self._note_unread(replica, error)
             return None
-        decoded = None if hasher is None else self._sound(replica, row)
+        decoded = None if hasher is None else self._sound(batch)
         if decoded is None or hasher is None:
             return None
         return HashedRecords.together(list(HashingReader(hasher, with_headers=True).opened(decoded, position)))
 
-    def is_repeated_by_facts(self, replica: Replica, a: "Ints", b: "Ints") -> bool | None:
-        """Whether facts of a collected log say that a producer sent a batch twice; None for any other log."""
-        source = self._source(replica)
+    def is_repeated_by_facts(self, *batches: ReplicaBatch) -> bool | None:
+        """Whether facts of a collected log say that a producer sent one of two batches again; None for any other log."""
+        source = self._source(batches[0].replica)
         if not isinstance(source, BundleSource):
             return None
-        return is_repeated(*(BatchFacts(row, self._digest(replica, row, [source])) for row in (a, b)))
+        return is_repeated(*(BatchFacts(batch.row, self._digest(batch, [source])) for batch in batches))
 
-    def _known_damage(self, replica: Replica, row: "Ints") -> list[Damage] | None:
+    def _known_damage(self, batch: ReplicaBatch) -> list[Damage] | None:
         """Damage inside a batch of a collected log by its facts; None if it was not checked, and for any other log."""
+        replica, (segment, position) = batch.replica, batch.place
         if not isinstance(self._source(replica), BundleSource):
             return None
         try:
-            with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
-                return damage_inside_batch(file, int(row[BatchColumn.POSITION])) if isinstance(file, CollectedLog) else None
+            with self._open_segment(replica, segment) as file:
+                return damage_inside_batch(file, position) if isinstance(file, CollectedLog) else None
         except SourceError as error:
             self._note_unread(replica, error)
             return None
 
-    def _is_known_broken(self, replica: Replica, row: "Ints") -> bool:
+    def _is_known_broken(self, batch: ReplicaBatch) -> bool:
         """Whether facts say that a batch is damaged inside; notes the damage."""
-        damage = self._known_damage(replica, row) or []
-        self.problems += [(replica, int(row[BATCH_COLUMNS]), problem) for problem in damage]
+        damage = self._known_damage(batch) or []
+        self.problems += [(batch.replica, batch.place[0], problem) for problem in damage]
         return bool(damage)
 
-    def _is_broken_here(self, replica: Replica, row: "Ints") -> bool:
+    def _is_broken_here(self, batch: ReplicaBatch) -> bool:
         """Whether a batch that is not of a collected log cannot be decoded; notes the damage."""
-        return not isinstance(self._source(replica), BundleSource) and self._sound(replica, row) is None
+        return not isinstance(self._source(batch.replica), BundleSource) and self._sound(batch) is None
 
     def _need(self, path: str, log: CollectedLog, offsets: tuple[int, int]) -> None:
         """Note that records of these offsets are needed, in one line with other offsets of their log."""
@@ -259,14 +256,14 @@ class LogReader:
     def _source(self, replica: Replica) -> "ByteSource":
         return self._plans[id(replica.context)].log_dir.source
 
-    def _digest(self, replica: Replica, row: "Ints", bundles: "Sequence[BundleSource]") -> bytes | None:
+    def _digest(self, batch: ReplicaBatch, bundles: "Sequence[BundleSource]") -> bytes | None:
         """The digest of a batch's records, as `bundles` have it; None if they use several keys, or it is not known."""
         keys = {bundle.about.redaction for bundle in bundles}
         if len(keys) > 1:
             return None
-        position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
+        replica, (segment, position), size = batch.replica, batch.place, int(batch.row[BatchColumn.SIZE_IN_BYTES])
         try:
-            with self._open_segment(replica, int(row[BATCH_COLUMNS])) as file:
+            with self._open_segment(replica, segment) as file:
                 if isinstance(file, CollectedLog):
                     digest: bytes | None = read_digest(file, position)
                     return digest
@@ -286,27 +283,27 @@ class LogReader:
             raise SourceError(plan.directory.path, f"no log of segment {base_offset}")
         return plan.log_dir.source.open(segment.log.path)
 
-    def _sound(self, replica: Replica, row: "Ints") -> DecodedBatch | None:
+    def _sound(self, batch: ReplicaBatch) -> DecodedBatch | None:
         """A decoded batch; None if it cannot be read, or is damaged inside, which is noted."""
-        decoded = self.decoded(replica, row)
+        decoded = self.decoded(batch)
         if decoded is None or not decoded.problems:
             return decoded
-        self.problems += [(replica, int(row[BATCH_COLUMNS]), damage) for damage in decoded.problems]
+        self.problems += [(batch.replica, batch.place[0], damage) for damage in decoded.problems]
         return None
 
-    def undecodable(self, replica: Replica, row: "Ints") -> bool:
+    def undecodable(self, batch: ReplicaBatch) -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
-        damage = self._known_damage(replica, row)
+        damage = self._known_damage(batch)
         if damage is None:
-            decoded = self.decoded(replica, row)
+            decoded = self.decoded(batch)
             damage = [] if decoded is None else decoded.problems
         return any(problem.kind not in kinds_with(Trait.HEADER_MISCOUNTS) for problem in damage)
 
-    def decoded(self, replica: Replica, row: "Ints") -> DecodedBatch | None:
-        """A column of `batches`, decoded; None if it is too large, or cannot be read."""
+    def decoded(self, batch: ReplicaBatch) -> DecodedBatch | None:
+        """A batch, decoded; None if it is too large, or cannot be read."""
+        (replica, row), (base_offset, position) = batch, batch.place
         plan = self._plans[id(replica.context)]
-        segment = plan.directory.segment(int(row[BATCH_COLUMNS]))
-        position, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
+        segment, size = plan.directory.segment(base_offset), int(row[BatchColumn.SIZE_IN_BYTES])
         if segment is None or segment.log is None:
             return None
         path = typed_path(plan.log_dir.source, segment.log.path)
@@ -324,7 +321,7 @@ class LogReader:
         except SourceError as error:
             self.incomplete.append(Incomplete(path, error.reason))
             return None
-        moved = next((misplaced for misplaced in replica.misplaced if misplaced.place == (segment.base_offset, position)), None)
+        moved = next((misplaced for misplaced in replica.misplaced if misplaced.place == batch.place), None)
         return decode_batch(data if moved is None else moved.rewritten(data), position=position)
 
 
@@ -353,14 +350,14 @@ def repeated_batches(replica: "Replica", reader: "LogReader") -> list[tuple[int,
     repeated = []
     for bump in replica.state.bumps.kept:
         rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_after(bump.last_offset))
-        of_producer = [row for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
-        batch = next((row for row in of_producer if int(row[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
+        of_producer = [ReplicaBatch(replica, row) for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
+        batch = next((sent for sent in of_producer if int(sent.row[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
         if batch is None:
             continue
-        before = [row for row in of_producer if _is_before(row, bump)][-IN_FLIGHT:]
-        earlier = next((row for row in before if _is_repeated(replica, reader, batch, row)), None)
+        before = [sent for sent in of_producer if _is_before(sent.row, bump)][-IN_FLIGHT:]
+        earlier = next((sent for sent in before if _is_repeated(reader, batch, sent)), None)
         if earlier is not None:
-            repeated.append((bump.base_offset, int(earlier[BatchColumn.BASE_OFFSET])))
+            repeated.append((bump.base_offset, int(earlier.row[BatchColumn.BASE_OFFSET])))
     return repeated
 
 
@@ -368,16 +365,16 @@ def _is_before(row: "Ints", bump: "EpochBump") -> bool:
     return int(row[BatchColumn.PRODUCER_EPOCH]) < bump.producer_epoch and int(row[BatchColumn.LAST_OFFSET]) < bump.base_offset
 
 
-def _is_repeated(replica: "Replica", reader: "LogReader", batch: "Ints", earlier: "Ints") -> bool:
+def _is_repeated(reader: "LogReader", batch: ReplicaBatch, earlier: ReplicaBatch) -> bool:
     """Whether two batches hold the same records, with the timestamps that their producer set."""
-    if int(batch[BatchColumn.RECORDS_COUNT]) != int(earlier[BatchColumn.RECORDS_COUNT]):
+    if batch.row[BatchColumn.RECORDS_COUNT] != earlier.row[BatchColumn.RECORDS_COUNT]:
         return False
-    if (int(batch[BatchColumn.ATTRIBUTES]) | int(earlier[BatchColumn.ATTRIBUTES])) & TIMESTAMP_TYPE_MASK:
+    if (batch.row[BatchColumn.ATTRIBUTES] | earlier.row[BatchColumn.ATTRIBUTES]) & TIMESTAMP_TYPE_MASK:
         return False
-    by_facts = reader.is_repeated_by_facts(replica, batch, earlier)
+    by_facts = reader.is_repeated_by_facts(batch, earlier)
     if by_facts is not None:
         return by_facts
-    ours, theirs = reader.decoded(replica, batch), reader.decoded(replica, earlier)
+    ours, theirs = reader.decoded(batch), reader.decoded(earlier)
     if ours is None or theirs is None or ours.problems or theirs.problems:
         return False
     return list(map(_content, ours.iter_records())) == list(map(_content, theirs.iter_records()))
