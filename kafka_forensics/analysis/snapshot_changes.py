@@ -17,7 +17,6 @@ from kafka_forensics.analysis.replicas import (
     Counts,
     Difference,
     Differences,
-    ReplicaBatch,
     counted,
     differences,
     is_compacted,
@@ -26,7 +25,7 @@ from kafka_forensics.analysis.replicas import (
     records_held,
     retention_for,
 )
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind, ReplicaAt
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json
@@ -275,10 +274,8 @@ class _LogComparison:
         for difference in differing:
             kind, reason = ChangeKind.REWRITTEN, difference.kind
             if difference.kind == "damaged":
-                was_damaged, is_damaged = (
-                    row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)
-                )
-                if is_damaged or (not was_damaged and self.reader.undecodable(ReplicaBatch(self.new, difference.right))):
+                was_damaged, is_damaged = (not has_right_crc(batch.row) for batch in (difference.left, difference.right))
+                if is_damaged or (not was_damaged and self.reader.undecodable(difference.right)):
                     kind, reason = ChangeKind.DAMAGED, "batch"
                 else:
                     reason = "repaired" if was_damaged else "unreadable"

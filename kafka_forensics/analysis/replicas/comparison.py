@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica, equal_digests, first_kept_offset, place_of
 from kafka_forensics.analysis.replicas.damaged_forks import (
-    ReplicaBatch,
     another_history,
     doubted_epoch,
     epoch_starts,
@@ -107,14 +106,14 @@ def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader
     """Add a finding for every fork, and for losses besides them; returns the conflict."""
     forked = result.conflicts
     forks, epochs, first = fork_findings(replicas, forked)
-    forks = _with_record_offsets(forks, replicas, forked, reader)
+    forks = _with_record_offsets(forks, forked, reader)
     result.findings += forks
     if len(set(epochs.values())) == 1:
         first = forks[0].evidence.get("record_offset", first)
     rest = forked
     while rest := unexplained_conflicts(replicas, rest, forked):
         further, _, _ = fork_findings(replicas, rest, forked)
-        result.findings += without_reported(_with_record_offsets(further, replicas, rest, reader), result.findings)
+        result.findings += without_reported(_with_record_offsets(further, rest, reader), result.findings)
     while (loss := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
         result.findings.append(loss)
     return Agreement("conflict", first, epochs)
@@ -153,15 +152,13 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
     return identical
 
 
-def _with_record_offsets(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
+def _with_record_offsets(forks: list[Finding], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
     """`forks`; those within one leader epoch with `record_offset`, the first different record in the first batches that differ."""
     findings = []
     for fork in forks:
         offsets = [
-            reader.first_unlike(ReplicaBatch(replicas[i], first.left), ReplicaBatch(replicas[j], first.right))
-            if first.formats is None
-            else first.offset
-            for (i, j), (first, *_) in conflicts.items()
+            reader.first_unlike(first.left, first.right) if first.formats is None else first.offset
+            for first, *_ in conflicts.values()
             if fork.kind == "SAME_EPOCH_DIVERGENCE"
             and first.offset == fork.evidence["offset"]
             and first.epochs[0] == first.epochs[1]
@@ -201,13 +198,13 @@ def _damaged(
         for difference in differing:
             if difference.kind != "damaged":
                 continue
-            good = has_right_crc(difference.left) and has_right_crc(difference.right)
+            good = has_right_crc(difference.left.row) and has_right_crc(difference.right.row)
             sides = ((i, j, difference.left, difference.right), (j, i, difference.right, difference.left))
-            for side, other, row, against in sides:
-                if not has_right_crc(row) or (good and reader.undecodable(ReplicaBatch(replicas[side], row))):
-                    batch = _DamagedBatch(row, "undecodable" if good else "rot")
-                    batch = bad.setdefault((side, int(row[BatchColumn.BASE_OFFSET])), batch)
-                    batch.against.setdefault(other, []).append(against)
+            for side, other, damaged, against in sides:
+                if not has_right_crc(damaged.row) or (good and reader.undecodable(damaged)):
+                    batch = _DamagedBatch(damaged.row, "undecodable" if good else "rot")
+                    batch = bad.setdefault((side, int(damaged.row[BatchColumn.BASE_OFFSET])), batch)
+                    batch.against.setdefault(other, []).append(against.row)
     return [_damaged_batch(replicas, bad, forked, side, offset) for side, offset in sorted(bad)]
 
 
@@ -251,7 +248,7 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
         for difference in differing:
             if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:
                 rows = votes.setdefault(difference.offset, {})
-                rows[i], rows[j] = difference.left, difference.right
+                rows[i], rows[j] = difference.left.row, difference.right.row
     findings = []
     for offset, rows in sorted(votes.items()):
         epochs: dict[int, list[int]] = {}

@@ -115,8 +115,8 @@ class Difference:
     """damaged | header | reencoded | content"""
     offset: int
     end_offset: int
-    left: "NDArray[np.int64]"
-    right: "NDArray[np.int64]"
+    left: ReplicaBatch
+    right: ReplicaBatch
     formats: tuple[int, int] | None = None
     """Message formats of the two, if records were compared across formats."""
     not_held: frozenset[str] = frozenset()
@@ -130,7 +130,7 @@ class Difference:
     @property
     def epochs(self) -> tuple[int, int]:
         """Leader epochs of the two batches."""
-        return int(self.left[BatchColumn.PARTITION_LEADER_EPOCH]), int(self.right[BatchColumn.PARTITION_LEADER_EPOCH])
+        return int(self.left.row[BatchColumn.PARTITION_LEADER_EPOCH]), int(self.right.row[BatchColumn.PARTITION_LEADER_EPOCH])
 
 
 Conflicts = dict[tuple[int, int], list[Difference]]
@@ -213,7 +213,7 @@ def _in_remote_storage(left: Replica, right: Replica) -> "Iterator[Difference]":
             batches = np.zeros((BATCH_COLUMNS + 1, 2), np.int64)
             batches[BatchColumn.BASE_OFFSET], batches[BatchColumn.LAST_OFFSET] = start, end - 1
             batches[BatchColumn.PARTITION_LEADER_EPOCH], batches[-1] = (ours, theirs), IN_REMOTE_STORAGE
-            yield Difference("content", start, end, batches[:, 0], batches[:, 1])
+            yield Difference("content", start, end, ReplicaBatch(left, batches[:, 0]), ReplicaBatch(right, batches[:, 1]))
 
 
 def are_control_batches(replica: Replica, reader: BatchReader, start: int, end: int) -> bool:
@@ -267,7 +267,7 @@ def _walk(
             offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
             overlap = max(offset, bounds[0]) <= min(a_last, b_last)
             if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
-                batches = ReplicaBatch(pair[0], a), ReplicaBatch(pair[1], b)
+                batches = ReplicaBatch(pair[0], a.copy()), ReplicaBatch(pair[1], b.copy())
                 difference = _difference(*batches, reader, (max(offset, 0), a_last, b_last))
                 if difference is not None:
                     differing.add(difference)
@@ -288,18 +288,17 @@ def _difference(left: ReplicaBatch, right: ReplicaBatch, reader: BatchReader, of
     """How two batches differ that overlap from the first of `offsets` on, with the last offset of either; None if cleaning explains
     the difference."""
     start, *last = offsets
-    rows = left.row.copy(), right.row.copy()
     if not _in_two_formats(left, right):
         kind = _kind(left, right, reader)
-        return None if kind is None else Difference(kind, start, max(last) + 1, *rows)
+        return None if kind is None else Difference(kind, start, max(last) + 1, left, right)
     compacted = is_compacted(left.replica, right.replica)
     across = reader.across_formats(left, right, common=compacted)
     if across is None:
-        return Difference("damaged", start, max(last) + 1, *rows)
-    formats = int(rows[0][BatchColumn.MAGIC]), int(rows[1][BatchColumn.MAGIC])
+        return Difference("damaged", start, max(last) + 1, left, right)
+    formats = int(left.row[BatchColumn.MAGIC]), int(right.row[BatchColumn.MAGIC])
     if across.unlike is not None:
-        return Difference("content", *across.unlike, *rows, formats)
-    reencoded = Difference("reencoded", start, min(last) + 1, *rows, formats, across.not_held)
+        return Difference("content", *across.unlike, left, right, formats)
+    reencoded = Difference("reencoded", start, min(last) + 1, left, right, formats, across.not_held)
     return None if compacted and not reencoded.lacks_content else reencoded
 
 

@@ -163,7 +163,7 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, all_conflicts: Co
     batches: dict[int, NDArray[np.int64]] = {}
     for (i, j), difference in at.items():
         if difference is not None:
-            batches[i], batches[j] = difference.left, difference.right
+            batches[i], batches[j] = difference.left.row, difference.right.row
     epoch_of = {index: int(batch[BatchColumn.PARTITION_LEADER_EPOCH]) for index, batch in batches.items()}
     grouped = _without_conflict(epoch_of, at)
     versions = [LogVersion([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]

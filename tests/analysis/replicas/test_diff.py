@@ -75,8 +75,8 @@ def test_a_batch_with_a_wrong_checksum_is_damaged(which: int) -> None:
     logs = Logs()
     (difference,) = two(logs, log, log, data)
     assert (difference.kind, difference.offset, difference.end_offset) == ("damaged", 2 * which, 2 * which + 2)
-    assert difference.right[BatchColumn.CRC] != difference.right[BatchColumn.CRC_COMPUTED]
-    assert difference.left[BatchColumn.CRC] == difference.left[BatchColumn.CRC_COMPUTED]
+    assert difference.right.row[BatchColumn.CRC] != difference.right.row[BatchColumn.CRC_COMPUTED]
+    assert difference.left.row[BatchColumn.CRC] == difference.left.row[BatchColumn.CRC_COMPUTED]
 
 
 @pytest.mark.parametrize("which", [0, 3, 5])
