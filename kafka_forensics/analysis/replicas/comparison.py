@@ -360,13 +360,13 @@ def with_holders(
         covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
         watermark = comparison.high_watermark
         below = gap.kind in _MISSING and watermark is not None and start < watermark
-        held = gap.with_evidence(held_by=holders)
+        reported = gap.with_evidence(held_by=holders)
         if gap.kind in kinds_with(Trait.CONTENT_IS_GONE) and not holders:
-            held = with_ranges(held, _held_in_part(replicas, gap, comparison.conflicts))
+            reported = with_ranges(reported, _held_in_part(replicas, gap, comparison.conflicts))
         if gap.kind in _MISSING and watermark is not None:
-            held = held.with_evidence(high_watermark=watermark, witness=comparison.witness, below_high_watermark=below)
+            reported = reported.with_evidence(high_watermark=watermark, witness=comparison.witness, below_high_watermark=below)
         critical = below and gap.kind in kinds_with(Trait.CRITICAL_BELOW_HW)
-        judged.append(replace(held, severity=Severity.CRITICAL) if critical else held)
+        judged.append(replace(reported, severity=Severity.CRITICAL) if critical else reported)
         if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
             lost.add((start, end))
     for start, end in _held_nowhere(replicas, lost, comparison.high_watermark or 0):
@@ -393,7 +393,7 @@ def _holders(
 def _is_same_history(
     replicas: list[Replica], gap: Finding, conflicts: Conflicts, number: int, offsets: tuple[int, int] | None = None
 ) -> bool:
-    """Whether a replica, by its number, has the history of the finding's own broker at its offsets, or at these of them."""
+    """Whether a replica, by its number, has the history of the finding's broker at the finding's offsets, or at `offsets`."""
     start, end = offsets or _offsets(gap)
     for mine, replica in enumerate(replicas):
         if replica.broker != gap.place.broker:
@@ -411,13 +411,13 @@ def _held_in_part(replicas: list[Replica], gap: Finding, conflicts: Conflicts) -
     low, high = _offsets(gap)
     starts = {offset for replica in replicas for offset in epoch_starts(replica)}
     edges = sorted({low, high, *(offset for offset in starts if low < offset < high)})
-    held: list[tuple[int | str, Ranges]] = []
+    by_broker: list[tuple[int | str, Ranges]] = []
     for number, replica in enumerate(replicas):
         if replica.broker == gap.place.broker:
             continue
         same = [span for span in pairwise(edges) if _is_same_history(replicas, gap, conflicts, number, span)]
-        held.append((replica.broker, normalised(part for span in same for part in held_offsets(replica, *span))))
-    return held
+        by_broker.append((replica.broker, normalised(part for span in same for part in held_offsets(replica, *span))))
+    return by_broker
 
 
 def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:
@@ -464,8 +464,8 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
     if not gaps:
         return ()
     start = max(replica.local_log_start_offset for replica in replicas)
-    held = normalised(span for replica in replicas for span in replica.good_ranges)
-    return without(clipped(normalised(gaps), start, high_watermark), held)
+    good = normalised(span for replica in replicas for span in replica.good_ranges)
+    return without(clipped(normalised(gaps), start, high_watermark), good)
 
 
 _MISSING = kinds_with(Trait.CRITICAL_BELOW_HW, Trait.LACKS_OFFSETS)

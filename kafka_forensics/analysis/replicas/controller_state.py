@@ -39,12 +39,12 @@ def with_controller_findings(
     findings: list[Finding],
     reader: BatchReader,
     nodes_with_copies: frozenset[int] | None = None,
-    known: tuple[int | None, str | None] = (None, None),
+    proven: tuple[int | None, str | None] = (None, None),
 ) -> list[Finding]:
     """`findings` of a comparison with what the controller's log adds to them; unchanged without that log.
 
     `nodes_with_copies`: ids of all nodes with a log directory among the copies; None if not every directory names its node.
-    `known`: up to where all of them, and offsets of groups, prove records committed, and the witness.
+    `proven`: the offset up to which checkpoints and committed group offsets prove the records committed, and the witness.
     """
     control = replicas[0].context.control if replicas else None
     if control is None:
@@ -52,7 +52,7 @@ def with_controller_findings(
     judged = [_with_election(replicas, control, finding) for finding in findings]
     short: list[Finding] = []
     if not any(finding.kind in _DIVERGENCE_KINDS for finding in judged):
-        short = _members_lacking_committed(replicas, conflicts, control, reader, known)
+        short = _members_lacking_committed(replicas, conflicts, control, reader, proven)
     brokers_short = {finding.place.broker for finding in short}
     nodes = {replica.broker: replica.context.node for replica in replicas}
     for index, lagging in enumerate(judged):
@@ -117,12 +117,12 @@ def _epochs_of(events: Iterable[PartitionEvent]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _LostRange:
-    """Offsets `[start_offset, end_offset)` of a log with leader epochs `held`, missing in the logs with epochs `leading`."""
+    """Offsets `[start_offset, end_offset)` of a log with these leader epochs, missing in the leaders' logs with theirs."""
 
     start_offset: int
     end_offset: int
-    held: list[EpochEntry]
-    leading: list[list[EpochEntry]]
+    epochs: list[EpochEntry]
+    leaders_epochs: list[list[EpochEntry]]
     committed: bool = True
     """Whether they are known to have been committed."""
 
@@ -131,9 +131,9 @@ def _lost_range(replicas: list[Replica], loss: Finding) -> _LostRange:
     """The lost range, by the log of one of its holders, or, if it is only in remote segments, by their last epoch."""
     brokers = loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
     holder = next((replica for replica in replicas if replica.broker in brokers), None)
-    held = [EpochEntry(loss.evidence["versions"][0]["epoch"], 0)] if holder is None else lineage(holder)
-    leading = [lineage(replica) for replica in replicas if replica.broker in loss.evidence["leaders"]]
-    return _LostRange(loss.place.offset_start or 0, loss.place.offset_end or 0, held, leading)
+    epochs = [EpochEntry(loss.evidence["versions"][0]["epoch"], 0)] if holder is None else lineage(holder)
+    leaders_epochs = [lineage(replica) for replica in replicas if replica.broker in loss.evidence["leaders"]]
+    return _LostRange(loss.place.offset_start or 0, loss.place.offset_end or 0, epochs, leaders_epochs)
 
 
 def _lost_versions(replicas: list[Replica], conflicts: Conflicts, fork: Finding) -> Iterator[tuple[Finding, _LostRange]]:
@@ -147,7 +147,7 @@ def _lost_versions(replicas: list[Replica], conflicts: Conflicts, fork: Finding)
     latest = [max(map(last_epoch, holders)) for holders in members]
     if len(set(latest)) == 1:
         latest = [version["epoch"] for version in versions]
-    leading = [
+    leaders_epochs = [
         lineage(replica) for holders, epoch in zip(members, latest, strict=True) if epoch == max(latest) for replica in holders
     ]
     for holders, epoch in zip(members, latest, strict=True):
@@ -156,8 +156,8 @@ def _lost_versions(replicas: list[Replica], conflicts: Conflicts, fork: Finding)
             end = longest.log_end_offset
             if fork.kind == "FORK_BELOW_HW":
                 end = min(end, fork.place.offset_end or end)
-            held = [entry for entry in lineage(longest) if entry.leader_epoch <= epoch]
-            lost = _LostRange(start, end, held, leading, committed=fork.kind != "FORK_ABOVE_HW")
+            epochs = [entry for entry in lineage(longest) if entry.leader_epoch <= epoch]
+            lost = _LostRange(start, end, epochs, leaders_epochs, committed=fork.kind != "FORK_ABOVE_HW")
             proving = next(number for number, replica in enumerate(replicas) if replica is longest)
             rows = held_ranges(same_as(replicas, conflicts, proving, start, end), start, end)
             yield fork.with_evidence(held_by=holding_all(rows), held_ranges=rows), lost
@@ -183,12 +183,12 @@ def _election_costs(replicas: list[Replica], control: PartitionControl, lost: _L
     events = _suspected_elections(control, lost)
     if not events or start >= end:
         return []
-    held = _LogEpochs.of(lost.held)
+    lost_epochs = _LogEpochs.of(lost.epochs)
     elected = [_epochs_at_election(replicas, event.state.leader_epoch) for event in events]
-    edges = {offset for log in (held, *elected) if log is not None for offset in log.starts if start < offset < end}
+    edges = {offset for log in (lost_epochs, *elected) if log is not None for offset in log.starts if start < offset < end}
     costs: list[_ElectionCost] = []
     for low, high in pairwise([start, *sorted(edges), end]):
-        lacks = [None if log is None else log.lacks(low, held.at(low)) for log in elected]
+        lacks = [None if log is None else log.lacks(low, lost_epochs.at(low)) for log in elected]
         cost = _cost_of_range(events, lacks, low, high, committed=lost.committed)
         if costs and (costs[-1].events, costs[-1].assumed_harmless) == (cost.events, cost.assumed_harmless):
             costs[-1] = replace(costs[-1], end_offset=high)
@@ -220,8 +220,10 @@ def _cost_of_range(
 def _suspected_elections(control: PartitionControl, lost: _LostRange) -> list[PartitionEvent]:
     """The elections that may have lost the range, in order: after the last epoch that its holders know, up to the first epoch in
     the leaders' logs that they do not know. None if the controller's log has no such epoch."""
-    last = max((entry.leader_epoch for entry in lost.held), default=-1)
-    first = min((entry.leader_epoch for entries in lost.leading for entry in entries if entry.leader_epoch > last), default=-1)
+    last = max((entry.leader_epoch for entry in lost.epochs), default=-1)
+    first = min(
+        (entry.leader_epoch for entries in lost.leaders_epochs for entry in entries if entry.leader_epoch > last), default=-1
+    )
     events = [event for event in _elections(control) if last < event.state.leader_epoch <= first and event.unknown_after is None]
     return events[-ELECTIONS_EXAMINED:]
 
@@ -291,7 +293,7 @@ def _members_lacking_committed(
     conflicts: Conflicts,
     control: PartitionControl,
     reader: BatchReader,
-    known: tuple[int | None, str | None],
+    proven: tuple[int | None, str | None],
 ) -> list[Finding]:
     """Replicas that may be elected cleanly though they lack committed records; only of logs that agree as far as they go."""
     members = electable(control)
@@ -302,7 +304,7 @@ def _members_lacking_committed(
             continue
         if nodes.count(nodes[index]) > 1:
             continue  # copies of one broker from different times: its present one is unknown
-        committed = _or_proven(_committed(replicas, conflicts, control, index), replicas, conflicts, replica, known)
+        committed = _or_proven(_committed(replicas, conflicts, control, index), replicas, conflicts, replica, proven)
         if committed is None or not _controller_log_is_newer(replicas, committed, replica, control, reader):
             continue
         start = first_kept_offset(replica.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
@@ -347,19 +349,21 @@ def _conflicting(conflicts: Conflicts, index: int) -> set[int]:
 
 def _committed(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, index: int) -> _CommittedEnd | None:
     """The records known to be committed after the end of replica `index` that others of the same history have. A watermark from
-    before an unclean election is about the log it was read with, and no longer one."""
+    before an unclean election counts only for the log that it was read with."""
     replica = replicas[index]
-    apart = _conflicting(conflicts, index) - {index}
-    alike = [k for k in range(len(replicas)) if k not in apart]
-    old = {k for k in alike if watermark_is_outdated(replicas[k], control, replicas)}
-    longest = max((replicas[k].log_end_offset for k in alike if k not in old), default=0)
-    reach = [replicas[k].log_end_offset if k in old else longest for k in alike]
-    ends = [(min(replicas[k].context.high_watermark or 0, end), k) for k, end in zip(alike, reach, strict=True)]
+    conflicting = _conflicting(conflicts, index) - {index}
+    agreeing = [k for k in range(len(replicas)) if k not in conflicting]
+    old = {k for k in agreeing if watermark_is_outdated(replicas[k], control, replicas)}
+    longest = max((replicas[k].log_end_offset for k in agreeing if k not in old), default=0)
+    reach = [replicas[k].log_end_offset if k in old else longest for k in agreeing]
+    ends = [(min(replicas[k].context.high_watermark or 0, end), k) for k, end in zip(agreeing, reach, strict=True)]
     end, best = max(ends, key=lambda row: row[0], default=(0, index))
     if end <= replica.log_end_offset:
         return None
-    apart |= _conflicting(conflicts, best) | {index}
-    holders = [other.broker for k, other in enumerate(replicas) if (k == best or k not in apart) and other.log_end_offset >= end]
+    conflicting |= _conflicting(conflicts, best) | {index}
+    holders = [
+        other.broker for k, other in enumerate(replicas) if (k == best or k not in conflicting) and other.log_end_offset >= end
+    ]
     return _CommittedEnd(end, f"replication-offset-checkpoint of broker {replicas[best].broker}", holders) if holders else None
 
 
@@ -368,10 +372,10 @@ def _or_proven(
     replicas: list[Replica],
     conflicts: Conflicts,
     replica: Replica,
-    known: tuple[int | None, str | None],
+    proven: tuple[int | None, str | None],
 ) -> _CommittedEnd | None:
     """`committed`, or what a group's offset proves after every checkpoint, if all logs agree as far as they go."""
-    end, witness = known
+    end, witness = proven
     checkpoints = max((replica.context.high_watermark or 0 for replica in replicas), default=0)
     if end is None or witness is None or conflicts or end <= max(checkpoints, replica.log_end_offset):
         return committed

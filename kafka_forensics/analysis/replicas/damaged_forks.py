@@ -34,7 +34,7 @@ class ReplicaBatch(NamedTuple):
 
 
 def is_same_batch(left: "NDArray[np.int64]", right: "NDArray[np.int64]") -> bool:
-    """Whether two batches have one base offset and one CRC: copies of one batch, of which one was damaged."""
+    """Whether two batches have one base offset and one CRC: they are copies of one batch, and one copy is damaged."""
     return bool(left[BatchColumn.BASE_OFFSET] == right[BatchColumn.BASE_OFFSET] and left[BatchColumn.CRC] == right[BatchColumn.CRC])
 
 
@@ -98,7 +98,7 @@ def _agreed_epoch(replica: Replica, offset: int) -> int | None:
 def with_whole_holders(replicas: list[Replica], finding: Finding) -> Finding:
     """A finding about one version with only those holders that have all of it undamaged.
 
-    If nobody has, `not_whole` lists the damaged offsets of each.
+    If none has, `not_whole` lists the damaged offsets of each.
     """
     start, end, holders = finding.place.offset_start, finding.place.offset_end, finding.evidence.get("held_by") or []
     if start is None or end is None or not holders:
@@ -147,7 +147,7 @@ def damaged_by_headers(replica: Replica) -> list[tuple[int, int]]:
 
 def _empty_ends(replica: Replica) -> list[tuple[int, int]]:
     """Offsets without any bytes: before the first batch, and after the last one if only the name of an empty segment proves them.
-    Cleaning leaves both; damage there may have held them."""
+    Cleaning leaves both; damage there may hide such batches."""
     continuity = replica.state.continuity
     runs = continuity.runs
     if not runs:

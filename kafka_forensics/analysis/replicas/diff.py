@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def is_compacted(*replicas: "Replica") -> bool:
-    """Whether any of the replicas is known as compacted: a cleaner checkpoint lists nothing else, and a missing entry proves
-    nothing."""
+    """Whether the cleaner checkpoint of any of the replicas lists the partition: it lists compacted ones only, and a missing entry
+    proves nothing."""
     return any(replica.context.compacted for replica in replicas)
 
 
@@ -395,8 +395,8 @@ def turn_unexplained_losses_into_gaps(replicas: list[Replica], reader: BatchRead
     """Turn missing offsets that damage at a segment's end was assumed to explain, but has too few bytes for, into gaps, if the next
     segment is missing.
 
-    Fewer bytes than a batch header held nothing. Otherwise another replica of the same history shows how many bytes the offsets
-    take; only as much of it is read as fits.
+    Fewer bytes than a batch header contained nothing. Otherwise another replica of the same history shows how many bytes the
+    offsets take; only as much of it is read as fits.
     """
     for replica in replicas:
         if replica.context.compacted or replica.state.continuity.dropped_runs:

@@ -52,7 +52,7 @@ def cut_offset(follower: Replica, leader: Replica) -> int | None:
 
 def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
     """Where a replica cuts its log under a leader whose epoch begins at its log end, by the batches and by what both brokers load;
-    at least at the leader's local log start, where the replica starts anew. None if a broker refuses its checkpoint."""
+    at least at the leader's local log start, where the replica starts an empty log. None if a broker refuses its checkpoint."""
     loaded = [loaded_epochs(brokers_epochs(replica), replica.log_end_offset) for replica in (follower, leader)]
     batches = [lineage(follower), lineage(leader)]
     latest = max((entry.leader_epoch for entries in (*batches, *loaded) for entry in entries), default=-1)
@@ -60,8 +60,8 @@ def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
 
     def cut(mine: Sequence[EpochEntry], theirs: Sequence[EpochEntry]) -> int:
         ends = follower.log_start_offset, follower.log_end_offset
-        kept = follower_cut(mine, *ends, [*theirs, new_epoch], leader.log_end_offset, follower.context.high_watermark)
-        return max(kept, leader.local_log_start_offset)
+        cut_to = follower_cut(mine, *ends, [*theirs, new_epoch], leader.log_end_offset, follower.context.high_watermark)
+        return max(cut_to, leader.local_log_start_offset)
 
     contexts = follower.context, leader.context
     refused = any(context.epoch_checkpoint is None and context.leader_epochs is not None for context in contexts)
@@ -259,11 +259,11 @@ def _fork_above_watermarks(
     severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if unknown else (Severity.INFO, Confidence.PROVEN)
     if unknown:
         evidence["watermark_unknown"] = [broker for version in unknown for broker in version.brokers]
-    if kept := _kept_by_followers(versions, replicas, first):
+    if kept_rows := _kept_by_followers(versions, replicas, first):
         del evidence["held_by"]
-        evidence |= {"kept": kept, "kept_on": [row["broker"] for row in kept]}
+        evidence |= {"kept": kept_rows, "kept_on": [row["broker"] for row in kept_rows]}
         severity, confidence = Severity.ERROR, Confidence.SUSPECTED if unknown else Confidence.INFERRED
-        if all(row["without_checkpoint"] for row in kept):
+        if all(row["without_checkpoint"] for row in kept_rows):
             evidence["harmless_if"] = "the copy of the leader was made without its leader-epoch-checkpoint"
             severity, confidence = Severity.WARNING, Confidence.SUSPECTED
     place = place_of(replicas, first, max(replica.log_end_offset for replica in replicas))
@@ -329,11 +329,11 @@ def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
 
 def _holders(version: LogVersion, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:
     """Brokers with all records of a version known to be committed: others may be shorter, or differ further on."""
-    end, proving, apart = version.committed_end, version.proving_replica, _FirstConflicts(replicas, conflicts)
+    end, proving, first_conflicts = version.committed_end, version.proving_replica, _FirstConflicts(replicas, conflicts)
     return [
         replica.broker
         for replica in version.replicas
-        if replica.log_end_offset >= end and not apart.differ_below(replica, proving, end)
+        if replica.log_end_offset >= end and not first_conflicts.differ_below(replica, proving, end)
     ]
 
 
@@ -407,8 +407,8 @@ def _cuts_under(following: list[Replica], leaders: list[Replica]) -> Json:
 def _committed_brokers(versions: list[LogVersion], first: int) -> list[int | str]:
     """Brokers of the only version that was committed at `first`, if its epochs make all other replicas of the fork cut there.
 
-    So it is after a failover once the new leader has records: the old leader's uncommitted ones are cut. Records below the leader's
-    log start are gone too, since followers adopt that start.
+    This is normal after a failover once the new leader has records: uncommitted ones of the old leader are cut. Records below the
+    leader's log start are deleted too, because followers adopt that start.
     """
     committed = [version for version in versions if first < version.committed_end]
     if len(committed) != 1:
@@ -435,13 +435,13 @@ def trailing_epoch_loss(
     `conflicts`: pairs that differ, whose forks have their own findings; losses in `known_findings` are not repeated.
     """
     worst: Finding | None = None
-    apart = _FirstConflicts(replicas, conflicts or {})
+    first_conflicts = _FirstConflicts(replicas, conflicts or {})
     latest = max(map(last_epoch, replicas), default=-1)
     for leader in replicas:
         if not leader.end_is_known or not lineage(leader) or last_epoch(leader) < latest:
             continue
         for follower in replicas:
-            loss = _loss_under(leader, follower, replicas, apart)
+            loss = _loss_under(leader, follower, replicas, first_conflicts)
             if loss is None or any(_covers(known_loss, loss) for known_loss in known_findings):
                 continue
             if worst is None or (loss.place.offset_end or 0) > (worst.place.offset_end or 0):
@@ -449,16 +449,20 @@ def trailing_epoch_loss(
     return worst
 
 
-def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apart: "_FirstConflicts") -> Finding | None:
+def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], first_conflicts: "_FirstConflicts") -> Finding | None:
     """The committed records that a follower loses to a leader without batches in its epoch or without a shared offset; None if it
     loses none."""
     last = lineage(leader)[-1]
     wrote_nothing = last.start_offset == leader.log_end_offset and last not in leader.epochs
     cut = cut_offset(follower, leader) if wrote_nothing or follower.first_held_offset >= leader.log_end_offset else None
     end = min(follower.context.high_watermark or 0, follower.log_end_offset)
-    if cut is None or cut >= end or not follower.end_is_known or apart.differ_below(leader, follower, end):
+    if cut is None or cut >= end or not follower.end_is_known or first_conflicts.differ_below(leader, follower, end):
         return None
-    holding = [replica for replica in replicas if replica.log_end_offset >= end and not apart.differ_below(replica, follower, end)]
+    holding = [
+        replica
+        for replica in replicas
+        if replica.log_end_offset >= end and not first_conflicts.differ_below(replica, follower, end)
+    ]
     start = max(cut, min(replica.log_start_offset for replica in holding))
     if start >= end:
         return None  # the watermark is below the log start of all possible holders

@@ -30,10 +30,10 @@ def with_held_ranges(replicas: Sequence[Replica], conflicts: Conflicts, subject:
     return with_ranges(subject, same_as(replicas, conflicts, proving, start, end))
 
 
-def with_ranges(subject: Finding, held: "Iterable[tuple[Broker, Ranges]]") -> Finding:
-    """A finding with `held_ranges` of these offsets by broker, and in `held_by` those that hold all, if there are any; unchanged if
-    all its offsets have the same holders."""
-    rows = held_ranges(held, subject.place.offset_start or 0, subject.place.offset_end or 0)
+def with_ranges(subject: Finding, by_broker: "Iterable[tuple[Broker, Ranges]]") -> Finding:
+    """A finding with the `held_ranges` of these brokers, and in `held_by` those that have all of its offsets, if there are any;
+    unchanged if all its offsets have the same holders."""
+    rows = held_ranges(by_broker, subject.place.offset_start or 0, subject.place.offset_end or 0)
     if len(rows) < 2:
         return subject
     whole = holding_all(rows) or subject.evidence["held_by"]
@@ -53,9 +53,9 @@ def holding_all(rows: "Sequence[HeldRange]") -> "list[Broker]":
     return [broker for broker in rows[0]["brokers"] if all(broker in row["brokers"] for row in rows)] if rows else []
 
 
-def held_ranges(held: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -> "list[HeldRange]":
-    """Offsets `[start, end)` in ranges that the same brokers hold completely; no brokers where nobody does."""
-    inside = [(broker, clipped(ranges, start, end)) for broker, ranges in held]
+def held_ranges(by_broker: "Iterable[tuple[Broker, Ranges]]", start: int, end: int) -> "list[HeldRange]":
+    """Offsets `[start, end)` in ranges that the same brokers have completely; no brokers where none has."""
+    inside = [(broker, clipped(ranges, start, end)) for broker, ranges in by_broker]
     edges = {start, end, *(edge for _, ranges in inside for span in ranges for edge in span)}
     rows: list[HeldRange] = []
     for low, high in pairwise(sorted(edges)):

@@ -151,7 +151,7 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
     """`READERS_HELD_BACK` if the ISR is too small for the high watermark to move, or a member holds it back longer than the ISR
     allows.
 
-    Shorter waits are normal; open transactions have a finding of their own.
+    Shorter waits are normal; open transactions have another finding.
     """
     waits = not answer.brokers or (answer.waiting_ms is not None and answer.waiting_ms > LAG_TIME_MAX_MS)
     if answer.held_back_by != "high_watermark" or not waits or answer.high_watermark is None:
@@ -171,8 +171,8 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
         "waiting_ms": answer.waiting_ms,
     }
     place = Place(context.topic, context.partition, offset_start=answer.high_watermark, offset_end=answer.log_end_offset)
-    known = {name: value for name, value in evidence.items() if value is not None}
+    stated = {name: value for name, value in evidence.items() if value is not None}
     premises = [] if context.control is None else context.control.premises
     if not answer.brokers:
         premises = [*premises, "the leader's high watermark has not moved since it was checkpointed"]
-    return [with_premises(finding("READERS_HELD_BACK", place, known), premises)]
+    return [with_premises(finding("READERS_HELD_BACK", place, stated), premises)]

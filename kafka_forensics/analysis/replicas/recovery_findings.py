@@ -105,8 +105,8 @@ def _batches_after(replica: Replica, cut: LogTruncation) -> int | None:
     if cut.segment not in totals:
         return batches
     walk_end = replica.state.recovery.ends.get(cut.segment)
-    kept = walk_end.batches if walk_end is not None and walk_end.position == cut.position else 0
-    return batches + totals[cut.segment].batches - kept
+    batches_kept = walk_end.batches if walk_end is not None and walk_end.position == cut.position else 0
+    return batches + totals[cut.segment].batches - batches_kept
 
 
 def with_unclean_restart(findings: list[Finding], replica: Replica, outlook: Outlook) -> list[Finding]:
@@ -158,10 +158,10 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[LoaderStep], swa
     renamed = {step.to for step in steps if step.action == "rename"}
     removed = {step.file for step in steps if step.action == "delete"} | renamed
     bases = [segment.base_offset for segment in facts.segments if segment_file(segment.base_offset) in removed]
-    kept = [run for base_offset, runs in swapped.items() if segment_file(base_offset) in renamed for run in runs]
+    renamed_runs = [run for base_offset, runs in swapped.items() if segment_file(base_offset) in renamed for run in runs]
     ends = {segment.base_offset: segment.end_offset for segment in facts.segments}
     offsets = normalised((max(base, replica.log_start_offset), ends[base]) for base in bases if not context.compacted)
-    lost = without(offsets, normalised((run.start_offset, run.end_offset) for run in kept))
+    lost = without(offsets, normalised((run.start_offset, run.end_offset) for run in renamed_runs))
     start, end = (lost[0][0], lost[-1][1]) if lost else (None, None)
     place = context.place(offset_start=start, offset_end=end)
     critical = start is not None and context.high_watermark is not None and start < context.high_watermark

@@ -104,10 +104,10 @@ def _with_segments(loss: Finding, replicas: Sequence[Replica], leader: Replica, 
     """An `UNCLEAN_LOSS` with the remote segments that have some of it; a broker with remote segments there has it only in part."""
     if loss.kind != "UNCLEAN_LOSS" or not (span := _span(loss)):
         return loss
-    held = {segment: clipped(spans, *span[0]) for segment, spans in lost.items()}
-    held = {segment: spans for segment, spans in held.items() if spans}
+    segments = {segment: clipped(spans, *span[0]) for segment, spans in lost.items()}
+    segments = {segment: spans for segment, spans in segments.items() if spans}
     remote = {replica.broker: replica for replica in replicas if clipped(replica.remote, *span[0])}
-    if not held and not remote.keys() & {*loss.evidence["held_by"]}:
+    if not segments and not remote.keys() & {*loss.evidence["held_by"]}:
         return loss
     holders = [broker for broker in loss.evidence["held_by"] if broker not in remote]
     partly = [
@@ -116,19 +116,19 @@ def _with_segments(loss: Finding, replicas: Sequence[Replica], leader: Replica, 
         if broker in remote and remote[broker].local_log_start_offset < min(span[0][1], remote[broker].log_end_offset)
     ]
     evidence = {**loss.evidence, "held_by": holders, "in_remote_storage": True} | ({"partly_on": partly} if partly else {})
-    return replace(loss, evidence=evidence | (_segments(held, span, leader) if held else {}))
+    return replace(loss, evidence=evidence | (_segments(segments, span, leader) if segments else {}))
 
 
-def _segments(held: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) -> dict[str, object]:
+def _segments(segments: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) -> dict[str, object]:
     """Evidence: the segments, how many of them the leader deletes, and which offsets they lack."""
-    fate = remote_fate(held, lineage(leader), leader.log_start_offset, leader.log_end_offset)
-    missing = without(span, normalised(part for spans in held.values() for part in spans))
+    fate = remote_fate(segments, lineage(leader), leader.log_start_offset, leader.log_end_offset)
+    missing = without(span, normalised(part for spans in segments.values() for part in spans))
     return {
         "remote_segments": [
             {"segment_id": segment.segment_id, "offset_start": segment.start_offset, "offset_end": segment.end_offset + 1}
-            for segment in list(held)[:_SEGMENTS_LISTED]
+            for segment in list(segments)[:_SEGMENTS_LISTED]
         ],
-        "remote_segments_count": len(held),
+        "remote_segments_count": len(segments),
         "remote_segments_deleted": fate.deleted,
     } | ({"not_in_remote_storage": [list(part) for part in missing]} if missing else {})
 
@@ -136,8 +136,8 @@ def _segments(held: dict[RemoteSegment, Ranges], span: Ranges, leader: Replica) 
 def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost: dict[RemoteSegment, Ranges]) -> Finding:
     """`UNCLEAN_LOSS` of offsets that only remote segments have."""
     context, (start, end) = leader.context, span
-    held = {segment: parts for segment, spans in lost.items() if (parts := clipped(spans, start, end))}
-    epoch = next(iter(held)).leader_epochs[-1].leader_epoch
+    segments = {segment: parts for segment, spans in lost.items() if (parts := clipped(spans, start, end))}
+    epoch = next(iter(segments)).leader_epochs[-1].leader_epoch
     versions = [
         {"brokers": [], "epoch": epoch, "log_end_offset": end, "high_watermark": end},
         {
@@ -155,11 +155,11 @@ def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost:
         "loses": end - start,
         "premises": [
             *premises(replicas),
-            f"{len(held)} remote segments were copied to their end in an epoch before {last_epoch(leader)}",
+            f"{len(segments)} remote segments were copied to their end in an epoch before {last_epoch(leader)}",
         ],
         "leaders": [leader.broker],
         "latest_epoch": last_epoch(leader),
         "truncation_offsets": [],
-    } | _segments(held, (span,), leader)
+    } | _segments(segments, (span,), leader)
     place = Place(context.topic, context.partition, offset_start=start, offset_end=end)
     return finding("UNCLEAN_LOSS", place, evidence)
