@@ -405,7 +405,7 @@ class Replica:
     recovery: RecoveryOutlook | None = None
     """What a broker that starts on this copy makes of the log; None until that is computed."""
     recovery_once_repaired: RecoveryOutlook | None = None
-    """The same after small files that prevent the start were moved away or written anew."""
+    """The same after small files that prevent the start were moved away or rewritten."""
     forgotten: list[OpenTransaction] = field(default_factory=list)
     """Transactions open in the newest snapshot whose records retention removed; without a place in the log."""
     misplaced: tuple[MisplacedBatch, ...] = ()
@@ -531,7 +531,7 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
 
 
 def _empty_first_segment(context: ReplicaContext, state: ReplicaState) -> list[Run]:
-    """An empty run at the base offset of a first segment without batches, where the log goes on by that segment's name."""
+    """An empty run at the base offset of a first segment without batches, where the log continues by that segment's name."""
     runs, base_offset = state.continuity.runs, min(context.segment_base_offsets, default=0)
     if not runs or base_offset in state.framing.by_segment or base_offset in state.unread or context.compacted:
         return []
@@ -560,7 +560,7 @@ def snapshot_open(entries: Sequence[ProducerEntry]) -> list[OpenTransaction]:
 
 
 def expired_open_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
-    """Transactions open in a snapshot at `snapshot_offset` of which the log, which begins before that, has no batch.
+    """Transactions open in a snapshot at `snapshot_offset` without a batch in the log, which begins before that offset.
 
     A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). A producer
     that the fold forgot counts as one with batches.

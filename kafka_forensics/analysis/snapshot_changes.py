@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
 
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.analysis.replicas import (
     BatchReader,
     Counts,
@@ -27,7 +27,7 @@ from kafka_forensics.analysis.replicas import (
 )
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind, ReplicaAt
-from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
 from kafka_forensics.model.results import PartitionSummary, ReadExtent
@@ -494,8 +494,7 @@ def _truncated_since(
 ) -> Finding:
     lost = normalised(part.offsets for part in group)
     committed = max(group, key=lambda part: part.high_watermark)
-    context = group[0].went.old.context
-    place = Place(context.topic, context.partition, offset_start=lost[0][0], offset_end=lost[-1][1])
+    place = place_of([group[0].went.old], lost[0][0], lost[-1][1])
     topic_ids = {replica.context.topic_id for replica in (*(part.went.old for part in group), *newer.replicas)}
     one_id = len(topic_ids) == 1 and None not in topic_ids
     evidence: TruncatedSinceEvidence = {

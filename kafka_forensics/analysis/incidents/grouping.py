@@ -318,7 +318,7 @@ class _GroupExtent:
 
 
 def _group_of_cause(member: _Member, causes: tuple[Cause, ...], extents: dict[_Group, _GroupExtent]) -> _Group | None:
-    """The group of its partition, with the first possible of `causes`, of which the finding is a consequence."""
+    """The group of its partition, with the first of `causes` that explains the finding."""
     groups = [group for group, extent in extents.items() if group[0] in causes and extent.includes(member.finding)]
     return min(groups, key=lambda group: (causes.index(group[0]), group[1], group[2] or -1), default=None)
 

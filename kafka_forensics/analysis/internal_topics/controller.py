@@ -160,7 +160,7 @@ class ControllerReplay:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether unreadable records leave a state unknown, so that a snapshot would help."""
+        """Whether unreadable records leave a state unknown that a snapshot would show."""
         return bool(self._unreadable.offsets or self._unreadable_settings.offsets)
 
     def gap(self, offset: int) -> None:

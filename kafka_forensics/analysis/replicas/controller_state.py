@@ -202,19 +202,19 @@ def _cost_of_range(
 ) -> _ElectionCost:
     """The first election whose leader's log lacked `[low, high)`; `lacks`: whether each did, None if no log shows it.
 
-    That is the first known one, or an unknown one before it, after the last leader that had the offsets. Of the unknown ones, the
-    same leader elected again is not suspected, nor for committed records a leader from the ISR, which has all of them; nor the
-    first known one, if a suspected unclean one precedes it.
+    It is the first election that a log shows to lack them, or one before it that no log shows, after the last leader that had the
+    offsets. Not suspected are: the same leader elected again; for committed records, a leader from the ISR, which has all of them;
+    and the election that a log shows, if a suspected unclean one precedes it.
     """
     first = next((number for number, lacking in enumerate(lacks) if lacking), len(events))
     since = max((number + 1 for number in range(first) if lacks[number] is False), default=0)
     unknown = [event for event, lacking in zip(events[since:first], lacks[since:first], strict=True) if lacking is None]
     suspected = [event for event in unknown if (event.is_unclean or not committed) and event.previous_leader != event.state.leader]
-    known = events[first : first + 1]
-    if suspected and committed and not all(event.is_unclean for event in known):
-        unknown, known = [*unknown, *known], []
+    shown = events[first : first + 1]
+    if suspected and committed and not all(event.is_unclean for event in shown):
+        unknown, shown = [*unknown, *shown], []
     assumed_harmless = [event for event in unknown if event not in suspected]
-    return _ElectionCost((*suspected, *known), tuple(assumed_harmless), low, high)
+    return _ElectionCost((*suspected, *shown), tuple(assumed_harmless), low, high)
 
 
 def _suspected_elections(control: PartitionControl, lost: _LostRange) -> list[PartitionEvent]:

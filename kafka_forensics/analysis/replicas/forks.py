@@ -316,8 +316,8 @@ def _present_leaders(versions: list[LogVersion], replicas: list[Replica]) -> lis
 
 
 def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
-    """Offset from which all differing pairs agree again as far as both go; `end` if one differs up to the end of its shorter log,
-    or in more than is kept."""
+    """Offset from which all differing pairs agree again as far as both go; `end` if a pair differs up to the end of the shorter
+    log, or in more places than are kept."""
     agree = 0
     for (i, j), differences in conflicts.items():
         shared = min(replicas[i].log_end_offset, replicas[j].log_end_offset)

@@ -1,7 +1,7 @@
 """What committed group offsets prove about the partitions they point into: lost records, or a high watermark.
 
 A consumer reads only below the high watermark and commits the offset after what it read, so an offset x committed at time t proves
-that [0, x) was committed to the log then. But nobody checks what a client commits: each finding names the premises, and which of
+that [0, x) was committed to the log then. But no broker checks what a client commits: each finding names the premises, and which of
 them the evidence confirms.
 """
 
@@ -183,8 +183,8 @@ def _premises(replicas: list[Replica], commit: CommittedOffset, reader: BatchRea
 def raise_high_watermark(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> None:
     """Raise the high watermark to a committed group offset that is larger than every checkpointed one.
 
-    Only if all replicas agree as far as they go: a commit does not tell which of several logs was read. And only if the record
-    before it exists and is not newer than the commit, so that it is of this log and not of an earlier one.
+    Only if all replicas agree as far as they go, because a commit does not name the log that was read; and only if the record
+    before it exists and is not newer than the commit, because otherwise it may be of an earlier log.
     """
     if comparison.conflicts or not replicas or any(finding.kind == "UNCLEAN_LOSS" for finding in comparison.findings):
         return

@@ -1,8 +1,8 @@
 """Missing starts of logs: records that other replicas have before a log's start, and that no deletion explains.
 
-Retention and DeleteRecords move a log's start legally, on each broker at its own time. They are checked first: ages against
-`retention.ms`, sizes against `retention.bytes`, the log-start checkpoints of all replicas, and segments waiting for deletion. A
-cleaner never moves it: what remains of the first segments keeps their name.
+Retention and DeleteRecords move a log's start legally, at different times on each broker. They are checked first: ages against
+`retention.ms`, sizes against `retention.bytes`, the log-start checkpoints of all replicas, and segments waiting for deletion. The
+cleaner never moves it: the cleaned segment keeps the name of the first one.
 
 If no copy has the records, a broker's own `leader-epoch-checkpoint` shows that they existed: whatever moves a log's start truncates
 that file there before it deletes segments (UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.truncateFromStart; since

@@ -11,9 +11,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import finding, with_premises
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
-from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.findings import Finding
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
@@ -170,7 +170,7 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
         "since_ms": answer.since_ms,
         "waiting_ms": answer.waiting_ms,
     }
-    place = Place(context.topic, context.partition, offset_start=answer.high_watermark, offset_end=answer.log_end_offset)
+    place = place_of(replicas, answer.high_watermark, answer.log_end_offset)
     stated = {name: value for name, value in evidence.items() if value is not None}
     premises = [] if context.control is None else context.control.premises
     if not answer.brokers:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import finding
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage, premises
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
@@ -135,7 +135,7 @@ def _segments(segments: dict[RemoteSegment, Ranges], span: Ranges, leader: Repli
 
 def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost: dict[RemoteSegment, Ranges]) -> Finding:
     """`UNCLEAN_LOSS` of offsets that only remote segments have."""
-    context, (start, end) = leader.context, span
+    start, end = span
     segments = {segment: parts for segment, spans in lost.items() if (parts := clipped(spans, start, end))}
     epoch = next(iter(segments)).leader_epochs[-1].leader_epoch
     versions = [
@@ -144,7 +144,7 @@ def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost:
             "brokers": [leader.broker],
             "epoch": last_epoch(leader),
             "log_end_offset": leader.log_end_offset,
-            "high_watermark": context.high_watermark or 0,
+            "high_watermark": leader.context.high_watermark or 0,
         },
     ]
     evidence = {
@@ -161,5 +161,4 @@ def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost:
         "latest_epoch": last_epoch(leader),
         "truncation_offsets": [],
     } | _segments(segments, (span,), leader)
-    place = Place(context.topic, context.partition, offset_start=start, offset_end=end)
-    return finding("UNCLEAN_LOSS", place, evidence)
+    return finding("UNCLEAN_LOSS", place_of(replicas, start, end), evidence)

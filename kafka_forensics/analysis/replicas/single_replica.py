@@ -61,7 +61,7 @@ def damage_findings(replica: Replica) -> list[Finding]:
 
 
 def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *, last: bool, count: int) -> Finding:
-    """The finding of one damage; `last` says whether its segment is the log's last, `count` is the number of this kind."""
+    """The finding of one damage; `last`: its segment is the log's last; `count`: number of damages of this kind."""
     context, framing = replica.context, replica.state.framing
     evidence: Json = dict(damage.detail)
     severity = None

@@ -39,7 +39,7 @@ class IndexCheck:
     """
 
     def __init__(self, context: ReplicaContext, has_index_files: set[int], read: Callable[[int], TransactionIndex | None]) -> None:
-        """`has_index_files` are the segments of which any index file was copied; `read` parses the `.txnindex` of a segment, None
+        """`has_index_files`: segments with any copied index file; `read` parses the `.txnindex` of a segment, None
         if there is no readable one."""
         self._context = context
         self._has_index_files = has_index_files

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SKEW_MS: Final = 10_000
 """How far the clocks of a coordinator and a partition's leader may differ."""
 TV2: Final = 2
-"""`client_transaction_version` from which every transaction has an epoch of its own."""
+"""`client_transaction_version` from which each transaction has a different epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +265,8 @@ class _PartitionCheck:
 
 
 def _ended_by_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
-    """The row of `ended` of a decision's records if the marker of a later transaction ended them, its own being lost; None
-    otherwise. Before transaction version 2 a marker does not show whose records it ended."""
+    """The row of `ended` of a decision's records if the marker of a later transaction ended them because theirs is lost;
+    None otherwise. Before transaction version 2 a marker does not show whose records it ended."""
     if decision.client_transaction_version < TV2:
         return None
     ended = facts.ended

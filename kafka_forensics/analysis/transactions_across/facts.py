@@ -48,7 +48,7 @@ class PartitionFacts:
     """Of every copy."""
     compacted: bool
     clean: bool
-    """Every copy's broker was stopped cleanly, so that no log was to continue."""
+    """The brokers of all copies were stopped cleanly, so no log continues."""
     whole: bool
     """No bytes of the copy are damaged or unread; offsets may be missing."""
     gaps: list[tuple[int, int]]
