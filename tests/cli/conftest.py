@@ -1,4 +1,4 @@
-"""The command line with an engine of the test's choosing, and `plan` on copies."""
+"""Fixtures that run the command line, with the real engine or a fake one."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning import engine
-from tests.cli.fake_engine import module_of
+from tests.cli.fake_engine import engine_module
 from tests.cli.runs import Run
 from tests.support.audit import put_audit
 from tests.support.json_schemas import validate
@@ -68,9 +68,9 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """A fake engine that returns the answer which the test sets."""
+    """A fake engine that returns the answer that the test sets."""
     fake = Engine()
-    module = module_of(fake.scan)
+    module = engine_module(fake.scan)
     monkeypatch.setitem(sys.modules, "kafka_forensics.scanning.engine.local", module)
     monkeypatch.setattr(engine, "local", module, raising=False)
     return fake
@@ -78,7 +78,7 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 @pytest.fixture
 def scan(fake_engine: Engine, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run `scan copies …` over the engine's answer: exit status, stdout, stderr."""
+    """Run `scan copies …` with this answer of the engine: exit status, stdout, stderr."""
 
     def run(answer: Callable[[], ScanResult] | BaseException, *arguments: str) -> tuple[int, str, str]:
         fake_engine.answer = answer
@@ -97,19 +97,19 @@ def run_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def plan_words(run_plan: Run) -> Callable[..., str]:
-    """The table of `plan …` joined to one line, to search for sentences."""
+def plan_text(run_plan: Run) -> Callable[..., str]:
+    """The table of `plan …` as one line, to search for sentences."""
     return lambda *arguments: " ".join(run_plan(*arguments, "--format", "table")[1].split())
 
 
 @pytest.fixture
 def plan_document(run_plan: Run) -> Callable[..., Any]:
-    """The JSON of `plan …`, which obeys its schema."""
+    """The JSON of `plan …`, validated against its schema."""
 
     def document(*arguments: object) -> Any:
-        found = json.loads(run_plan(*arguments, "--format", "json")[1])
-        validate("plan", found)
-        return found
+        parsed = json.loads(run_plan(*arguments, "--format", "json")[1])
+        validate("plan", parsed)
+        return parsed
 
     return document
 

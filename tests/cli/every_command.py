@@ -10,7 +10,7 @@ class Terminal(StringIO):
         return True
 
 
-def reading(topic: str) -> dict[str, list[str]]:
+def evidence_commands(topic: str) -> dict[str, list[str]]:
     """Command → its arguments besides the paths, to read partition 0 of `topic` at least."""
     return {
         "scan": [],

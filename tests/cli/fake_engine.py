@@ -1,4 +1,4 @@
-"""An engine that answers what a test wants, here or (`python -m tests.cli.fake_engine ANSWER ARGUMENT...`) in a process."""
+"""A fake engine with a chosen answer, in this process or (`python -m tests.cli.fake_engine ANSWER ARGUMENT...`) in another."""
 
 import sys
 import time
@@ -14,24 +14,24 @@ from tests.support.results import unclean_result
 Scan = Callable[[list[str], ScanOptions, Callable[[int, int], None] | None], ScanResult]
 
 
-def module_of(scan: Scan) -> ModuleType:
+def engine_module(scan: Scan) -> ModuleType:
     module: Any = ModuleType("kafka_forensics.scanning.engine.local")
     module.scan = scan
     return module  # type: ignore[no-any-return]
 
 
-def _interrupted(*_: object) -> ScanResult:
+def _wait_for_interrupt(*_: object) -> ScanResult:
     sys.stderr.write("ready\n")
     sys.stderr.flush()
     time.sleep(60)
     raise AssertionError("nobody interrupted")
 
 
-ANSWERS: dict[str, Scan] = {"unclean": lambda *_: unclean_result(), "slow": _interrupted}
+ANSWERS: dict[str, Scan] = {"unclean": lambda *_: unclean_result(), "slow": _wait_for_interrupt}
 
 
 if __name__ == "__main__":
-    fake = module_of(ANSWERS[sys.argv[1]])
+    fake = engine_module(ANSWERS[sys.argv[1]])
     sys.modules["kafka_forensics.scanning.engine.local"] = fake
     setattr(engine, "local", fake)  # noqa: B010 - a module in the place of another
     from kafka_forensics.cli.main import outcome

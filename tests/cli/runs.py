@@ -1,4 +1,4 @@
-"""Helpers for tests that run the command line by a fixture."""
+"""Helpers of tests that run the command line."""
 
 import json
 import os
@@ -14,15 +14,15 @@ Run = Callable[..., tuple[int, str, str]]
 
 def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:
     _, out, _ = run(*arguments, "--format", "json")
-    found: list[dict[str, Any]] = json.loads(out)
-    return found
+    parsed: list[dict[str, Any]] = json.loads(out)
+    return parsed
 
 
-def assert_as_kept(name: str, found: list[dict[str, Any]]) -> None:
-    """Rows are those that `rows.json` has by this name. After a change: KEEP_ROWS=1, and read the difference."""
+def assert_golden(name: str, actual: list[dict[str, Any]]) -> None:
+    """Compare rows with those of this name in `rows.json`. After a change: set KEEP_ROWS=1, and read the difference."""
     path = Path(__file__).with_name("rows.json")
-    kept = json.loads(path.read_text()) if path.exists() else {}
+    golden = json.loads(path.read_text()) if path.exists() else {}
     if os.environ.get("KEEP_ROWS"):
-        kept[name] = found
-        write_answers(path, kept, depth=3)
-    assert found == kept[name]
+        golden[name] = actual
+        write_answers(path, golden, depth=3)
+    assert actual == golden[name]

@@ -1,4 +1,4 @@
-"""Files beside log directories: unrelated files are skipped with one note; unread files that may be Kafka's are named."""
+"""Files beside log directories: unrelated files are skipped with one note, and unread files that may be Kafka's are named."""
 
 import json
 import shutil
@@ -10,14 +10,14 @@ import pytest
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry
-from tests.cli.every_command import reading
+from tests.cli.every_command import evidence_commands
 from tests.cli.runs import Run
 from tests.support.brokers import healthy
 from tests.support.places import SAMPLES
 
 HEALTHY = SAMPLES / "healthy"
-COMMANDS = reading("orders")
-BESIDE = "skipped beside the log directories, as nothing of Kafka's is in them: "
+COMMANDS = evidence_commands("orders")
+SKIPPED = "skipped beside the log directories, as nothing of Kafka's is in them: "
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def copies(tmp_path: Path) -> Path:
     return Path(shutil.copytree(HEALTHY, tmp_path / "copies"))
 
 
-def strangers(root: Path) -> list[str]:
-    """The names of the unrelated files that are added."""
+def put_unrelated_files(root: Path) -> list[str]:
+    """Add unrelated files, and return their names."""
     (root / "truth.json").write_text("{}")
     (root / "README").write_text("Copied on Monday.")
     (root / "bootstrap.checkpoint").write_bytes((HEALTHY / "broker-1" / "bootstrap.checkpoint").read_bytes())
@@ -37,8 +37,8 @@ def strangers(root: Path) -> list[str]:
     return ["README", "bootstrap.checkpoint", "empty", "truth.json", "zookeeper"]
 
 
-def links_in(folder: Path) -> None:
-    """A folder of links that is not a log directory."""
+def put_links(folder: Path) -> None:
+    """Make a folder of links that is not a log directory."""
     folder.mkdir(parents=True)
     for number, target in enumerate(("/etc/hosts", "nowhere", "../../..")):
         (folder / f"link{number}").symlink_to(target)
@@ -48,42 +48,42 @@ def links_in(folder: Path) -> None:
 def test_unrelated_files_are_skipped_with_one_note_and_change_no_answer(run: Run, copies: Path, command: str) -> None:
     arguments = COMMANDS[command]
     brokers = sorted(copies.iterdir())
-    links_in(copies / "broker-1" / "notes")
-    wanted, in_folder = run(command, *brokers, *arguments), run(command, copies, *arguments)
-    assert wanted[0] != 3
-    names = strangers(copies)
+    put_links(copies / "broker-1" / "notes")
+    expected, expected_of_folder = run(command, *brokers, *arguments), run(command, copies, *arguments)
+    assert expected[0] != 3
+    names = put_unrelated_files(copies)
     names.remove("empty")
     status, out, err = run(command, copies, *arguments)
     assert err.count(f"name its broker, like N={copies}/empty: {copies}/empty\n") == 1
     if command != "dump":
-        assert (status, out) == in_folder[:2]
+        assert (status, out) == expected_of_folder[:2]
         assert err.count("nothing of Kafka's") == 1
-        assert f"{BESIDE}{copies}/README, {copies}/bootstrap.checkpoint, " in err
-    else:  # which shows any file of Kafka's
-        assert status == in_folder[0]
+        assert f"{SKIPPED}{copies}/README, {copies}/bootstrap.checkpoint, " in err
+    else:  # dump shows every Kafka file
+        assert status == expected_of_folder[0]
         names.remove("bootstrap.checkpoint")
     status, out, err = run(command, *sorted(copies.iterdir()), *arguments)
-    assert (status, out) == wanted[:2]
+    assert (status, out) == expected[:2]
     note = "skipped, as nothing of Kafka's is in them: "
-    shown = ", ".join(f"{copies}/{name}" for name in names[:3]) + (" and 1 more" if names[3:] else "")
-    assert [line for line in err.splitlines() if line.startswith(note)] == [note + shown]
+    listed = ", ".join(f"{copies}/{name}" for name in names[:3]) + (" and 1 more" if names[3:] else "")
+    assert [line for line in err.splitlines() if line.startswith(note)] == [note + listed]
     for folder in (copies / "notes" / "inner", copies / "links"):
-        links_in(folder)
-    assert run(command, *sorted(copies.iterdir()), *arguments)[:2] == wanted[:2]
-    assert run(command, copies, *arguments)[0] == in_folder[0]
-    (copies / "link").symlink_to("/etc/hosts-that-are-not")  # which may be one
+        put_links(folder)
+    assert run(command, *sorted(copies.iterdir()), *arguments)[:2] == expected[:2]
+    assert run(command, copies, *arguments)[0] == expected_of_folder[0]
+    (copies / "link").symlink_to("/etc/hosts-that-are-not")  # it may lead to a log directory
     assert run(command, copies, *arguments)[0] == 3
 
 
-def test_an_unrelated_file_given_by_name_is_an_error(run: Run, copies: Path) -> None:
+def test_a_named_directory_without_kafka_files_is_an_error(run: Run, copies: Path) -> None:
     (copies / "notes").mkdir()
     (copies / "notes" / "README").touch()
     status, _, err = run("scan", copies / "broker-1", f"three={copies}/notes")
     assert (status, f"error: there is no Kafka log in {copies}/notes\n" in err) == (2, True)
 
 
-def test_a_container_that_is_not_read_may_hold_something(run: Run, copies: Path) -> None:
-    """A compressed file beside log directories: the directories are read, and the scan is incomplete."""
+def test_an_unsupported_archive_makes_the_scan_incomplete(run: Run, copies: Path) -> None:
+    """The log directories beside the archive are read."""
     (copies / "more.7z").write_bytes(b"7z\xbc\xaf\x27\x1c")
     status, out, err = run("scan", *sorted(copies.iterdir()), "--format", "json")
     answer = json.loads(out)
@@ -93,7 +93,7 @@ def test_a_container_that_is_not_read_may_hold_something(run: Run, copies: Path)
     assert run("scan", copies / "more.7z")[0] == 3
 
 
-def test_an_archive_in_a_folder_may_be_another_broker(run: Run, copies: Path) -> None:
+def test_archives_in_a_folder_are_reported_as_unopened(run: Run, copies: Path) -> None:
     """The archive is not opened, and is reported as unread, not as unrelated."""
     (copies / "logs").mkdir()
     for path in (copies / "broker-4.tar", copies / "logs" / "more.TGZ", copies / "truth.json"):
@@ -102,12 +102,12 @@ def test_an_archive_in_a_folder_may_be_another_broker(run: Run, copies: Path) ->
     for command in ("scan", "groups"):
         err = run(command, copies, *COMMANDS[command])[2]
         assert f"not opened: {places}; give archives as paths themselves if they hold copies, too\n" in err
-        assert f"{BESIDE}{copies}/truth.json\n" in err
+        assert f"{SKIPPED}{copies}/truth.json\n" in err
 
 
 @pytest.mark.parametrize("inside", ["link", "inner/link"])
-def test_a_folder_with_nothing_but_links_that_lead_out_is_2(run: Run, tmp_path: Path, inside: str) -> None:
-    """Also if it contains files; a folder of links alone was given for their targets."""
+def test_a_folder_of_links_to_other_places_gives_status_2(run: Run, tmp_path: Path, inside: str) -> None:
+    """A file beside the links makes no difference; a link with the name of a partition makes the scan incomplete."""
     log_dirs, outside = tmp_path / "given", tmp_path / "outside"
     shutil.copytree(HEALTHY / "broker-1", outside)
     link = log_dirs / inside
@@ -122,26 +122,26 @@ def test_a_folder_with_nothing_but_links_that_lead_out_is_2(run: Run, tmp_path: 
 
 
 def test_every_command_names_a_directory_that_cannot_be_listed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers, as_it_is = healthy(tmp_path), LocalSource.list
+    brokers, original_list = healthy(tmp_path), LocalSource.list
 
-    def broken(source: LocalSource, path: str = "") -> list[Entry]:
+    def failing_list(source: LocalSource, path: str = "") -> list[Entry]:
         if not path and source.name == str(brokers.log_dir(2)):
             raise SourceError(path, "input/output error")
-        return as_it_is(source, path)
+        return original_list(source, path)
 
-    monkeypatch.setattr(LocalSource, "list", broken)
-    for command, arguments in [*reading("t").items(), ("changes", [])]:
+    monkeypatch.setattr(LocalSource, "list", failing_list)
+    for command, arguments in [*evidence_commands("t").items(), ("changes", [])]:
         status, out, err = run(command, brokers.log_dir(1), brokers.log_dir(2), *arguments)
         assert (command, status, f"{brokers.log_dir(2)}: input/output error" in out + err) == (command, 3, True)
 
 
-def test_a_member_that_an_archive_has_twice_is_named(run: Run, tmp_path: Path) -> None:
+def test_a_duplicate_member_of_an_archive_is_named(run: Run, tmp_path: Path) -> None:
     brokers = healthy(tmp_path / "brokers")
     log = brokers.file(1, 29)
     with tarfile.open(tmp_path / "copy.tar", "w") as opened:
         opened.add(brokers.root, "copy")
         opened.add(log, f"copy/{log.relative_to(brokers.root)}")
     for command in ("scan", "dump", "find"):
-        status, out, err = run(command, tmp_path / "copy.tar", *reading("t")[command])
+        status, out, err = run(command, tmp_path / "copy.tar", *evidence_commands("t")[command])
         warning = f"several members are called copy/b1/t-0/{log.name}: the last is read"
         assert (command, status, warning in " ".join((out + err).split())) == (command, 3, True)

@@ -1,4 +1,4 @@
-"""The `collect` command: what it writes, what it refuses, and how it continues after a kill or a full disk."""
+"""`collect`: bundles, refusals, and how it continues after a kill or a full disk."""
 
 import errno
 import fcntl
@@ -22,8 +22,8 @@ from tests.support.bundles import OFFSETS, ORDERS, decompressed_members, put_bro
 from tests.support.places import SAMPLES
 from tests.support.unread import refuse
 
-NAMED = {"orders", "payments", "old", "billing", "other"}
-"""Topics and groups of the broker; the pseudonyms of the map hold them."""
+NAMES_OF_BROKER = {"orders", "payments", "old", "billing", "other"}
+"""Topics and groups of the broker, which a map of pseudonyms must contain."""
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def broker(tmp_path: Path) -> Path:
     return put_broker(tmp_path)
 
 
-def names(directory: Path) -> list[str]:
+def file_names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.is_file())
 
 
-def test_a_bundle_is_made_and_judged(broker: Path, tmp_path: Path, run: Run) -> None:
+def test_a_bundle_is_written_and_scanned(broker: Path, tmp_path: Path, run: Run) -> None:
     status, out, err = run("collect", broker, "--output", tmp_path / "one.kfb")
     assert (status, out, "5 logs, 13 batches" in err) == (0, "", True)
-    assert names(tmp_path) == ["one.kfb"]
+    assert file_names(tmp_path) == ["one.kfb"]
     status, _, err = run("scan", tmp_path / "one.kfb", "-v")
     assert (status, "(KEY_PLACEMENT) is told of log directories only" in err) == (0, True)
     assert "KEY_PLACEMENT" not in run("scan", broker, "-v")[2]
@@ -57,13 +57,13 @@ def test_a_bundle_is_made_and_judged(broker: Path, tmp_path: Path, run: Run) -> 
         (),
     ],
 )
-def test_wrong_bundle_names_and_ranges_of_records_are_refused(
+def test_invalid_output_names_and_record_ranges_are_refused(
     arguments: tuple[str, ...], broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     status, _, err = run("collect", broker, *arguments)
     assert (status, "hint: " in err) == (2, True)
-    assert names(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
 def test_the_old_bundle_stays_until_the_new_one_is_complete(
@@ -72,36 +72,36 @@ def test_the_old_bundle_stays_until_the_new_one_is_complete(
     output = tmp_path / "one.kfb"
     output.write_bytes(b"older")
     with monkeypatch.context() as patch:
-        patch.setattr(BundleWriter, "finish", stop)
+        patch.setattr(BundleWriter, "finish", interrupt)
         assert run("collect", broker, "--output", output)[0] == 130
     assert output.read_bytes() == b"older"
-    assert names(tmp_path) == ["one.kfb", f"one.kfb{UNFINISHED}"]
+    assert file_names(tmp_path) == ["one.kfb", f"one.kfb{UNFINISHED}"]
     assert run("collect", broker, "--output", output)[0] == 0
-    assert names(tmp_path) == ["one.kfb"]
+    assert file_names(tmp_path) == ["one.kfb"]
     assert BundleSource(str(output)).problems == []
 
 
-def stop(*_: Any) -> None:
+def interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
 def test_collect_continues_after_a_full_disk(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "one.kfb"
-    right, writes = BundleWriter._write, 0
+    original_write, writes = BundleWriter._write, 0
 
     def write(self: BundleWriter, data: bytes) -> None:
         nonlocal writes
         writes += 1
         if writes > 2:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        right(self, data)
+        original_write(self, data)
 
     with monkeypatch.context() as patch:
         patch.setattr(BundleWriter, "_write", write)
         status, _, err = run("collect", broker, "--output", output)
     assert (status, "is full" in err) == (2, True)
     assert f"make room, and run the same command again: it goes on with {output}{UNFINISHED}" in " ".join(err.split())
-    assert names(tmp_path) == [f"one.kfb{UNFINISHED}"]
+    assert file_names(tmp_path) == [f"one.kfb{UNFINISHED}"]
     assert run("collect", broker, "--output", output)[0] == 0
     assert BundleSource(str(output)).problems == []
 
@@ -122,36 +122,36 @@ def test_records_of_a_bundle_can_be_dumped(broker: Path, tmp_path: Path, run: Ru
 
 
 def test_an_estimate_writes_nothing(broker: Path, tmp_path: Path, run: Run) -> None:
-    for more in ((), ("--output", tmp_path / "one.kfb"), ("--redact", "--redact-map", tmp_path / "names.json")):
-        status, out, _ = run("collect", broker, "--estimate", *more)
+    for options in ((), ("--output", tmp_path / "one.kfb"), ("--redact", "--redact-map", tmp_path / "names.json")):
+        status, out, _ = run("collect", broker, "--estimate", *options)
         assert (status, out.startswith("about ")) == (0, True)
     assert not list(tmp_path.glob("*.kfb*"))
 
 
-# `--redact`: the map, what goes together with it and what does not, and what is said of its bundles.
+# `--redact`: the map of pseudonyms, contradicting options, and notes about redacted bundles.
 
 
-def private(tmp_path: Path, name: str = "names.json") -> list[object]:
+def redaction_options(tmp_path: Path, name: str = "names.json") -> list[object]:
     return ["--redact", "--redact-map", tmp_path / name]
 
 
-def names_in(path: Path) -> set[str]:
+def names_in_map(path: Path) -> set[str]:
     return {row["name"] for row in json.loads(path.read_text())["names"].values()}
 
 
 def test_the_map_is_private_and_holds_all_names(broker: Path, tmp_path: Path, run: Run) -> None:
-    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *redaction_options(tmp_path))
     assert status == 0, err
     assert (tmp_path / "names.json").stat().st_mode & 0o777 == 0o600
-    assert names_in(tmp_path / "names.json") >= NAMED
+    assert names_in_map(tmp_path / "names.json") >= NAMES_OF_BROKER
     assert run("scan", tmp_path / "one.kfb")[0] == 0
-    shown = run("groups", tmp_path / "one.kfb", "--all-partitions")[1]
-    assert "group-" in shown
-    assert "billing" not in shown
+    output = run("groups", tmp_path / "one.kfb", "--all-partitions")[1]
+    assert "group-" in output
+    assert "billing" not in output
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error"),
     [
         (["--redact"], "needs --redact-map FILE"),
         (["--redact-map", "names.json"], "requires --redact"),
@@ -159,11 +159,11 @@ def test_the_map_is_private_and_holds_all_names(broker: Path, tmp_path: Path, ru
     ],
 )
 def test_contradicting_options_are_refused(
-    options: list[str], words: str, broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    options: list[str], error: str, broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *options)
-    assert (status, words in " ".join(err.split()), "hint:" in err) == (2, True, True)
+    assert (status, error in " ".join(err.split()), "hint:" in err) == (2, True, True)
     assert not list(tmp_path.glob("*.kfb*"))
 
 
@@ -172,16 +172,18 @@ def test_a_bundle_is_not_completed_before_its_map_is_written(
 ) -> None:
     refusal = UsageError("cannot write to names.json", hint="give --redact-map another place")
     monkeypatch.setattr(PseudonymMap, "keep", Mock(side_effect=refusal))
-    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *redaction_options(tmp_path))
     assert (status, "cannot write to names.json" in err) == (2, True)
     assert not (tmp_path / "one.kfb").exists()
 
 
-def test_the_reason_of_a_gap_names_nothing(broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_an_unread_file_contains_no_name(
+    broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refuse(monkeypatch, (broker / ORDERS).__eq__, "went to s3://orders.example.com")
-    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))
+    status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *redaction_options(tmp_path))
     assert (status, "incomplete: " in err) == (3, True)
-    for name in NAMED - {"old", "other"}:
+    for name in NAMES_OF_BROKER - {"old", "other"}:
         for data in decompressed_members(tmp_path / "one.kfb").values():
             assert name.encode() not in data
 
@@ -191,32 +193,32 @@ def test_an_interrupted_bundle_continues_with_its_map(
 ) -> None:
     output = tmp_path / "one.kfb"
     with monkeypatch.context() as patch:
-        patch.setattr(BundleWriter, "finish", stop)
+        patch.setattr(BundleWriter, "finish", interrupt)
         patch.setattr(bundle_file, "PART_OF_BYTES", 1)
-        assert run("collect", broker, "--output", output, *private(tmp_path))[0] == 130
+        assert run("collect", broker, "--output", output, *redaction_options(tmp_path))[0] == 130
     assert output.with_name(output.name + UNFINISHED).exists()
-    status, _, err = run("collect", broker, "--output", output, *private(tmp_path, "other.json"))
+    status, _, err = run("collect", broker, "--output", output, *redaction_options(tmp_path, "other.json"))
     assert (status, "another bundle" in err) == (2, True)
     stored_map = json.loads((tmp_path / "names.json").read_text())
-    (tmp_path / "names.json").write_text(json.dumps(stored_map | {"names": {}}))  # as if the machine had gone down
-    status, _, err = run("collect", broker, "--output", output, *private(tmp_path))
+    (tmp_path / "names.json").write_text(json.dumps(stored_map | {"names": {}}))  # as after a power failure
+    status, _, err = run("collect", broker, "--output", output, *redaction_options(tmp_path))
     assert (status, "known already" in err) == (0, True)
-    assert names_in(tmp_path / "names.json") >= NAMED
+    assert names_in_map(tmp_path / "names.json") >= NAMES_OF_BROKER
     assert run("scan", output)[0] == 0
 
 
-def test_digests_agree_by_the_map(broker: Path, tmp_path: Path, run: Run) -> None:
+def test_digests_are_equal_only_with_the_same_map(broker: Path, tmp_path: Path, run: Run) -> None:
     for output, options in (
-        ("map-1", private(tmp_path)),
-        ("map-2", private(tmp_path)),
-        ("other", private(tmp_path, "other.json")),
+        ("map-1", redaction_options(tmp_path)),
+        ("map-2", redaction_options(tmp_path)),
+        ("other", redaction_options(tmp_path, "other.json")),
         ("names", []),
     ):
         assert run("collect", broker, "--output", tmp_path / f"{output}.kfb", *options)[0] == 0
     paths = [tmp_path / f"{name}.kfb" for name in ("map-1", "map-2", "other", "names")]
-    ways = [BundleSource(str(path)).about.redaction for path in paths]
-    assert ways[0] == ways[1]
-    assert len({*ways}) == 3
+    redactions = [BundleSource(str(path)).about.redaction for path in paths]
+    assert redactions[0] == redactions[1]
+    assert len({*redactions}) == 3
     digests = [digests_in(path) for path in paths]
     assert digests[0] == digests[1]
     assert not set(digests[0]) & set(digests[2])
@@ -229,22 +231,22 @@ def digests_in(path: Path) -> list[bytes]:
     return [digest.tobytes() for digest in read_batches(section).digests]
 
 
-def test_the_key_of_digests_is_in_no_bundle(broker: Path, tmp_path: Path, run: Run) -> None:
-    assert run("collect", broker, "--output", tmp_path / "one.kfb", *private(tmp_path))[0] == 0
+def test_no_bundle_contains_the_key_of_its_digests(broker: Path, tmp_path: Path, run: Run) -> None:
+    assert run("collect", broker, "--output", tmp_path / "one.kfb", *redaction_options(tmp_path))[0] == 0
     key = PseudonymMap.at(tmp_path / "names.json").digests_key()
     for data in [(tmp_path / "one.kfb").read_bytes(), *decompressed_members(tmp_path / "one.kfb").values()]:
         assert key not in data
         assert key.hex().encode() not in data
 
 
-def test_names_and_pseudonyms_side_by_side_are_noted(tmp_path: Path, run: Run) -> None:
+def test_a_note_reports_a_mix_of_names_and_pseudonyms(tmp_path: Path, run: Run) -> None:
     first, second = (SAMPLES / "unclean-election" / f"broker-{number}" for number in (1, 2))
-    assert run("collect", first, "--output", tmp_path / "1.kfb", *private(tmp_path))[0] == 0
-    assert run("collect", first, "--output", tmp_path / "2.kfb", *private(tmp_path, "other.json"))[0] == 0
-    for paths, words in (
+    assert run("collect", first, "--output", tmp_path / "1.kfb", *redaction_options(tmp_path))[0] == 0
+    assert run("collect", first, "--output", tmp_path / "2.kfb", *redaction_options(tmp_path, "other.json"))[0] == 0
+    for paths, note in (
         ([tmp_path / "1.kfb", second], "some of these copies hold pseudonyms and others names"),
         ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted by several maps"),
         ([tmp_path / "1.kfb"], ""),
     ):
         messages = " ".join(run("scan", *paths)[2].split())
-        assert (words in messages, "not compared with each other" in messages) == (True, bool(words))
+        assert (note in messages, "not compared with each other" in messages) == (True, bool(note))

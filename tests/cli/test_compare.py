@@ -1,4 +1,4 @@
-"""What `compare` prints in every format, and how it ends."""
+"""`compare`: output in every format, and exit statuses."""
 
 import base64
 import json
@@ -20,18 +20,20 @@ HOSTILE = HOSTILE_TEXT.encode("utf-8", "surrogatepass") + b"\xff"
 
 @pytest.fixture
 def compare(run: Run) -> Run:
-    """Run `compare PATH... OPTION...` of the copies in a folder, or of one file."""
+    """Run `compare PATH... OPTION...` on the copies in a folder, or on one file."""
     return lambda path, *options: run("compare", *(sorted(path.iterdir()) if path.is_dir() else [path]), *options)
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """Two brokers whose only record differs; one of the records tries everything at a terminal."""
-    evil = [RecordToWrite(HOSTILE, HOSTILE * 9, [("h\x1b[31m", HOSTILE)])]
-    evil_log = write_batch(evil, base_offset=0, base_timestamp=BASE_TIMESTAMP, producer_id=2**60, producer_epoch=7, base_sequence=9)
-    put_replica(tmp_path / "hostile", 1, evil_log, high_watermark=1)
-    tame = write_batch([RecordToWrite(b"", None)], base_offset=0, base_timestamp=BASE_TIMESTAMP + 86_400_000)
-    put_replica(tmp_path / "hostile", 2, tame, high_watermark=1)
+    """Two brokers whose only record differs; one of the records contains escape sequences for terminals."""
+    records = [RecordToWrite(HOSTILE, HOSTILE * 9, [("h\x1b[31m", HOSTILE)])]
+    hostile_log = write_batch(
+        records, base_offset=0, base_timestamp=BASE_TIMESTAMP, producer_id=2**60, producer_epoch=7, base_sequence=9
+    )
+    put_replica(tmp_path / "hostile", 1, hostile_log, high_watermark=1)
+    plain_log = write_batch([RecordToWrite(b"", None)], base_offset=0, base_timestamp=BASE_TIMESTAMP + 86_400_000)
+    put_replica(tmp_path / "hostile", 2, plain_log, high_watermark=1)
     return tmp_path / "hostile"
 
 
@@ -59,7 +61,7 @@ def test_the_table_of_an_unclean_election(compare: Run) -> None:
     ]
 
 
-def test_the_status_tells_identical_replicas_from_others(compare: Run) -> None:
+def test_status_0_means_identical_replicas_and_1_a_difference(compare: Run) -> None:
     status, out, err = compare(SAMPLES / "healthy", "--topic", "orders", "--partition", "0", "--format", "table")
     assert (status, "> " in out) == (0, False)
     assert err == "clean: orders-0 on 3 replicas: no difference: the same in offsets 0 to 499 on 3 replicas\n"
@@ -84,51 +86,53 @@ def test_an_unknown_partition_is_refused(compare: Run, tmp_path: Path) -> None:
 
 def test_json_holds_every_replica_at_every_offset(compare: Run) -> None:
     status, out, _ = compare(SAMPLES / "unclean-election", "--topic", "audit", "--format", "json")
-    told = json.loads(out)
-    validate("compare", told)
-    assert (status, told["verdict"], told["first_difference"]) == (1, "critical", 300)
-    assert [replica["log_end_offset"] for replica in told["partition"]["replicas"]] == [345, 370, 300]
-    assert [row["offset"] for row in told["offsets"]] == list(range(297, 304))
-    row = told["offsets"][3]
-    assert (row["differs"], [held["broker"] for held in row["replicas"]]) == (True, [1, 2, 3])
+    document = json.loads(out)
+    validate("compare", document)
+    assert (status, document["verdict"], document["first_difference"]) == (1, "critical", 300)
+    assert [replica["log_end_offset"] for replica in document["partition"]["replicas"]] == [345, 370, 300]
+    assert [row["offset"] for row in document["offsets"]] == list(range(297, 304))
+    row = document["offsets"][3]
+    assert (row["differs"], [replica["broker"] for replica in row["replicas"]]) == (True, [1, 2, 3])
     first, _, third = row["replicas"]
     assert (first["timestamp_ms"], first["timestamp"]) == (1795233370120, "2026-11-21T03:56:10.120Z")
     assert (first["partition_leader_epoch"], first["key_size"], len(first["value_digest"])) == (2, 7, 64)
     assert third["state"] == "beyond_log_end"
     assert {third[key] for key in first if key not in ("broker", "state")} == {None}
     assert not {"key", "value", "headers"} & first.keys()
-    assert told["findings"][0]["kind"] == "UNCLEAN_LOSS"
+    assert document["findings"][0]["kind"] == "UNCLEAN_LOSS"
 
 
-def test_json_lines_hold_the_same(compare: Run) -> None:
+def test_json_lines_equal_the_json_document(compare: Run) -> None:
     arguments = ("--topic", "audit", "--context", "2", "--show-payloads", "--format")
-    told = json.loads(compare(SAMPLES / "unclean-election", *arguments, "json")[1])
+    document = json.loads(compare(SAMPLES / "unclean-election", *arguments, "json")[1])
     objects = [json.loads(line) for line in compare(SAMPLES / "unclean-election", *arguments, "jsonl")[1].splitlines()]
-    held = [{"offset": row["offset"], "differs": row["differs"]} | each for row in told["offsets"] for each in row["replicas"]]
+    rows = [
+        {"offset": row["offset"], "differs": row["differs"]} | replica for row in document["offsets"] for replica in row["replicas"]
+    ]
     place = {"topic": "audit", "partition": 0}
-    assert [one for one in objects if one["type"] == "held"] == [{"type": "held"} | place | one for one in held]
-    found = [one["type"] for one in objects if one["type"] != "held"]
-    assert found == ["partition", *["replica"] * 3, *["finding"] * len(told["findings"]), "summary"]
+    assert [row for row in objects if row["type"] == "held"] == [{"type": "held"} | place | row for row in rows]
+    other_types = [row["type"] for row in objects if row["type"] != "held"]
+    assert other_types == ["partition", *["replica"] * 3, *["finding"] * len(document["findings"]), "summary"]
     assert objects[-1]["first_difference"] == 300
 
 
 def test_payloads_are_shown_only_on_request_and_in_json_as_text_and_bytes(compare: Run, hostile: Path) -> None:
     for format_name in ("table", "tsv", "json"):
-        for options, shown in (((), False), (("--show-payloads",), True)):
+        for options, has_payloads in (((), False), (("--show-payloads",), True)):
             status, out, _ = compare(hostile, "--format", format_name, *options)
-            assert (status, "pwned" in out) == (1, shown)
+            assert (status, "pwned" in out) == (1, has_payloads)
             assert format_name != "tsv" or len({line.count("\t") for line in out.splitlines()}) == 1
-    told = json.loads(compare(hostile, "--format", "json", "--show-payloads")[1])
-    validate("compare", told)
-    evil, tame = told["offsets"][0]["replicas"]
-    assert base64.b64decode(evil["value_base64"]) == HOSTILE * 9
-    assert evil["key"].startswith("\\x1b]0;pwned\\x07")
-    assert evil["headers"][0]["key"] == "h\\x1b[31m"
-    assert (evil["producer_id"], evil["producer_id_string"]) == (2**60, str(2**60))
-    assert (tame["key"], tame["value"], tame["value_base64"], tame["value_size"]) == ("", None, None, -1)
+    document = json.loads(compare(hostile, "--format", "json", "--show-payloads")[1])
+    validate("compare", document)
+    hostile_record, plain = document["offsets"][0]["replicas"]
+    assert base64.b64decode(hostile_record["value_base64"]) == HOSTILE * 9
+    assert hostile_record["key"].startswith("\\x1b]0;pwned\\x07")
+    assert hostile_record["headers"][0]["key"] == "h\\x1b[31m"
+    assert (hostile_record["producer_id"], hostile_record["producer_id_string"]) == (2**60, str(2**60))
+    assert (plain["key"], plain["value"], plain["value_base64"], plain["value_size"]) == ("", None, None, -1)
 
 
-def test_markers_are_named(compare: Run, tmp_path: Path) -> None:
+def test_markers_are_shown_as_commit_or_abort(compare: Run, tmp_path: Path) -> None:
     marker = {"base_offset": 2, "producer_id": 5, "producer_epoch": 0, "coordinator_epoch": 1, "timestamp": BASE_TIMESTAMP}
     for broker in (1, 2):
         put_replica(tmp_path, broker, b"".join(log(1)) + write_marker(broker == 1, **marker), high_watermark=3)

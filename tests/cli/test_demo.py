@@ -1,4 +1,4 @@
-"""The `demo` command: all samples, written only to an empty directory; and printed commands that run."""
+"""`demo` writes all samples, only to a new or empty directory, and prints commands that run."""
 
 import re
 import shlex
@@ -15,11 +15,11 @@ from tests.cli.runs import Run
 HINT = "hint: choose a directory that is empty or does not exist yet"
 
 
-def printed(out: str) -> list[str]:
+def printed_commands(out: str) -> list[str]:
     return re.findall(r"^    (kafka-forensics .+)$", out, re.MULTILINE)
 
 
-def test_the_archive_is_the_samples_and_small(tmp_path: Path) -> None:
+def test_the_archive_holds_exactly_the_samples_and_is_small(tmp_path: Path) -> None:
     with tarfile.open(ARCHIVE) as archive:
         archived = {member.name: stream.read() for member in archive if (stream := archive.extractfile(member)) is not None}
     assert archived == dict(files()), "make it again: python -m lab.sample_archive"
@@ -31,31 +31,33 @@ def test_the_archive_is_the_samples_and_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_the_samples_are_written_whole(exists: bool, run: Run, tmp_path: Path) -> None:
-    to = tmp_path / "samples"
+def test_demo_writes_all_samples(exists: bool, run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "samples"
     if exists:
-        to.mkdir()
-    status, out, err = run("demo", to)
+        directory.mkdir()
+    status, out, err = run("demo", directory)
     assert (status, err) == (0, "")
-    assert {path.relative_to(to).as_posix(): path.read_bytes() for path in to.rglob("*") if path.is_file()} == dict(files())
-    assert out.startswith(f"{len(dict(files()))} files of three clusters are in {to}. What to run:\n")
+    assert {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()} == dict(
+        files()
+    )
+    assert out.startswith(f"{len(dict(files()))} files of three clusters are in {directory}. What to run:\n")
 
 
 @pytest.mark.parametrize("name", ["samples", "a $HOME 'b'", "-x", "ünder"])
-def test_each_command_runs_as_printed(name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_commands_run(name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _, out, _ = run("demo", "--", name)
-    lines = printed(out)
+    lines = printed_commands(out)
     assert len(lines) == sum(len(commands) for _, commands in TO_RUN)
     for line in lines if name == "samples" else lines[:1]:
-        _, *words = shlex.split(line)
-        status, answer, err = run(*words)
-        lost = words[0] in ("scan", "compare") and "healthy" not in words[1]
-        assert (status, bool(answer)) == (int(lost), True), (line, err)
+        _, *arguments = shlex.split(line)
+        status, answer, err = run(*arguments)
+        has_loss = arguments[0] in ("scan", "compare") and "healthy" not in arguments[1]
+        assert (status, bool(answer)) == (int(has_loss), True), (line, err)
 
 
 @pytest.mark.parametrize(
-    ("directory", "printed"),
+    ("directory", "message"),
     [
         ("file", f"error: file is a file, and DIR names a directory\n{HINT}\n"),
         (
@@ -66,11 +68,13 @@ def test_each_command_runs_as_printed(name: str, run: Run, tmp_path: Path, monke
         (".", f"error: . is not empty: it holds .hidden\n{HINT}\n"),
     ],
 )
-def test_only_an_empty_directory(directory: str, printed: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_new_or_empty_directory_is_accepted(
+    directory: str, message: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / ".hidden").touch()
-    assert run("demo", directory) == (2, "", printed)
+    assert run("demo", directory) == (2, "", message)
     assert {path.name for path in tmp_path.iterdir()} == {"file", ".hidden"}
 
 

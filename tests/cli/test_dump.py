@@ -37,7 +37,7 @@ def write_log(path: Path, *parts: bytes) -> Path:
     return path
 
 
-def test_batches_with_all_that_their_headers_say(rows: Rows) -> None:
+def test_a_batch_row_shows_the_fields_of_its_header(rows: Rows) -> None:
     first, marker = rows(TRANSACTIONS)[:2]
     assert first["file"] == str(TRANSACTIONS)
     assert (first["span"], first["base_offset"], first["last_offset"], first["records_count"]) == ("batch", 0, 4, 5)
@@ -47,40 +47,40 @@ def test_batches_with_all_that_their_headers_say(rows: Rows) -> None:
     assert (marker["control_record_type"], marker["coordinator_epoch"]) == ("ABORT", 0)
 
 
-def test_records_of_both_formats_without_their_bytes(rows: Rows) -> None:
-    found = rows(DUMP_INPUTS / "codec-zstd" / "00000000000000000000.log", "--records")
-    assert [row["offset"] for row in found] == list(range(120))
-    assert all(row["span"] == "record" and row["value_size"] > 0 for row in found)
-    assert not {"key", "value", "headers"} & found[0].keys()
-    old = rows(DUMP_INPUTS / "crafted-format-0" / "00000000000000000000.log", "--records", "--show-payloads")
-    contents = [(row["offset"], row["key"], row["value"]) for row in old[:3]]
+def test_records_of_both_formats_are_shown_without_payloads(rows: Rows) -> None:
+    records = rows(DUMP_INPUTS / "codec-zstd" / "00000000000000000000.log", "--records")
+    assert [row["offset"] for row in records] == list(range(120))
+    assert all(row["span"] == "record" and row["value_size"] > 0 for row in records)
+    assert not {"key", "value", "headers"} & records[0].keys()
+    old_records = rows(DUMP_INPUTS / "crafted-format-0" / "00000000000000000000.log", "--records", "--show-payloads")
+    contents = [(row["offset"], row["key"], row["value"]) for row in old_records[:3]]
     assert contents == [(0, "key", "value"), (1, None, "no key"), (2, "no value", None)]
-    assert [row["offset"] for row in old] == list(range(7))
+    assert [row["offset"] for row in old_records] == list(range(7))
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_payloads_are_hidden_unless_asked_for(dump: Dump, tmp_path: Path, format_name: str) -> None:
+def test_payloads_are_hidden_by_default(dump: Dump, tmp_path: Path, format_name: str) -> None:
     secret = b"the secret of the house"
     record = RecordToWrite(secret, secret, headers=((secret.decode(), secret),))
     parts = [write_batch([record], base_offset=0, base_timestamp=1), legacy_entry(1, value=secret)]
     path = write_log(tmp_path / "00000000000000000000.log", *parts)
     for options in ([], ["--records"], ["--explain"], ["--explain", "--records"]):
-        shown = dump(path, "--format", format_name, "--offset", "0:9", *options)
-        assert ("secret" in shown, secret.hex(" ")[:20] in shown) == (False, False)
+        output = dump(path, "--format", format_name, "--offset", "0:9", *options)
+        assert ("secret" in output, secret.hex(" ")[:20] in output) == (False, False)
     assert "secret" in dump(path, "--format", format_name, "--records", "--show-payloads")
 
 
 def test_damage_is_a_row_and_the_dump_continues_after_it(rows: Rows) -> None:
-    found = rows(DUMP_INPUTS / "zero-page" / IDEMPOTENT.name)
-    spans = [(row["span"], row["position"], row["size_in_bytes"]) for row in found]
+    found_rows = rows(DUMP_INPUTS / "zero-page" / IDEMPOTENT.name)
+    spans = [(row["span"], row["position"], row["size_in_bytes"]) for row in found_rows]
     assert spans[2:5] == [("batch", 2802, 1401), ("FRAMING_LOST", 4203, 1401), ("batch", 5604, 1401)]
     records = rows(DUMP_INPUTS / "crc-mismatch" / IDEMPOTENT.name, "--records")
     wrong = [row for row in records if row["span"] == "BATCH_CRC_MISMATCH"]
     assert [(row["position"], row["detail"]["base_offset"]) for row in wrong] == [(4203, 220)]
     assert {row["offset"] for row in records if row.get("is_valid") is False} == set(range(220, 240))
-    found = rows(DUMP_INPUTS / "count-short" / IDEMPOTENT.name, "--records")
-    assert [row["position"] for row in found if row["span"] == "BATCH_COUNT_LIE"] == [4203]
-    assert found[-1]["offset"] == 319
+    found_rows = rows(DUMP_INPUTS / "count-short" / IDEMPOTENT.name, "--records")
+    assert [row["position"] for row in found_rows if row["span"] == "BATCH_COUNT_LIE"] == [4203]
+    assert found_rows[-1]["offset"] == 319
     jumped = rows(DUMP_INPUTS / "offset-jump" / IDEMPOTENT.name, "--offset", "240:260")
     assert [row["base_offset"] for row in jumped] == [240]
 
@@ -88,14 +88,14 @@ def test_damage_is_a_row_and_the_dump_continues_after_it(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("text", "offsets"), [("200:230", range(200, 230)), ("310:", range(310, 320)), (":165", range(160, 165)), ("171", [171])]
 )
-def test_offset_chooses_records_and_the_batches_that_hold_them(rows: Rows, text: str, offsets: range) -> None:
+def test_offset_selects_records_and_the_batches_that_contain_them(rows: Rows, text: str, offsets: range) -> None:
     assert [row["offset"] for row in rows(IDEMPOTENT, "--records", "--offset", text)] == list(offsets)
     batches = rows(IDEMPOTENT, "--offset", text)
     assert batches[0]["base_offset"] <= offsets[0] <= batches[0]["last_offset"]
     assert batches[-1]["base_offset"] <= offsets[-1] <= batches[-1]["last_offset"]
 
 
-def test_offset_begins_reading_where_the_index_says(rows: Rows, tmp_path: Path) -> None:
+def test_offset_starts_to_read_at_the_position_in_the_index(rows: Rows, tmp_path: Path) -> None:
     data = IDEMPOTENT.read_bytes()
     path = write_log(tmp_path / IDEMPOTENT.name, bytes(1401), data[1401:])
     assert rows(path, "--offset", "290:300")[0]["span"] == "FRAMING_LOST"
@@ -103,11 +103,17 @@ def test_offset_begins_reading_where_the_index_says(rows: Rows, tmp_path: Path) 
     assert [row["base_offset"] for row in rows(path, "--offset", "290:300")] == [280]
 
 
-def test_every_kind_of_file_of_a_broker(rows: Rows) -> None:
+def test_every_kind_of_broker_file_is_dumped(rows: Rows) -> None:
     by_name: dict[str, list[dict[str, Any]]] = {}
     for row in rows(BROKER):
         by_name.setdefault(Path(row["file"]).name, []).append(row)
-    assert {row["span"] for found in by_name.values() for row in found} <= {"batch", "entry", "property", "header", "zero_tail"}
+    assert {row["span"] for file_rows in by_name.values() for row in file_rows} <= {
+        "batch",
+        "entry",
+        "property",
+        "header",
+        "zero_tail",
+    }
     assert {row["name"]: row["value"] for row in by_name["meta.properties"]}["node_id"] == 1
     assert {"topic_id"} <= {row["name"] for row in by_name["partition.metadata"]}
     assert by_name["leader-epoch-checkpoint"][0]["start_offset"] == 0
@@ -117,40 +123,40 @@ def test_every_kind_of_file_of_a_broker(rows: Rows) -> None:
     assert "leaderId" in {row["name"] for row in by_name["quorum-state"]}
 
 
-def test_a_file_given_by_itself_is_chosen_by_the_directory_it_lies_in(dump: Dump, run: Run) -> None:
+def test_topic_and_partition_of_a_single_file_come_from_its_directory(dump: Dump, run: Run) -> None:
     file = BROKER / "audit-0" / "00000000000000000000.log"
     assert dump(file, "--topic", "aud*", "--partition", 0) == dump(file)
     error = "error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n"
     assert run("dump", file, "--topic", "zz") == (2, "", error)
-    for of_no_partition in (TRANSACTIONS, BROKER / "meta.properties"):
-        status, _, err = run("dump", of_no_partition, "--topic", "zz")
+    for path in (TRANSACTIONS, BROKER / "meta.properties"):
+        status, _, err = run("dump", path, "--topic", "zz")
         assert (status, "of which topic and partition it is cannot be told" in err) == (2, True)
 
 
 def test_explained_bytes_are_those_of_the_file(rows: Rows) -> None:
     data = IDEMPOTENT.read_bytes()
-    found = rows(IDEMPOTENT, "--explain", "--records", "--show-payloads")
-    header = [row for row in found if row["structure"] == "batch header"]
+    explained = rows(IDEMPOTENT, "--explain", "--records", "--show-payloads")
+    header = [row for row in explained if row["structure"] == "batch header"]
     assert [row["field"] for row in header][:3] == ["base_offset", "batch_length", "partition_leader_epoch"]
     assert sum(row["size_in_bytes"] for row in header) == 61
-    for row in [row for row in found if row["structure"] in {"batch header", "record"} and not row["hex"].endswith("..")]:
+    for row in [row for row in explained if row["structure"] in {"batch header", "record"} and not row["hex"].endswith("..")]:
         start = row["position"]
         assert data[start : start + row["size_in_bytes"]].hex(" ") == row["hex"], row
-    ends = [row["position"] + row["size_in_bytes"] for row in found if row["structure"] == "record"]
-    assert [row["position"] for row in found if row["structure"] == "record"][1:] == ends[:-1]
-    assert [row["field"] for row in found if row["structure"] == "more"] == ["records", "batches"]
+    ends = [row["position"] + row["size_in_bytes"] for row in explained if row["structure"] == "record"]
+    assert [row["position"] for row in explained if row["structure"] == "record"][1:] == ends[:-1]
+    assert [row["field"] for row in explained if row["structure"] == "more"] == ["records", "batches"]
 
 
-def test_explain_takes_indexes_snapshots_text_and_damage_apart(rows: Rows) -> None:
+def test_explain_shows_fields_of_indexes_snapshots_text_and_damage(rows: Rows) -> None:
     index = rows(IDEMPOTENT.with_suffix(".index"), "--explain")
-    seen = [(row["field"], row["value"], row["hex"]) for row in index[:2]]
-    assert seen == [("relative_offset", 39, "00 00 00 27"), ("position", 1401, "00 00 05 79")]
+    fields = [(row["field"], row["value"], row["hex"]) for row in index[:2]]
+    assert fields == [("relative_offset", 39, "00 00 00 27"), ("position", 1401, "00 00 05 79")]
     torn = rows(DUMP_INPUTS / "snapshot-torn" / "00000000000000000079.snapshot", "--explain")
     assert [row["field"] for row in torn if row["structure"] == "damage"] == ["PRODUCER_SNAPSHOT_CORRUPT"] * 2
     text = rows(BROKER / "meta.properties", "--explain")
     assert any("node.id=1" in str(row["value"]) for row in text)
-    cut = rows(DUMP_INPUTS / "torn-header" / IDEMPOTENT.name, "--explain", "--offset", "300:")
-    assert (cut[0]["field"], cut[-1]["meaning"]) == ("SEG_TORN_TAIL", "cut short: 4 bytes belong here")
+    torn_batch = rows(DUMP_INPUTS / "torn-header" / IDEMPOTENT.name, "--explain", "--offset", "300:")
+    assert (torn_batch[0]["field"], torn_batch[-1]["meaning"]) == ("SEG_TORN_TAIL", "cut short: 4 bytes belong here")
 
 
 @pytest.mark.parametrize("arguments", [["--format", "xml"], ["--offset", "7:7"], ["--offset", "x"], ["--offset", ":"]])
@@ -159,26 +165,26 @@ def test_wrong_arguments_are_refused(run: Run, arguments: list[str]) -> None:
     assert (status, out, err[:7]) == (2, "", "error: ")
 
 
-def test_a_file_that_is_not_kafka_s_is_refused_and_a_renamed_copy_read(rows: Rows, tmp_path: Path, run: Run) -> None:
+def test_an_unknown_file_is_refused_and_a_renamed_log_is_read(rows: Rows, tmp_path: Path, run: Run) -> None:
     status, _, err = run("dump", write_log(tmp_path / "notes.txt", b"x"))
     assert (status, "no file of Kafka's" in err) == (2, True)
     assert len(rows(write_log(tmp_path / "copy.log", *log(3)))) == 3
 
 
-def test_the_first_rows_come_long_before_the_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_first_row_comes_before_the_whole_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from kafka_forensics.questions.dump.inputs import DumpOptions, find_files
     from kafka_forensics.questions.dump.log import log_rows
     from kafka_forensics.storage import local
 
     path = write_log(tmp_path / "00000000000000000000.log", *log(128, value=bytes(32768)))
     read = io.BytesIO()
-    original = local._pread_into
+    original_read = local._pread_into
 
-    def counting(descriptor: int, buffer: memoryview, position: int) -> int:
+    def counting_read(descriptor: int, buffer: memoryview, position: int) -> int:
         read.seek(read.tell() + len(buffer))
-        return original(descriptor, buffer, position)
+        return original_read(descriptor, buffer, position)
 
-    monkeypatch.setattr(local, "_pread_into", counting)
+    monkeypatch.setattr(local, "_pread_into", counting_read)
     (file,) = find_files([str(path)], DumpOptions()).files
     rows = log_rows(file, DumpOptions())
     next(rows)

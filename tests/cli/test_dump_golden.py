@@ -1,4 +1,4 @@
-"""What `dump` shows of files against what Kafka's own tool printed of them, file by file."""
+"""`dump` shows the same facts of each file as Kafka's dump tool."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from lab.make_golden import GOLDEN, INPUTS, OF_TOPICS, input_files, table_name
 from tests.broker.kafka_facts import differences, dumped, with_logs
 
 FILES = {table_name(file): file for file in input_files()}
-OTHERWISE = {"aborted-version.txnindex.tsv": ["entry 0: version '0', here '9'"]}
-"""The tool of Kafka 4.3.0 sees the high byte of the version alone."""
+KNOWN_DIFFERENCES = {"aborted-version.txnindex.tsv": ["entry 0: version '0', here '9'"]}
+"""The tool of Kafka 4.3.0 reads only the high byte of the version."""
 
 
 @pytest.mark.parametrize("table", FILES)
-def test_facts_are_those_of_kafka_s_tool(table: str, tmp_path: Path) -> None:
+def test_facts_equal_those_of_kafkas_tool(table: str, tmp_path: Path) -> None:
     path = INPUTS / FILES[table]
     topic = OF_TOPICS.get(path.parent.name) if path.suffix in LOGS else None
     facts = dumped(with_logs([path]), tmp_path)
-    assert differences(path, from_table((GOLDEN / table).read_text()), facts, topic) == OTHERWISE.get(table, [])
+    assert differences(path, from_table((GOLDEN / table).read_text()), facts, topic) == KNOWN_DIFFERENCES.get(table, [])

@@ -23,7 +23,7 @@ COMMIT = b"\0\3" + (77).to_bytes(8, "big") + b"\xff" * 4 + b"\0\6secret" + (1_70
 SECRETS = {"salt": "c2FsdA==", "stored_key": "", "server_key": "a2V5"}
 CREDENTIAL = {"name": "alice", "mechanism": 2, **SECRETS, "iterations": 4096}
 
-NOT_BY_THE_BROKER = (
+NOT_WRITTEN_BY_KAFKA = (
     "LegacyOffsetCommit",
     "ShareGroupPartitionMetadata",
     "StreamsGroupPartitionMetadata",
@@ -44,7 +44,7 @@ def put(root: Path, directory: str, *records: tuple[bytes | None, bytes | None])
     return path
 
 
-def test_records_of_the_controller_s_log(dump: Dump, tmp_path: Path) -> None:
+def test_records_of_the_controllers_log_are_decoded(dump: Dump, tmp_path: Path) -> None:
     secret = b"\1\4\0\4\2\1" + b"\6token\x07hidden\0"
     values = (topic(), partition_change(isr=[1]), setting("cleanup.policy", "compact"), secret, b"\1\x63\0abc", b"\1\5\x63", b"\7")
     path = put(tmp_path, "__cluster_metadata-0", *((None, value) for value in values))
@@ -61,21 +61,21 @@ def test_records_of_the_controller_s_log(dump: Dump, tmp_path: Path) -> None:
     assert "CANNOT BE READ" in table
 
 
-def test_credentials_are_shown_with_payloads_only(dump: Dump, tmp_path: Path) -> None:
+def test_credentials_are_shown_only_with_show_payloads(dump: Dump, tmp_path: Path) -> None:
     path = put(tmp_path, "__cluster_metadata-0", (None, write_metadata_record(11, 0, CREDENTIAL)))
     assert [detail["value"] for detail in details(dump, path)] == [{"name": "alice", "mechanism": 2, "iterations": 4096}]
     assert [detail["value"] for detail in details(dump, path, "--show-payloads")] == [CREDENTIAL]
 
 
-def test_committed_offsets_and_what_clients_keep_with_them(dump: Dump, tmp_path: Path) -> None:
+def test_committed_offsets_are_decoded_and_their_metadata_is_hidden(dump: Dump, tmp_path: Path) -> None:
     path = put(
         tmp_path, "__consumer_offsets-3", (COMMIT_KEY, COMMIT), (COMMIT_KEY, None), (b"\0\1", COMMIT), (COMMIT_KEY, b"\0\x09")
     )
-    commit, gone, no_key, newer = details(dump, path)
+    commit, tombstone, no_key, newer = details(dump, path)
     assert commit["key"] == {"record_type": 1, "group": "g", "topic": "t", "partition": 3}
     assert (commit["record"], commit["value"]["offset"], "metadata" in commit["value"]) == ("OffsetCommit", 77, False)
     assert commit["value"]["commit_timestamp"] == "2023-11-14T22:13:20.000Z"
-    assert gone["value"] is None
+    assert tombstone["value"] is None
     assert no_key == {"record": "UNKNOWN", "problem": "key"}
     assert newer["problem"] == "version"
     assert details(dump, path, "--show-payloads")[0]["value"]["metadata"] == "secret"
@@ -84,7 +84,7 @@ def test_committed_offsets_and_what_clients_keep_with_them(dump: Dump, tmp_path:
     assert "TOMBSTONE" in text
 
 
-def copy_started(name: str, root: Path, directory: str) -> Path:
+def copy_input(name: str, root: Path, directory: str) -> Path:
     """A golden input, copied as the log of a topic."""
     path = root / directory / segment_file(0)
     path.parent.mkdir()
@@ -92,27 +92,29 @@ def copy_started(name: str, root: Path, directory: str) -> Path:
     return path
 
 
-def test_every_kind_that_a_real_coordinator_of_groups_writes(dump: Dump, tmp_path: Path) -> None:
-    records = details(dump, copy_started("group-kinds", tmp_path, "__consumer_offsets-0"))
+def test_every_record_type_of_a_real_group_coordinator_is_decoded(dump: Dump, tmp_path: Path) -> None:
+    records = details(dump, copy_input("group-kinds", tmp_path, "__consumer_offsets-0"))
     assert all("problem" not in record for record in records)
-    assert {record["record"] for record in records} == set(RECORD_TYPES.values()) - set(NOT_BY_THE_BROKER)
+    assert {record["record"] for record in records} == set(RECORD_TYPES.values()) - set(NOT_WRITTEN_BY_KAFKA)
     assert not [record for record in records if record["record"] != "OffsetCommit" and "value" not in record]
-    joined = next(record for record in records if record["record"] == "ConsumerGroupRegularExpression" and record["value"])
-    assert (joined["key"]["member_id"], joined["value"]["topics"]) == ("orders.*", ["orders", "orders-eu"])
+    expression = next(record for record in records if record["record"] == "ConsumerGroupRegularExpression" and record["value"])
+    assert (expression["key"]["member_id"], expression["value"]["topics"]) == ("orders.*", ["orders", "orders-eu"])
     topology = next(record["value"] for record in records if record["record"] == "StreamsGroupTopology")
     assert [subtopology["subtopology_id"] for subtopology in topology["subtopologies"]] == ["subtopology-0", "subtopology-1"]
-    of_both = [record["value"] for record in records if record["record"] == "ConsumerGroupMemberMetadata" and record["value"]]
-    classic = [member["classic_member_metadata"] for member in of_both if member.get("classic_member_metadata") is not None]
+    members = [record["value"] for record in records if record["record"] == "ConsumerGroupMemberMetadata" and record["value"]]
+    classic = [member["classic_member_metadata"] for member in members if member.get("classic_member_metadata") is not None]
     protocols = [member["supported_protocols"] for member in classic]
     assert protocols == [[{"name": "range"}, {"name": "cooperative-sticky"}]] * len(protocols)
     assert protocols
-    shown = [record["value"] for record in details(dump, tmp_path / "__consumer_offsets-0", "--show-payloads")]
-    whole = [member["classic_member_metadata"] for member in shown if member and member.get("classic_member_metadata")]
-    assert all(set(protocol) == {"name", "metadata"} for member in whole for protocol in member["supported_protocols"])
+    with_payloads = [record["value"] for record in details(dump, tmp_path / "__consumer_offsets-0", "--show-payloads")]
+    shown_metadata = [
+        member["classic_member_metadata"] for member in with_payloads if member and member.get("classic_member_metadata")
+    ]
+    assert all(set(protocol) == {"name", "metadata"} for member in shown_metadata for protocol in member["supported_protocols"])
 
 
-def test_states_that_a_real_coordinator_of_shares_writes(dump: Dump, tmp_path: Path) -> None:
-    records = details(dump, copy_started("share-state", tmp_path, "__share_group_state-0"))
+def test_records_of_a_real_share_coordinator_are_decoded(dump: Dump, tmp_path: Path) -> None:
+    records = details(dump, copy_input("share-state", tmp_path, "__share_group_state-0"))
     assert all("problem" not in record for record in records)
     assert {record["record"] for record in records} == {"ShareSnapshot", "ShareUpdate"}
     update = next(record for record in records if record["record"] == "ShareUpdate")
@@ -121,30 +123,30 @@ def test_states_that_a_real_coordinator_of_shares_writes(dump: Dump, tmp_path: P
     assert any(record["value"] is None for record in records)
 
 
-def test_malformed_share_records(dump: Dump, tmp_path: Path) -> None:
+def test_malformed_share_records_have_a_problem(dump: Dump, tmp_path: Path) -> None:
     key = b"\0\0\0\1g" + bytes(20)
     path = put(tmp_path, "__share_group_state-0", (key, b"\0\0\0"), (b"\0\7", None), (None, b""), (key, b"\0\1"))
     assert [record["problem"] for record in details(dump, path)] == ["fields", "kind", "key", "version"]
 
 
-def test_events_of_remote_segments(dump: Dump, tmp_path: Path) -> None:
-    begun, lying = remote_log.copy_started(1, 0, 9, custom_metadata="AAEC"), remote_log.copy_started(1, 9, 0)
-    values = (begun, remote_log.segment_update(1, 1), remote_log.deleted_partition(0), b"\1\x63\0", lying, None)
+def test_records_of_remote_log_metadata_are_decoded(dump: Dump, tmp_path: Path) -> None:
+    started, inverted = remote_log.copy_started(1, 0, 9, custom_metadata="AAEC"), remote_log.copy_started(1, 9, 0)
+    values = (started, remote_log.segment_update(1, 1), remote_log.deleted_partition(0), b"\1\x63\0", inverted, None)
     path = put(tmp_path, "__remote_log_metadata-7", *((None, value) for value in values))
-    first, ended, gone, unknown, broken, nothing = details(dump, path)
+    first, finished, deleted, unknown, broken, without_value = details(dump, path)
     assert (first["record"], first["api_key"], first["version"]) == ("RemoteLogSegmentMetadataRecord", 0, 0)
     assert first["value"]["remote_log_segment_id"]["topic_id_partition"]["name"] == "t"
     assert (first["value"]["end_offset"], "custom_metadata" in first["value"]) == (9, False)
-    assert ended["value"]["remote_log_segment_state"] == "COPY_SEGMENT_FINISHED"
-    assert gone["value"]["remote_partition_delete_state"] == "DELETE_PARTITION_MARKED"
-    assert [record["problem"] for record in (unknown, broken, nothing)] == ["kind", "offsets", "value"]
+    assert finished["value"]["remote_log_segment_state"] == "COPY_SEGMENT_FINISHED"
+    assert deleted["value"]["remote_partition_delete_state"] == "DELETE_PARTITION_MARKED"
+    assert [record["problem"] for record in (unknown, broken, without_value)] == ["kind", "offsets", "value"]
     assert details(dump, path, "--show-payloads")[0]["value"]["custom_metadata"] == "AAEC"
     table = " ".join(dump(path, "--records", "--format", "table").split())
     assert "event timestamp 2023-11-14 22:13:21" in table
     assert "CANNOT BE READ (offsets)" in table
 
 
-def test_other_topics_and_lone_files_are_left_alone(dump: Dump, tmp_path: Path) -> None:
+def test_records_of_other_topics_and_of_single_segments_are_not_decoded(dump: Dump, tmp_path: Path) -> None:
     assert details(dump, put(tmp_path, "orders-0", (COMMIT_KEY, COMMIT))) == [None]
     assert details(dump, DUMP_INPUTS / "transaction-state" / segment_file(0))[0] is None
     bootstrap = DUMP_INPUTS / "bootstrap" / "00000000000000000000-0000000000.checkpoint"
@@ -152,8 +154,8 @@ def test_other_topics_and_lone_files_are_left_alone(dump: Dump, tmp_path: Path) 
 
 
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))
-def test_any_bytes_have_an_answer(key: bytes | None, value: bytes | None) -> None:
+def test_any_bytes_have_a_record_type(key: bytes | None, value: bytes | None) -> None:
     for name in TOPICS:
-        tell = record_describer(name)
-        assert tell is not None
-        assert tell(key, value, key is None)["record"]
+        describe = record_describer(name)
+        assert describe is not None
+        assert describe(key, value, key is None)["record"]

@@ -1,4 +1,4 @@
-"""Records of a dump that are written many at once: byte for byte what they are one by one."""
+"""Records of a dump that are written many at once equal those written one by one, byte for byte."""
 
 from io import StringIO
 from pathlib import Path
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.usefixtures("chosen_kernels")
 
 FORMATS = ("tsv", "jsonl")
 Headers = list[tuple[str, bytes | None]]
-OF_BATCHES: list[tuple[bytes | None, Headers, int, str]] = [
+BATCH_CONTENTS: list[tuple[bytes | None, Headers, int, str]] = [
     (b"k", [], 1_700_000_000_000, "CreateTime"),
     (None, [("h", b"1"), ("h", None), ('qu"o', b"\xff")], -5, "CreateTime"),
     (b'"', [("", b"")], 2**62, "LogAppendTime"),
     (b"k", [("trace", b"a"), ("b", None)], 253_402_300_799_999, "CreateTime"),
 ]
-"""Key and headers of all records of a batch, and its time."""
-SPECIAL = [b"", b"plain", b'quo"te', b"back\\slash", b"\ttab", b"\xff\x00", "\u202eé".encode(), b"\x7f", b"{}", None]
+"""(key, headers) of all records of a batch; its base timestamp and timestamp type."""
+SPECIAL_VALUES = [b"", b"plain", b'quo"te', b"back\\slash", b"\ttab", b"\xff\x00", "\u202eé".encode(), b"\x7f", b"{}", None]
 
 
 @pytest.fixture(autouse=True)
@@ -39,19 +39,19 @@ def _compiled() -> "Iterator[None]":
         yield
 
 
-def written(rows: "Callable[..., Iterator[object]]", path: Path, options: DumpOptions, format_name: str, *, several: bool) -> str:
-    """What a dump of a file prints whose rows come from `rows`."""
+def dumped(rows: "Callable[..., Iterator[object]]", path: Path, options: DumpOptions, format_name: str, *, several: bool) -> str:
+    """The output of a dump of a file, with rows from `rows`."""
     stream = StringIO()
     [file] = find_files([str(path)], options).files
     columns = log_columns(options)
     section = FileRows(file.shown, columns, rows(file, options))
-    wanted = ["more", *columns] if several else columns
-    write_file_rows([section], wanted, format_name, Destination(stream, 80, colour=False), several=several)
+    shown_columns = ["more", *columns] if several else columns
+    write_file_rows([section], shown_columns, format_name, Destination(stream, 80, colour=False), several=several)
     return stream.getvalue()
 
 
 @given(LOG, st.booleans(), st.sampled_from(FORMATS), st.booleans(), st.sampled_from([(None, None), (5, None), (0, 2**39)]))
-def test_any_log(
+def test_any_log_is_written_the_same(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, payloads: bool, format_name: str, several: bool, offsets: tuple[int, int]
 ) -> None:
     directory = tmp_path_factory.mktemp("log") / "t-0"
@@ -59,31 +59,31 @@ def test_any_log(
     path = directory / segment_file(0)
     path.write_bytes(data)
     options = DumpOptions(records=True, show_payloads=payloads, offset_start=offsets[0], offset_end=offsets[1])
-    one_by_one = written(log_rows, path, options, format_name, several=several)
-    assert written(log_runs, path, options, format_name, several=several) == one_by_one
+    one_by_one = dumped(log_rows, path, options, format_name, several=several)
+    assert dumped(log_runs, path, options, format_name, several=several) == one_by_one
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("compression_type", ["none", "zstd"])
-def test_keys_values_and_headers_of_any_bytes(tmp_path: Path, format_name: str, compression_type: str) -> None:
+def test_special_keys_values_and_headers_are_written_the_same(tmp_path: Path, format_name: str, compression_type: str) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     path = directory / segment_file(0)
     batches = [
         write_batch(
-            [RecordToWrite(key, value, headers, number) for number, value in enumerate(SPECIAL)],
-            base_offset=len(SPECIAL) * at,
+            [RecordToWrite(key, value, headers, number) for number, value in enumerate(SPECIAL_VALUES)],
+            base_offset=len(SPECIAL_VALUES) * index,
             base_timestamp=timestamp,
             compression_type=compression_type,
             timestamp_type=timestamp_type,
         )
-        for at, (key, headers, timestamp, timestamp_type) in enumerate(OF_BATCHES)
+        for index, (key, headers, timestamp, timestamp_type) in enumerate(BATCH_CONTENTS)
     ]
     path.write_bytes(b"".join(batches))
     options = DumpOptions(records=True, show_payloads=True)
-    text = written(log_runs, path, options, format_name, several=False)
-    assert text == written(log_rows, path, options, format_name, several=False)
-    assert text.count("\n") == 4 * len(SPECIAL) + (format_name == "tsv")
+    text = dumped(log_runs, path, options, format_name, several=False)
+    assert text == dumped(log_rows, path, options, format_name, several=False)
+    assert text.count("\n") == 4 * len(SPECIAL_VALUES) + (format_name == "tsv")
     [file] = find_files([str(path)], options).files
     assert any(isinstance(run, pa.RecordBatch) for run in log_runs(file, options)), "many are written at once"
 

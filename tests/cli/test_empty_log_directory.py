@@ -1,4 +1,4 @@
-"""A replaced disk: an empty directory that is given with its broker's name is the broker's log directory, in every command."""
+"""A replaced disk: every command takes an empty directory with a broker's name as a log directory of that broker."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.every_command import reading
+from tests.cli.every_command import evidence_commands
 from tests.cli.runs import Run
 
 HEALTHY = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
@@ -21,34 +21,34 @@ def disk(tmp_path: Path) -> Path:
     return tmp_path / "disk"
 
 
-@pytest.mark.parametrize("command", sorted(reading("orders")))
-def test_every_command_answers_as_for_a_disk_with_meta_properties_alone(run: Run, disk: Path, command: str) -> None:
-    arguments = [*reading("orders")[command], *(["--format", "table"] if command in {"scan", "plan"} else [])]
+@pytest.mark.parametrize("command", sorted(evidence_commands("orders")))
+def test_every_command_answers_as_for_a_disk_with_only_meta_properties(run: Run, disk: Path, command: str) -> None:
+    arguments = [*evidence_commands("orders")[command], *(["--format", "table"] if command in {"scan", "plan"} else [])]
     shutil.copy(HEALTHY / "broker-3" / "meta.properties", disk)
     status, out, _ = run(command, *BROKERS, f"3={disk}", *arguments)
     (disk / "meta.properties").unlink()
     (disk / "lost+found").mkdir()
-    again, of_empty, err = run(command, *BROKERS, f"3={disk}", *arguments)
-    if command == "dump":  # which shows that file
-        assert again == 0, err
+    status_of_empty, out_of_empty, err = run(command, *BROKERS, f"3={disk}", *arguments)
+    if command == "dump":  # dump shows meta.properties
+        assert status_of_empty == 0, err
     else:
-        assert command != "plan" or "--cluster-id" in of_empty
-        out, of_empty = (text.partition("Steps.")[0] if command == "plan" else text for text in (out, of_empty))
-        unwrapped = (" ".join(text.split()) for text in (out.replace(IDENTITY, "this log directory is empty"), of_empty))
-        assert [status, *sorted(next(unwrapped).split())] == [again, *sorted(next(unwrapped).split())]
+        assert command != "plan" or "--cluster-id" in out_of_empty
+        out, out_of_empty = (text.partition("Steps.")[0] if command == "plan" else text for text in (out, out_of_empty))
+        unwrapped = (" ".join(text.split()) for text in (out.replace(IDENTITY, "this log directory is empty"), out_of_empty))
+        assert [status, *sorted(next(unwrapped).split())] == [status_of_empty, *sorted(next(unwrapped).split())]
 
 
-def test_scan_counts_the_replicas_that_the_controllers_assign_to_it(run: Run, disk: Path) -> None:
+def test_scan_counts_the_replicas_that_the_controllers_assign_to_the_disk(run: Run, disk: Path) -> None:
     status, out, _ = run("scan", *BROKERS, f"3={disk}", "--format", "json")
-    (found,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
-    assert (status, found["severity"], found["broker"], found["evidence"]["replicas"]) == (0, "warning", 3, 12)
-    assert "this log directory is empty, though the controller's log gives it 12 replicas" in found["message"]
+    (wiped,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
+    assert (status, wiped["severity"], wiped["broker"], wiped["evidence"]["replicas"]) == (0, "warning", 3, 12)
+    assert "this log directory is empty, though the controller's log gives it 12 replicas" in wiped["message"]
     _, out, _ = run("scan", HEALTHY, f"4={disk}", "--format", "json")
-    (found,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
-    assert (found["severity"], found["broker"], found["evidence"]["node_id"]) == ("info", 4, 4)
+    (wiped,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
+    assert (wiped["severity"], wiped["broker"], wiped["evidence"]["node_id"]) == ("info", 4, 4)
 
 
-def test_without_a_name_it_is_refused_and_the_name_is_asked_for(run: Run, disk: Path) -> None:
+def test_an_empty_directory_without_a_name_gets_a_hint_to_name_its_broker(run: Run, disk: Path) -> None:
     status, out, err = run("scan", disk)
     assert (status, out) == (2, "")
     assert f"hint: it is empty: if it is the replaced disk of a broker, give it as N={disk}\n" in err
@@ -59,7 +59,7 @@ def test_without_a_name_it_is_refused_and_the_name_is_asked_for(run: Run, disk: 
 
 
 def test_a_second_log_directory_of_a_broker_may_be_empty(run: Run, disk: Path) -> None:
-    """And its bundle says so as the directory does."""
+    """The bundle of an empty directory gives the same finding."""
     out = json.loads(run("scan", *BROKERS, f"1={disk}", "--format", "json")[1])
     (broker,) = [row for row in out["input"]["brokers"] if row["broker"] == 1]
     assert broker["log_dirs"] == [str(HEALTHY / "broker-1"), str(disk)]

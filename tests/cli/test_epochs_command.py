@@ -22,13 +22,13 @@ def run(run: Run) -> Run:
 
 @pytest.fixture
 def shifted(tmp_path: Path) -> Path:
-    """A replica whose checkpoint begins epoch 1 at offset 3 instead of 2; its broker's name tries an escape."""
+    """A replica whose checkpoint begins epoch 1 at offset 3 instead of 2; its broker's name contains an escape sequence."""
     directory = put_replica(tmp_path, "\x1b[31m", b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)])) / "orders-0"
     put_epochs(directory, (0, 0), (1, 3))
     return tmp_path
 
 
-def test_a_table_of_who_led_and_what_each_replica_has(run: Run) -> None:
+def test_the_table_shows_epochs_by_checkpoint_and_by_log(run: Run) -> None:
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
     status, out, err = run(*brokers, "--topic", "audit", "--format", "table")
     assert (status, err) == (0, "3 replicas: checkpoints and batches agree\n")
@@ -43,7 +43,7 @@ def test_a_table_of_who_led_and_what_each_replica_has(run: Run) -> None:
     ]
 
 
-def test_both_truncation_offsets_in_json_and_in_the_table(run: Run, shifted: Path) -> None:
+def test_json_and_table_show_both_truncation_offsets(run: Run, shifted: Path) -> None:
     status, out, err = run(shifted, "--format", "json")
     assert (status, err.startswith("error: orders-0 on broker broker-\\x1b[31m: ")) == (0, True)
     rows = json.loads(out)
@@ -55,7 +55,7 @@ def test_both_truncation_offsets_in_json_and_in_the_table(run: Run, shifted: Pat
     assert "CHECKPOINT AND BATCHES DISAGREE" in out
 
 
-def test_selections_and_the_message_without_rows(run: Run, tmp_path: Path) -> None:
+def test_a_message_explains_an_empty_answer(run: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
     error = "error: nothing fits --broker 2: there is no such broker\nhint: brokers here: 1\n"
@@ -63,7 +63,7 @@ def test_selections_and_the_message_without_rows(run: Run, tmp_path: Path) -> No
     assert run(tmp_path / "none")[0] == 2
 
 
-def test_unreadable_parts_are_reported_beside_agreement(run: Run, tmp_path: Path) -> None:
+def test_agreement_mentions_damaged_batches(run: Run, tmp_path: Path) -> None:
     log = bytearray(b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)]))
     log[-1] ^= 1
     directory = put_replica(tmp_path, "b", bytes(log)) / "orders-0"
@@ -71,8 +71,8 @@ def test_unreadable_parts_are_reported_beside_agreement(run: Run, tmp_path: Path
     status, _, err = run(tmp_path)
     assert status == 0
     size = len(batch(2, 2, epoch=1))
-    agree, damaged = err.splitlines()
-    assert agree == "1 replica: checkpoints and batches agree, as far as batches can be read"
-    what = f"{size} bytes of the log (offsets 2 to 3) are damaged"
-    assert damaged == f"orders-0 on broker broker-b: {what}; of their epochs only the checkpoint tells"
+    agreement, damaged = err.splitlines()
+    assert agreement == "1 replica: checkpoints and batches agree, as far as batches can be read"
+    message = f"{size} bytes of the log (offsets 2 to 3) are damaged"
+    assert damaged == f"orders-0 on broker broker-b: {message}; of their epochs only the checkpoint tells"
     assert run(tmp_path, "-q")[2] == ""

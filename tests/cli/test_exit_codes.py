@@ -1,4 +1,4 @@
-"""A command line for each exit status of the contract, and its messages on standard error."""
+"""A command line for each documented exit status, and its messages on standard error."""
 
 import json
 import re
@@ -40,7 +40,7 @@ SAMPLE = "sample_logs/healthy"
         ("UNCLEAN_LOSS", "critical", 1),
     ],
 )
-def test_findings_count_from_the_given_severity_on(scan: Scan, kind: str, fail_on: str | None, status: int) -> None:
+def test_findings_of_the_fail_on_severity_or_above_give_status_1(scan: Scan, kind: str, fail_on: str | None, status: int) -> None:
     options = [] if fail_on is None else ["--fail-on", fail_on]
     assert scan(lambda: result_of(finding(kind, Place("orders", 0, 1))), *options)[0] == status
 
@@ -55,14 +55,14 @@ def test_findings_count_from_the_given_severity_on(scan: Scan, kind: str, fail_o
         "simulate run hw-lag-loss --svg a.svg --svg b.svg",
     ],
 )
-def test_an_option_of_one_value_given_twice_is_2(command_line: str, run: Run) -> None:
+def test_a_repeated_option_of_one_value_gives_status_2(command_line: str, run: Run) -> None:
     status, _, err = run(*command_line.split())
     option = re.findall("--[a-z]+", command_line)[-1]
     assert (status, err.splitlines()[0]) == (2, f"error: {option} was given twice")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "error"),
     [
         ("scan x --output {0}/new/", "it names a directory"),
         ("scan x --output -", "- is no file"),
@@ -72,14 +72,14 @@ def test_an_option_of_one_value_given_twice_is_2(command_line: str, run: Run) ->
         ("simulate run slow-follower --output -", "--output - names no directory"),
     ],
 )
-def test_outputs_that_are_not_files_are_refused(tmp_path: Path, run: Run, arguments: str, words: str) -> None:
+def test_outputs_that_are_not_files_are_refused(tmp_path: Path, run: Run, arguments: str, error: str) -> None:
     status, out, err = run(*arguments.format(tmp_path).split())
-    assert (status, out, words in err.splitlines()[0]) == (2, "", True)
+    assert (status, out, error in err.splitlines()[0]) == (2, "", True)
     assert list(tmp_path.iterdir()) == []
     assert not Path("-").exists()
 
 
-def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> None:
+def test_an_incomplete_scan_gives_status_3_and_prints_its_findings(scan: Scan) -> None:
     result = unclean_result()
     result.incomplete.append(Incomplete("copies/broker-9\x1b[2J", "permission denied"))
     status, out, err = scan(lambda: result)
@@ -109,14 +109,16 @@ def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> Non
         (MemoryError(), 70, None),
     ],
 )
-def test_errors_of_the_engine(scan: Scan, error: BaseException, status: int, expected: str | None) -> None:
-    seen, out, err = scan(error)
-    assert (seen, out) == (status, "")
+def test_errors_of_the_engine_have_a_status_and_a_message(
+    scan: Scan, error: BaseException, status: int, expected: str | None
+) -> None:
+    actual_status, out, err = scan(error)
+    assert (actual_status, out) == (status, "")
     assert expected is None or err == expected
     assert "Traceback" not in err
 
 
-def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> None:
+def test_debug_shows_the_traceback_of_a_bug_without_escape_sequences(scan: Scan) -> None:
     status, _, err = scan(ZeroDivisionError("a \x1b[31mslip"), "--debug")
     assert (status, "Traceback" in err, "conftest.py" in err) == (70, True, True)
     assert "\x1b" not in err
@@ -152,7 +154,7 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
         ([], "Usage: kafka-forensics"),
     ],
 )
-def test_wrong_command_lines_are_2_with_a_hint(
+def test_invalid_command_lines_give_status_2_and_a_hint(
     arguments: list[str], expected: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -171,7 +173,7 @@ def test_wrong_command_lines_are_2_with_a_hint(
         ),
     ],
 )
-def test_what_cannot_be_read_is_named_with_the_next_step(name: str, reason: str, hint: str, run: Run, tmp_path: Path) -> None:
+def test_an_unreadable_archive_is_named_with_the_next_step(name: str, reason: str, hint: str, run: Run, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(b"nothing of the kind" * 100)
     status, out, err = run("scan", path)
@@ -181,7 +183,7 @@ def test_what_cannot_be_read_is_named_with_the_next_step(name: str, reason: str,
     assert next_step.startswith(f"hint: {hint}")
 
 
-def test_ctrl_c_is_130_in_one_line() -> None:
+def test_ctrl_c_gives_status_130_and_one_line() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.cli.fake_engine", "slow", "scan", "x"], cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -192,14 +194,14 @@ def test_ctrl_c_is_130_in_one_line() -> None:
         assert process.wait(60) == 130
 
 
-@pytest.mark.parametrize("both", [("--whole", "--partial"), ("--partial", "--whole"), ("--deep", "--no-deep")])
-def test_an_option_given_both_ways_is_a_wrong_command_line(scan: Scan, both: tuple[str, str]) -> None:
-    status, _, err = scan(clean_result, *both)
+@pytest.mark.parametrize("flags", [("--whole", "--partial"), ("--partial", "--whole"), ("--deep", "--no-deep")])
+def test_contradicting_flags_give_status_2(scan: Scan, flags: tuple[str, str]) -> None:
+    status, _, err = scan(clean_result, *flags)
     assert (status, "contradict each other" in err) == (2, True)
-    assert scan(clean_result, both[0])[0] == 0
+    assert scan(clean_result, flags[0])[0] == 0
 
 
-def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(tmp_path: Path, run: Run) -> None:
+def test_a_mistyped_topic_is_reported_beside_an_unread_input(tmp_path: Path, run: Run) -> None:
     copies = Path(shutil.copytree(SAMPLES / "healthy", tmp_path / "copies"))
     (copies / "link").symlink_to("/nowhere")
     for command in ("scan", "plan", "dump"):
@@ -210,18 +212,18 @@ def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(tmp_path: Pa
 
 @pytest.mark.parametrize("packed", [False, True], ids=["directory", "archive"])
 def test_segments_in_a_directory_of_any_name_are_read(packed: bool, tmp_path: Path, run: Run) -> None:
-    """As a single segment is; a directory without segments and with such a name is still a finding."""
-    made = tmp_path / "saved events"
-    made.mkdir()
-    put_segment(made, 0, batch(0, 3))
-    path = Path(shutil.make_archive(str(made), "tar", made)) if packed else made
+    """A directory with such a name and without segments gives a finding."""
+    directory = tmp_path / "saved events"
+    directory.mkdir()
+    put_segment(directory, 0, batch(0, 3))
+    path = Path(shutil.make_archive(str(directory), "tar", directory)) if packed else directory
     status, out, err = run("scan", path, "--format", "json")
     (partition,) = json.loads(out)["partitions"]
     replica = partition["replicas"][0]
     assert (status, partition["topic"], partition["partition"], replica["log_end_offset"]) == (0, "saved events", 0, 3)
     assert f"note: {path}: read as partition 0 of a topic of that name, as no partition has it" in err
-    (made / segment_file(0)).rename(made / "leader-epoch-checkpoint")
-    status, out, _ = run("scan", made, "--format", "json")
+    (directory / segment_file(0)).rename(directory / "leader-epoch-checkpoint")
+    status, out, _ = run("scan", directory, "--format", "json")
     assert (status, [finding["kind"] for finding in json.loads(out)["findings"]]) == (0, ["DIR_NAME_ILLEGAL"])
 
 

@@ -9,12 +9,12 @@ from kafka_forensics.cli import progress
 from tests.cli.runs import Run
 from tests.support.places import SAMPLES
 
-ONE = str(SAMPLES / "unclean-election")
-AUDIT = f"{ONE}/broker-1/audit-0"
+SAMPLE = str(SAMPLES / "unclean-election")
+AUDIT = f"{SAMPLE}/broker-1/audit-0"
 
 
-def test_the_datasets_are_listed_and_findings_count_only_on_request(tmp_path: Path, run: Run) -> None:
-    arguments = (ONE, "--fact", "batches", "--fact", "findings", "--format")
+def test_datasets_are_listed_and_findings_affect_the_status_only_on_request(tmp_path: Path, run: Run) -> None:
+    arguments = (SAMPLE, "--fact", "batches", "--fact", "findings", "--format")
     status, out, err = run("export", *arguments, "json", "--output", tmp_path / "json")
     assert (status, err) == (0, "")
     assert {load.pop("dataset"): load for load in json.loads(out)} == json.loads(
@@ -33,16 +33,16 @@ def test_omitted_payloads_are_mentioned_once(tmp_path: Path, run: Run) -> None:
     assert run("export", *arguments, tmp_path / "c", "--show-payloads")[2] == ""
 
 
-def test_addresses_of_spark_require_the_spark_engine(tmp_path: Path, run: Run) -> None:
-    status, _, err = run("export", ONE, "--output", tmp_path / "out", "--spark-master", "local[1]")
+def test_spark_addresses_require_the_spark_engine(tmp_path: Path, run: Run) -> None:
+    status, _, err = run("export", SAMPLE, "--output", tmp_path / "out", "--spark-master", "local[1]")
     assert (status, "hint: add --engine spark" in err) == (2, True)
     assert not (tmp_path / "out").exists()
 
 
-def test_progress_rises_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    seen: list[tuple[int, int]] = []
-    monkeypatch.setattr(progress.Progress, "__call__", lambda _, done, total: seen.append((done, total)))
+def test_progress_rises_to_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(progress.Progress, "__call__", lambda _, done, total: calls.append((done, total)))
     assert run("export", AUDIT, "--output", tmp_path / "out")[0] == 0
-    assert seen == sorted(seen)
-    assert len({total for _, total in seen}) == 1
-    assert seen[-1][0] == seen[-1][1] > seen[0][0]
+    assert calls == sorted(calls)
+    assert len({total for _, total in calls}) == 1
+    assert calls[-1][0] == calls[-1][1] > calls[0][0]

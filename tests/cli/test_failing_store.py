@@ -1,4 +1,4 @@
-"""A storage service that fails: status 3 and "try again" where that may help, whatever the command, and whenever it happens."""
+"""A failing storage service gives status 3, and advice to try again where that may help, in every command and at any moment."""
 
 import socket
 import time
@@ -57,63 +57,65 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    with s3_server() as made:
+    with s3_server() as started:
         for name in ("orders-0", "orders-1"):
-            made.upload(SAMPLE / name, "failing", f"day/{name}")
-        for place in ("other", "days/1/broker-1", "days/2/broker-1"):
-            made.upload(SAMPLE / "orders-0", "failing", f"{place}/orders-0")
-            made.client().upload_file(str(SAMPLE / "meta.properties"), "failing", f"{place}/meta.properties")
-        yield made
+            started.upload(SAMPLE / name, "failing", f"day/{name}")
+        for prefix in ("other", "days/1/broker-1", "days/2/broker-1"):
+            started.upload(SAMPLE / "orders-0", "failing", f"{prefix}/orders-0")
+            started.client().upload_file(str(SAMPLE / "meta.properties"), "failing", f"{prefix}/meta.properties")
+        yield started
 
 
 @pytest.fixture(scope="module")
-def before(server: S3Server) -> Iterator[S3Proxy]:
-    with s3_proxy(server) as made:
-        yield made
+def proxy(server: S3Server) -> Iterator[S3Proxy]:
+    with s3_proxy(server) as started:
+        yield started
 
 
 @pytest.fixture
-def store(before: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> S3Proxy:
-    """The proxy before the server, and attempts that are not waited for."""
+def store(proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> S3Proxy:
+    """The proxy before the server; retries do not wait."""
     monkeypatch.setattr(errors, "PAUSES", (0.0, 0.0, 0.0))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", before.endpoint)
-    before.fault = None
-    return before
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+    proxy.fault = None
+    return proxy
 
 
-def failing(with_what: "int | tuple[int, bytes]", when: Callable[[str, str], bool]) -> Fault:
-    return lambda method, path, _: with_what if when(method, path) else None
+def fault_when(response: "int | tuple[int, bytes]", matches: Callable[[str, str], bool]) -> Fault:
+    return lambda method, path, _: response if matches(method, path) else None
 
 
 @pytest.mark.parametrize(
     ("command", "moment"), [*(("scan", moment) for moment in LISTING), *((command, "reading") for command in COMMANDS)]
 )
-def test_a_throttled_store_is_3_and_try_again(store: S3Proxy, run: Run, tmp_path: Path, command: str, moment: str) -> None:
+def test_a_throttled_store_gives_status_3_and_advice_to_try_again(
+    store: S3Proxy, run: Run, tmp_path: Path, command: str, moment: str
+) -> None:
     for number, fault in enumerate((SLOW_DOWN, ACCESS_DENIED)):
         output = ["--output", tmp_path / f"out-{number}"] if command == "export" else []
-        store.fault = failing(fault, LISTING[moment])
+        store.fault = fault_when(fault, LISTING[moment])
         status, _, err = run(*COMMANDS[command], *output)
         assert status == 3
         if fault == SLOW_DOWN:
             assert "still failing after 4 attempts; try again later; the service said: " in err
             assert err.endswith(TRY_AGAIN)
-        elif moment != "small files":  # below
+        elif moment != "small files":  # see the test of small objects below
             assert "access denied: check credentials and rights" in err
             assert "try again" not in err
 
 
-def test_what_is_not_read_cannot_fail(store: S3Proxy, run: Run) -> None:
-    """A small log is searched without its index, and nobody asks for its leader epochs."""
-    store.fault = failing(SLOW_DOWN, LISTING["small files"])
+def test_find_does_not_read_the_small_files_of_a_small_log(store: S3Proxy, run: Run) -> None:
+    """It searches a small log without its index, and does not read its leader epochs."""
+    store.fault = fault_when(SLOW_DOWN, LISTING["small files"])
     status, _, err = run(*COMMANDS["find"])
     assert (status, "found 1 record" in err) == (0, True)
 
 
-def test_a_refusal_that_does_not_fit_where_a_small_object_shall_be(store: S3Proxy, run: Run) -> None:
-    """Rights that end between the opening of an object and its reading: all that is said of them is more than the object has."""
+def test_rights_lost_between_opening_and_reading_a_small_object_are_reported(store: S3Proxy, run: Run) -> None:
+    """The error document of the service is longer than the object."""
     refused: set[str] = set()
 
     def fault(method: str, path: str, _: int) -> tuple[int, bytes] | None:
@@ -128,12 +130,12 @@ def test_a_refusal_that_does_not_fit_where_a_small_object_shall_be(store: S3Prox
 
 
 @pytest.mark.parametrize("moment", WRITING)
-def test_an_export_to_a_throttled_store_is_3_and_one_that_is_forbidden_2(store: S3Proxy, run: Run, moment: str) -> None:
-    for fault, wanted in ((INTERNAL_ERROR if moment == "sealing" else SLOW_DOWN, 3), (ACCESS_DENIED, 2)):
+def test_an_export_gives_status_3_if_throttled_and_2_if_forbidden(store: S3Proxy, run: Run, moment: str) -> None:
+    for fault, expected in ((INTERNAL_ERROR if moment == "sealing" else SLOW_DOWN, 3), (ACCESS_DENIED, 2)):
         output = f"s3://failing/{moment}-{fault[0]}"
-        store.fault = failing(fault, WRITING[moment])
+        store.fault = fault_when(fault, WRITING[moment])
         status, _, err = run(*LOCAL_EXPORT, "--fact", "batches", "--output", output)
-        assert status == wanted
+        assert status == expected
         assert err.startswith(f"error: cannot write to {output}: ")
         assert err.endswith(TRY_AGAIN if status == 3 else "hint: check the bucket, credentials and rights (docs/storage.md)\n")
 
@@ -143,7 +145,9 @@ def test_an_export_to_a_throttled_store_is_3_and_one_that_is_forbidden_2(store: 
     [["scan", PARTITION, "-q"], pytest.param([*LOCAL_EXPORT, "--output", "s3://failing/hung"], marks=pytest.mark.nightly)],
     ids=["scan", "export"],
 )
-def test_a_store_that_does_not_answer(store: S3Proxy, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[object]) -> None:
+def test_a_store_that_does_not_answer_gives_status_3(
+    store: S3Proxy, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[object]
+) -> None:
     monkeypatch.setattr(opening, "REQUEST_SECONDS", HANG_SECONDS / 4)
 
     def hang(*_: object) -> None:
@@ -154,21 +158,21 @@ def test_a_store_that_does_not_answer(store: S3Proxy, run: Run, monkeypatch: pyt
     assert (status, err.endswith(TRY_AGAIN)) == (3, True)
 
 
-def test_a_store_that_is_not_there(store: S3Proxy, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_gives_status_3(store: S3Proxy, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.fault is None
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    elsewhere = [f"{scheme}://127.0.0.1:{port}/x" for scheme in ("ftp", "webhdfs")]
-    scans: list[list[object]] = [["scan", uri, "-q"] for uri in [PARTITION, *elsewhere]]
-    exports = [[*LOCAL_EXPORT, "--output", uri] for uri in ("s3://failing/nobody", elsewhere[0])]
+    other_schemes = [f"{scheme}://127.0.0.1:{port}/x" for scheme in ("ftp", "webhdfs")]
+    scans: list[list[object]] = [["scan", uri, "-q"] for uri in [PARTITION, *other_schemes]]
+    exports = [[*LOCAL_EXPORT, "--output", uri] for uri in ("s3://failing/nobody", other_schemes[0])]
     for arguments in [*scans, *exports]:
         status, _, err = run(*arguments)
         assert (status, err.endswith(TRY_AGAIN)) == (3, True), arguments
 
 
-def test_what_is_not_there_is_a_wrong_path(store: S3Proxy, run: Run, tmp_path: Path) -> None:
+def test_a_missing_bucket_or_path_gives_status_2(store: S3Proxy, run: Run, tmp_path: Path) -> None:
     for arguments in (
         ["scan", "s3://nobody-has-it/day", "-q"],
         ["scan", "s3://nobody-has-it/*", "-q"],

@@ -40,20 +40,20 @@ def is_plain(text: str) -> bool:
     return all(letter.isprintable() or letter in "\n\t" for letter in text)
 
 
-def test_the_table_says_which_broker_still_has_the_record(run: Run) -> None:
+def test_the_table_shows_which_broker_has_the_record(run: Run) -> None:
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
     status, out, err = run(*brokers, "--topic", "audit", "--offset", "369", "--format", "table")
     assert status == 0
     assert err == "found 1 record in 3 segments, " + err.partition("segments, ")[2]
-    head, row = out.splitlines()
-    assert head.split() == ["partition", "broker", "offset", "key", "value", "value", "digest", "time", "file"]
+    header, row = out.splitlines()
+    assert header.split() == ["partition", "broker", "offset", "key", "value", "value", "digest", "time", "file"]
     file = SAMPLES / "unclean-election" / "broker-2" / "audit-0" / segment_file(0)
     assert row.split()[:3] == ["audit-0", "2", "369"]
     assert row.split()[-3:] == [str(file), "at", row.split()[-1]]
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_all_of_a_record_on_two_brokers(run: Run, hostile: Path, format_name: str) -> None:
+def test_every_format_shows_all_fields_of_a_record(run: Run, hostile: Path, format_name: str) -> None:
     status, out, _ = run(hostile, "--key", "hex:" + HOSTILE.hex(), "--show-payloads", "--format", format_name)
     assert (status, is_plain(out)) == (0, True)
     assert len(out.splitlines()) == {"table": 3, "tsv": 3, "json": 2, "jsonl": 2, "markdown": 6}[format_name]
@@ -66,7 +66,7 @@ def test_all_of_a_record_on_two_brokers(run: Run, hostile: Path, format_name: st
 
 
 @pytest.mark.parametrize("format_name", ["table", "json"])
-def test_no_bytes_without_show_payloads_and_nothing_found_is_an_answer(run: Run, hostile: Path, format_name: str) -> None:
+def test_payloads_are_hidden_by_default_and_no_match_gives_status_0(run: Run, hostile: Path, format_name: str) -> None:
     status, out, err = run(hostile, "--offset", "0:", "--format", format_name)
     assert (status, err) == (0, "found 2 records in 2 segments, " + err.partition("segments, ")[2])
     assert ("pwned" in out, "hostile" in out) == (False, True)
@@ -77,7 +77,7 @@ def test_no_bytes_without_show_payloads_and_nothing_found_is_an_answer(run: Run,
 
 @pytest.mark.parametrize("format_name", ["table", "tsv", "jsonl"])
 @pytest.mark.parametrize("payloads", [(), ("--show-payloads",)])
-def test_results_of_compiled_kernels_are_printed_the_same(
+def test_compiled_kernels_give_the_same_output(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, payloads: tuple[str, ...]
 ) -> None:
     contents = [b"k", HOSTILE, None, b"1=2"]
@@ -96,10 +96,10 @@ def test_results_of_compiled_kernels_are_printed_the_same(
         ]
         put_replica(tmp_path / "a \x1b \udcff name", broker, log)
     answers = []
-    questions = ("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
+    searches = ("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
     for compiled in (False, True):
         with kernels(compiled=compiled):
-            answers.append([run(tmp_path, *how, *payloads, "--format", format_name) for how in questions])
+            answers.append([run(tmp_path, *conditions, *payloads, "--format", format_name) for conditions in searches])
     assert answers[0] == answers[1]
     assert "COMMIT" in answers[0][0][1]
     assert all((status, is_plain(out)) == (0, True) for status, out, _ in answers[0])
@@ -129,7 +129,7 @@ def test_conditions_are_joined_by_and(run: Run, hostile: Path, arguments: list[s
     assert [json.loads(line)["broker"] for line in out.splitlines()] == brokers
 
 
-def test_texts_hexadecimal_and_escaped_prefixes() -> None:
+def test_contents_are_parsed_as_text_or_hexadecimal() -> None:
     assert content("key", "order-7") == b"order-7"
     assert content("key", "\u00e9\udcff") == b"\xc3\xa9\xff"
     assert content("key", "hex:00 ff") == b"\x00\xff"
@@ -137,7 +137,7 @@ def test_texts_hexadecimal_and_escaped_prefixes() -> None:
     assert content("key", "text:") == b""
 
 
-def test_ranges_of_times() -> None:
+def test_times_are_parsed_as_ranges() -> None:
     assert times("2026-03-01T12:00:00Z..2026-03-01T12:00:01.500Z") == (1772366400000, 1772366401500)
     assert times("1710123100000..") == (1710123100000, None)
     assert times("..2026-03-01") == (None, 1772323200000)
@@ -159,7 +159,7 @@ def test_ranges_of_times() -> None:
         ["--timestamp", "1710123100001..1710123100001"],
     ],
 )
-def test_wrong_conditions_are_an_error_and_a_hint(run: Run, hostile: Path, arguments: list[str]) -> None:
+def test_invalid_conditions_give_an_error_and_a_hint(run: Run, hostile: Path, arguments: list[str]) -> None:
     status, out, err = run(hostile, *arguments)
     assert (status, out) == (2, "")
     assert [line.partition(":")[0] for line in err.splitlines()] == ["error", "hint"]

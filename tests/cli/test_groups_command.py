@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.streams import printable
-from tests.cli.runs import Run, assert_as_kept, rows
+from tests.cli.runs import Run, assert_golden, rows
 from tests.support.brokers import put_consumer_offsets, put_replica, put_share_state, write_checkpoint
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
 from tests.support.groups import (
@@ -37,7 +37,7 @@ def run(run: Run) -> Run:
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
-    """Two brokers with ten records of orders-0: one group behind, one beyond the end, one waiting for its transaction."""
+    """Two brokers with ten records of orders-0: one group lags, one is beyond the log end, one commit is pending."""
     folder = tmp_path / "copies"
     records = coordinator_batches(
         (group_key("billing"), group_value(member())),
@@ -53,18 +53,19 @@ def copies(tmp_path: Path) -> Path:
     return folder
 
 
-def test_every_number_of_a_row(run: Run, copies: Path) -> None:
-    assert_as_kept("groups", rows(run, copies))
+@pytest.mark.parametrize(("name", "tree"), [("groups", "copies"), ("share and streams groups", "shared")])
+def test_rows_equal_the_golden_ones(run: Run, request: pytest.FixtureRequest, name: str, tree: str) -> None:
+    assert_golden(name, rows(run, request.getfixturevalue(tree)))
 
 
 def test_metadata_is_shown_only_on_request(run: Run, copies: Path) -> None:
-    for options, shown in ((("-v",), False), (("--show-payloads",), True)):
+    for options, has_metadata in ((("-v",), False), (("--show-payloads",), True)):
         for format_name in ("table", "json"):
             status, out, err = run(copies, "--format", format_name, *options)
-            assert (status, "secret-metadata" in out, "secret-metadata" in err) == (0, shown, False)
+            assert (status, "secret-metadata" in out, "secret-metadata" in err) == (0, has_metadata, False)
 
 
-def test_notes_in_the_table(run: Run, copies: Path) -> None:
+def test_the_table_has_notes(run: Run, copies: Path) -> None:
     _, out, err = run(copies, "--format", "table", "--topic", "orders")
     assert "BEYOND EVERY LOG by 5" in out
     assert "pending: transaction of producer 77 has no marker" in out
@@ -87,16 +88,18 @@ def test_notes_in_the_table(run: Run, copies: Path) -> None:
         ("shared", ["--topic", "AAAA*"], [EVIL_TEXT]),
     ],
 )
-def test_filters(run: Run, request: pytest.FixtureRequest, tree: str, arguments: list[str], groups: list[str]) -> None:
+def test_options_filter_the_rows(
+    run: Run, request: pytest.FixtureRequest, tree: str, arguments: list[str], groups: list[str]
+) -> None:
     assert [row["group"] for row in rows(run, request.getfixturevalue(tree), *arguments)] == groups
 
 
-def test_partitions_without_groups_on_request(run: Run, copies: Path) -> None:
+def test_partitions_without_groups_are_shown_on_request(run: Run, copies: Path) -> None:
     put_replica(copies / "more", 3, log(2), partition="quiet-0")
     put_replica(copies / "more", 4, log(4), partition="quiet-0")
-    found = [row for row in rows(run, copies / "more", copies, "--all-partitions") if row["group"] is None]
-    seen = {(row["topic"], row["held_back_by"]) for row in found}
-    assert seen == {("__consumer_offsets", "last_stable_offset"), ("quiet", "unknown")}
+    without_group = [row for row in rows(run, copies / "more", copies, "--all-partitions") if row["group"] is None]
+    held_back = {(row["topic"], row["held_back_by"]) for row in without_group}
+    assert held_back == {("__consumer_offsets", "last_stable_offset"), ("quiet", "unknown")}
     _, out, err = run(copies / "more", "--all-partitions", "--format", "table")
     assert "no copy of __consumer_offsets is among the inputs; give the log directories of every broker, whole\n" in err
     assert "held at 4 if broker 3 is in the ISR" in out
@@ -116,8 +119,8 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
     ]
     assert "--all-partitions" not in run(copies, "--group", "nobody", "-q", "--all-partitions")[2]
     _, _, err = run(copies, "--group", "idle", "--topic", "orders", "-q")
-    nothing = "nothing to show: no group that is asked for committed anything on the partitions asked for"
-    assert err.splitlines()[0] == nothing
+    message = "nothing to show: no group that is asked for committed anything on the partitions asked for"
+    assert err.splitlines()[0] == message
 
 
 def test_a_commit_below_the_log_start_is_out_of_range(run: Run, tmp_path: Path) -> None:
@@ -129,15 +132,15 @@ def test_a_commit_below_the_log_start_is_out_of_range(run: Run, tmp_path: Path) 
     log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
     write_checkpoint(log_dir, "log-start", 4, "orders-0")
     put_consumer_offsets(log_dir, records)
-    shown = {(row["group"], row["lag"], row["readable"], row["deleted_unread"]) for row in rows(run, tmp_path)}
-    assert shown == {("late", 9, 6, 3), ("in time", 6, 6, 0), ("streams", 8, 6, 2)}
+    lags = {(row["group"], row["lag"], row["readable"], row["deleted_unread"]) for row in rows(run, tmp_path)}
+    assert lags == {("late", 9, 6, 3), ("in time", 6, 6, 0), ("streams", 8, 6, 2)}
     _, table, _ = run(tmp_path, "--format", "table")
     [line] = [line for line in table.splitlines() if "OUT OF RANGE" in line]
     assert line.startswith("late")
     assert line.endswith("OUT OF RANGE: 3 offsets deleted unread, 6 are left to read; auto.offset.reset decides")
 
 
-def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tmp_path: Path) -> None:
+def test_a_column_names_isr_members_without_a_log(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "copies"
     for broker in (1, 2):
         records = coordinator_batches((commit_key("g", "orders"), commit_value(7)))
@@ -151,7 +154,7 @@ def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tm
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """One broker with ten records of orders-0: a share group is done with some; a topic that nothing names; a streams group."""
+    """One broker with ten records of orders-0: a share group on them, one on a topic without a name, and a streams group."""
     log_dir = put_replica(tmp_path, 1, log(5), high_watermark=10)
     initialized_topic = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
     records = coordinator_batches(
@@ -171,7 +174,3 @@ def shared(tmp_path: Path) -> Path:
     )
     put_share_state(log_dir, states)
     return log_dir
-
-
-def test_progress_of_share_groups_and_state_of_streams_groups(run: Run, shared: Path) -> None:
-    assert_as_kept("share and streams groups", rows(run, shared))

@@ -1,4 +1,4 @@
-"""Names, keys and values that try everything at a terminal: no command prints any of them raw, in a table or another format."""
+"""Names, keys and values with escape sequences for terminals: no command prints one of them raw, in any format."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Brokers, a topic, groups, a transactional id and records under such names."""
+    """Brokers, a topic, groups, a transactional id and records with such names."""
     root = tmp_path_factory.mktemp("hostile") / "copies"
     record = RecordToWrite(HOSTILE, HOSTILE * 2, [("h\x1b[31m", HOSTILE)])
     log = write_batch([record], base_offset=0, base_timestamp=BASE_TIMESTAMP, producer_id=2**60, producer_epoch=7, base_sequence=9)
@@ -52,7 +52,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("command", "format_name"),
     [*((command, "table") for command in COMMANDS), *(("dump", name) for name in FORMATS if name != "table")],
 )
-def test_nothing_hostile_reaches_a_terminal(command: str, format_name: str, run: Run, copies: Path) -> None:
+def test_escape_sequences_are_not_printed(command: str, format_name: str, run: Run, copies: Path) -> None:
     paths = [*(path for path in sorted(copies.iterdir()) if path.name != "cluster"), *sorted((copies / "cluster").iterdir())]
     status, out, err = run(command, *paths, *COMMANDS[command], "--format", format_name)
     assert status == (command == "compare"), err

@@ -48,14 +48,14 @@ SAMPLE = SAMPLES / "unclean-election"
 
 
 @pytest.fixture(autouse=True)
-def handled_by_python() -> Iterator[None]:
+def _python_handler() -> Iterator[None]:
     """Restore Python's handler: a Spark session of an earlier test may have installed another one."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, previous_handler)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -64,8 +64,8 @@ def alive(pid: int) -> bool:
 
 
 def process(code: str) -> tuple[int, str, str]:
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout, done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return completed.returncode, completed.stdout, completed.stderr
 
 
 def test_an_interruption_while_modules_are_loaded() -> None:
@@ -78,27 +78,27 @@ def test_ignored_interruptions_stay_ignored() -> None:
     assert (status, out.startswith("kafka-forensics "), err) == (0, True, "")
 
 
-def judged_so_far(format_name: str, *more: str) -> "subprocess.CompletedProcess[str]":
+def interrupted_scan(format_name: str, *options: str) -> "subprocess.CompletedProcess[str]":
     """The outcome of a scan that is interrupted in its fourth partition."""
-    judged, taken = vars(local)["judge_replicas"], list[int]()
+    original_judge, calls = vars(local)["judge_replicas"], list[int]()
 
-    def interrupting(*arguments: Any) -> Any:
-        taken.append(1)
-        if len(taken) == 4:
+    def interrupting_judge(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
             os.kill(os.getpid(), signal.SIGINT)
-        return judged(*arguments)
+        return original_judge(*arguments)
 
-    words = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name, *more]
+    command_line = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name, *options]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        patch.setattr(local, "judge_replicas", interrupting)
-        status = outcome(words)
-    return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+        patch.setattr(local, "judge_replicas", interrupting_judge)
+        status = outcome(command_line)
+    return subprocess.CompletedProcess(command_line, status, out.getvalue(), err.getvalue())
 
 
-def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
-    done = judged_so_far("json")
-    assert done.returncode == 130
-    document = json.loads(done.stdout)
+def test_an_interrupted_scan_prints_judged_partitions_and_is_incomplete() -> None:
+    completed = interrupted_scan("json")
+    assert completed.returncode == 130
+    document = json.loads(completed.stdout)
     validate("scan", document)
     assert [partition["topic"] for partition in document["partitions"]] == ["append-time", "audit", "codec-gzip"]
     assert [(gap["path"], gap["reason"]) for gap in document["incomplete"]] == [
@@ -106,10 +106,10 @@ def test_a_scan_prints_what_was_judged_so_far_marked_incomplete() -> None:
     ]
     assert [incident["cause"] for incident in document["incidents"]] == ["unclean_election"]
     assert {finding["topic"] for finding in document["findings"]} == {"audit"}
-    assert done.stderr.splitlines()[-2:] == [f"incomplete: {SAMPLE}: interrupted after 3 of 11 partitions", "interrupted"]
+    assert completed.stderr.splitlines()[-2:] == [f"incomplete: {SAMPLE}: interrupted after 3 of 11 partitions", "interrupted"]
 
 
-def test_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "judge_replicas", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as raised:
         scan(str(SAMPLE))
@@ -117,7 +117,7 @@ def test_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.Monke
     assert (raised.value.result.partitions, raised.value.result.verdict) == ([], "unknown")
 
 
-def test_new_child_processes_and_their_descendants_are_ended_and_older_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_child_processes_and_their_descendants_are_ended_but_older_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shell exits on SIGTERM, its child does not."""
     monkeypatch.setattr(spark_session, "_SECONDS_TO_END", 0.2)
     started: list[subprocess.Popen[str]] = []
@@ -131,12 +131,12 @@ def test_new_child_processes_and_their_descendants_are_ended_and_older_ones_are_
     with subprocess.Popen(["sleep", "600"]) as older:
         with pytest.raises(KeyboardInterrupt), Children():
             start_and_interrupt()
-        assert alive(older.pid)
+        assert is_alive(older.pid)
         older.kill()
     (shell,) = started
     assert shell.stdout is not None
     with shell.stdout as output:
-        assert not alive(int(output.readline()))
+        assert not is_alive(int(output.readline()))
     assert shell.wait(1) == -signal.SIGTERM
 
 
@@ -170,7 +170,7 @@ class Server:
 
 
 @pytest.mark.parametrize(("is_remote", "calls"), [(True, ["interruptAll", "stop"]), (False, [])])
-def test_jobs_of_a_server_are_cancelled(is_remote: bool, calls: list[str]) -> None:
+def test_jobs_on_a_remote_server_are_cancelled(is_remote: bool, calls: list[str]) -> None:
     server = Server()
     with pytest.raises(KeyboardInterrupt):
         interrupt_session(server, is_remote=is_remote)
@@ -182,32 +182,32 @@ def interrupt_session(server: Any, *, is_remote: bool) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def types(text: str) -> list[str]:
+def line_types(text: str) -> list[str]:
     return [json.loads(line)["type"] for line in text.splitlines()]
 
 
 def test_a_partition_is_written_while_others_are_read(tmp_path: Path) -> None:
-    seen: list[tuple[int, int, str]] = []
+    states: list[tuple[int, int, str]] = []
     output = tmp_path / "scan.jsonl"
 
     def progress(done: int, total: int) -> None:
-        seen.append((done, total, output.read_text()))
+        states.append((done, total, output.read_text()))
 
     options = ScanOptions(topic_glob="codec-*", deep=False)
     with PartitionLinesWriter(output, show_payloads=False) as lines:
         result = local.scan([str(SAMPLE)], options, progress, lines)
         lines.end(result)
-    assert types(seen[0][2]) == ["broker"] * 3  # before any partition is judged
-    partly = [text for done, total, text in seen if done < total]
-    counts = [types(text).count("partition") for text in partly]
+    assert line_types(states[0][2]) == ["broker"] * 3  # before any partition is judged
+    partial_texts = [text for done, total, text in states if done < total]
+    counts = [line_types(text).count("partition") for text in partial_texts]
     assert counts == sorted(counts)
     assert {*counts} >= {0, 1, 2, 3}
     assert len(result.partitions) == 4
-    assert all(output.read_text().startswith(text) for text in partly)
-    assert types(output.read_text())[-1] == "summary"
+    assert all(output.read_text().startswith(text) for text in partial_texts)
+    assert line_types(output.read_text())[-1] == "summary"
 
 
-def test_the_command_writes_the_same_at_once(run: Run, tmp_path: Path) -> None:
+def test_the_command_writes_the_same_lines_as_the_writer(run: Run, tmp_path: Path) -> None:
     status, out, err = run("scan", SAMPLE, "--format", "jsonl")
     assert status == 1, err
     result = local.scan([str(SAMPLE)], ScanOptions())
@@ -219,9 +219,9 @@ def test_the_command_writes_the_same_at_once(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_scan_writes_whole_lines_and_an_incomplete_summary() -> None:
-    done = judged_so_far("jsonl")
-    assert done.returncode == 130
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    completed = interrupted_scan("jsonl")
+    assert completed.returncode == 130
+    rows = [json.loads(line) for line in completed.stdout.splitlines()]
     assert [row["topic"] for row in rows if row["type"] == "partition"] == ["append-time", "audit", "codec-gzip"]
     assert [row["type"] for row in rows][-2:] == ["incomplete", "summary"]
     assert (rows[-2]["reason"], rows[-1]["partitions"]) == ("interrupted after 3 of 11 partitions", 3)
@@ -234,7 +234,7 @@ def test_a_wrong_path_does_not_change_the_output(run: Run, tmp_path: Path) -> No
     assert (status, output.read_text()) == (2, "of last night\n"), err
 
 
-def test_an_interruption_waits_for_a_line_and_a_second_one_does_not() -> None:
+def test_an_interruption_waits_for_the_end_of_a_line_but_a_second_one_does_not() -> None:
     written = io.StringIO()
 
     def write(interruptions: int, text: str) -> None:

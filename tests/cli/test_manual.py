@@ -1,4 +1,4 @@
-"""The end of each command's help: examples that run as printed, and exit statuses."""
+"""The end of each command's help: examples, which run as printed, and exit statuses."""
 
 import shlex
 import shutil
@@ -14,13 +14,12 @@ from tests.cli.runs import Run
 IN_GROUPS = [f"{group} {name}" for group, (commands, _) in GROUPS.items() for name in commands]
 NAMES = ["", *COMMANDS, *GROUPS, *IN_GROUPS]
 EXAMPLES = sorted({example for manual in MANUAL.values() for example in manual.examples})
-LOSS = 1
-"""The status of a command that judges a sample with lost data."""
-JUDGES = {"scan sample_logs/unclean", "scan --topic", "compare", "changes", "recover", "verify"}
+STATUS_1 = {"scan sample_logs/unclean", "scan --topic", "compare", "changes", "recover", "verify"}
+"""Beginnings of examples that find lost data, and end with status 1."""
 
 
-def shown(text: str) -> list[str]:
-    """The lines of a help below `Examples`."""
+def printed_examples(text: str) -> list[str]:
+    """The lines of a help text below `Examples`."""
     section = text.partition("\nExamples")[2].partition("\n\n")[0]
     return [line.strip() for line in section.splitlines()[1:]]
 
@@ -32,7 +31,7 @@ def test_every_help_ends_with_its_examples_and_exit_statuses(run: Run, monkeypat
         status, text, err = run(*name.split(), "--help")
         assert (status, err) == (0, ""), name
         manual = MANUAL[name]
-        assert shown(text) == [f"{PROGRAM} {example}" for example in manual.examples], name
+        assert printed_examples(text) == [f"{PROGRAM} {example}" for example in manual.examples], name
         assert manual.examples, name
         assert all(f"{example} ".startswith(f"{name} ".lstrip()) for example in manual.examples), name
         statuses = text.partition("\nExit status:\n")[2]
@@ -55,7 +54,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_runs_as_it_is(example: str, samples: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_runs_as_printed(example: str, samples: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--engine" not in example
     monkeypatch.chdir(tmp_path)
     if not example.startswith("demo "):
@@ -63,6 +62,6 @@ def test_an_example_runs_as_it_is(example: str, samples: Path, tmp_path: Path, r
         shutil.copy(samples / "plan.json", tmp_path)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     status, out, err = run(*shlex.split(example))
-    assert status == (LOSS if example.startswith(tuple(JUDGES)) else 0), err
+    assert status == example.startswith(tuple(STATUS_1)), err
     assert "error" not in err
     assert out or {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} != before

@@ -22,7 +22,7 @@ def run(run: Run) -> Run:
     return partial(run, "metadata")
 
 
-def controller(root: Path, *values: bytes) -> Path:
+def put_controller(root: Path, *values: bytes) -> Path:
     log = ControllerLog().lead([100])
     for value in values:
         log.append(value)
@@ -56,8 +56,10 @@ def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) 
     assert "UNCLEAN election: cost offsets 300 to 369" in table
 
 
-def test_columns_and_values(run: Run, tmp_path: Path) -> None:
-    path = controller(tmp_path, topic(), partition([1, 2], 1), partition_change(leader=2, isr=[2]), record(9, topic_id=TOPIC_ID))
+def test_rows_have_all_columns(run: Run, tmp_path: Path) -> None:
+    path = put_controller(
+        tmp_path, topic(), partition([1, 2], 1), partition_change(leader=2, isr=[2]), record(9, topic_id=TOPIC_ID)
+    )
     created, changed, deleted = json.loads(run(path, "--format", "json")[1])
     assert tuple(created) == tuple(COLUMNS)
     assert [row["event"] for row in (created, changed, deleted)] == ["created", "changed", "deleted"]
@@ -66,15 +68,15 @@ def test_columns_and_values(run: Run, tmp_path: Path) -> None:
     assert (changed["is_committed"], changed["is_unclean"], changed["unknown_after"], changed["cost"]) == (True, False, None, None)
 
 
-def test_topics_and_partitions_are_chosen(run: Run, tmp_path: Path) -> None:
+def test_topic_and_partition_select_rows(run: Run, tmp_path: Path) -> None:
     others = (topic("u", OTHER_ID), partition([1], 1, topic_id=OTHER_ID), partition([1], 1, topic_id=OTHER_ID, partition_id=7))
-    path = controller(tmp_path, topic(), partition([1], 1), *others)
+    path = put_controller(tmp_path, topic(), partition([1], 1), *others)
     _, out, _ = run(path, "--topic", "u*", "--partition", 7, "--format", "tsv")
     assert [line.split("\t")[:2] for line in out.splitlines()[1:]] == [["u", "7"]]
 
 
 def test_epochs_after_a_malformed_record_are_unknown(run: Run, tmp_path: Path) -> None:
-    path = controller(tmp_path, topic(), partition([1, 2], 1), b"\1\5\x63", partition_change(leader=2, isr=[2]))
+    path = put_controller(tmp_path, topic(), partition([1, 2], 1), b"\1\5\x63", partition_change(leader=2, isr=[2]))
     status, out, err = run(path, "--format", "jsonl")
     last = json.loads(out.splitlines()[-1])
     assert (status, last["leader_epoch"], last["unknown_after"]) == (0, None, 3)
@@ -85,7 +87,7 @@ def test_epochs_after_a_malformed_record_are_unknown(run: Run, tmp_path: Path) -
 
 def test_every_change_has_a_note(run: Run, tmp_path: Path) -> None:
     first, second, unassigned = b"1" * 16, b"2" * 16, bytes(16)
-    words = {
+    notes = {
         "created": partition([1, 2, 3], 1),
         "ISR -2,3": partition_change(isr=[1]),
         "no leader; ISR -1; ELR +1": partition_change(leader=-1, isr=[], eligible_leader_replicas=[1]),
@@ -104,14 +106,14 @@ def test_every_change_has_a_note(run: Run, tmp_path: Path) -> None:
         "nothing but the partition epoch": partition_change(isr=[2]),
         "last known ELR +2": partition_change(last_known_elr=[2]),
     }
-    _, out, _ = run(controller(tmp_path, topic(), *words.values()), "--format", "table")
-    for line, expected in zip(out.splitlines()[1:], words, strict=True):
+    _, out, _ = run(put_controller(tmp_path, topic(), *notes.values()), "--format", "table")
+    for line, expected in zip(out.splitlines()[1:], notes, strict=True):
         assert line.endswith(f"  {expected}")
 
 
-def test_without_a_controllers_log_it_says_so(run: Run, tmp_path: Path) -> None:
-    nothing = (
+def test_a_missing_controllers_log_is_reported(run: Run, tmp_path: Path) -> None:
+    message = (
         "nothing to show: no copy of __cluster_metadata is among the inputs; give the log directories of every broker, whole\n"
     )
-    assert run(SAMPLES / "silent-divergence" / "broker-1", "--format", "table") == (0, "", nothing)
+    assert run(SAMPLES / "silent-divergence" / "broker-1", "--format", "table") == (0, "", message)
     assert run(tmp_path / "absent")[0] == 2

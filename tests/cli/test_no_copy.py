@@ -1,4 +1,4 @@
-"""Partitions of which no copy is here, though a checkpoint or the controllers' log knows them."""
+"""Partitions without any copy, known only from a checkpoint or from the controllers' log."""
 
 import json
 import shutil
@@ -12,19 +12,19 @@ from tests.support.controllers import partition as partition_record, setting, to
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 
-WHY = "no copy of it is here, though replication-offset-checkpoint of broker 1 gives it "
+REASON = "no copy of it is here, though replication-offset-checkpoint of broker 1 gives it "
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
-    """The healthy sample; `orders-1` is gone from all brokers."""
+    """The healthy sample; no broker has `orders-1`."""
     return shutil.copytree(SAMPLES / "healthy", tmp_path / "in", ignore=shutil.ignore_patterns("orders-1"))
 
 
-def test_salvage_refuses_it_and_keeps_its_checkpoint_lines(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_salvage_refuses_the_partition_and_keeps_its_checkpoint_lines(run: Run, copies: Path, tmp_path: Path) -> None:
     status, out, _ = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")
-    assert f"refused orders-1: {WHY}69 committed offsets\n  give further copies: " in out
+    assert f"refused orders-1: {REASON}69 committed offsets\n  give further copies: " in out
     assert (status, "Start no broker on DIR, which lacks orders-1." in " ".join(out.split())) == (3, True)
     document = json.loads((tmp_path / "out" / "manifest.json").read_text())
     validate("salvage", document)
@@ -34,22 +34,22 @@ def test_salvage_refuses_it_and_keeps_its_checkpoint_lines(run: Run, copies: Pat
     assert run("salvage", copies, "--topic", "orders", "--partial", "--output", tmp_path / "part")[0] == 0
 
 
-def test_salvage_names_it_where_gaps_are_allowed(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_salvage_with_allow_gaps_lists_the_partition_as_begun_empty(run: Run, copies: Path, tmp_path: Path) -> None:
     arguments = ("salvage", copies, "--allow-gaps", "--output")
     status, out, _ = run(*arguments, tmp_path / "out", "--topic", "orders", "--format", "tsv")
     row = next(line.split("\t") for line in out.splitlines() if "begun_empty" in line)
-    assert (status, row[:3], row[-1]) == (0, ["orders", "1", "begun_empty"], f"{WHY}69 committed offsets")
+    assert (status, row[:3], row[-1]) == (0, ["orders", "1", "begun_empty"], f"{REASON}69 committed offsets")
     document = json.loads((tmp_path / "out" / "manifest.json").read_text())
     validate("salvage", document)
     assert [(row["topic"], row["partition"]) for row in document["begun_empty"]] == [("orders", 1)]
     assert "orders 1" not in (tmp_path / "out/broker-1/broker-1/replication-offset-checkpoint").read_text()
     out = " ".join(run(*arguments, tmp_path / "all", "--format", "table")[1].split())
-    assert f"begun empty orders-1: {WHY}69 committed offsets " in out
+    assert f"begun empty orders-1: {REASON}69 committed offsets " in out
     assert "1. DIR has nothing of orders-1, and brokers begin without those records." in out
 
 
-def test_the_controllers_are_asked_what_was_deleted_and_what_is_theirs_alone(run: Run, tmp_path: Path) -> None:
-    """They count where no checkpoint is left: on broker 4."""
+def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partitions(run: Run, tmp_path: Path) -> None:
+    """Broker 4 has no checkpoint: only the controllers' log names its partition."""
     other = topic("other", OTHER_ID), partition_record([4], 4, topic_id=OTHER_ID)
     values = topic(), partition_record([1, 2, 3], 1), topic("gone", "BBECAwQFBgcICQoLDA0ODw"), *other
     brokers = with_controller(healthy(tmp_path / "in"), *values, setting("remote.storage.enable", "true", "other"))
@@ -58,14 +58,17 @@ def test_the_controllers_are_asked_what_was_deleted_and_what_is_theirs_alone(run
     for outcome, options in (("refused", ()), ("begun empty", ("--allow-gaps",))):
         _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "table", *options)
         assert [line for line in out.splitlines() if ": no copy of it is here" in line] == [
-            f"{outcome} __remote_log_metadata-0: {WHY}9 committed offsets; without it brokers know no remote segment that it lists",
+            (
+                f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets;"
+                " without it brokers know no remote segment that it lists"
+            ),
             f"{outcome} other-0: no copy of it is here, though the controllers' log assigns it to broker 4",
         ]
         assert "start no broker before other-0 is salvaged or copied back: Kafka would delete" in err
     assert [run("scan", brokers.root, "--topic", name)[0] for name in ("other", "gone", "nobody")] == [0, 0, 2]
 
 
-def test_plan_says_so_first_and_it_may_be_asked_for_by_name(run: Run, copies: Path) -> None:
+def test_plan_reports_the_partition_first_and_accepts_its_name(run: Run, copies: Path) -> None:
     _, out, err = run("plan", copies, "--format", "json")
     assert "11 partitions: no copy is here of 1 partition (orders-1); no election would lose anything that the copies here" in err
     validate("plan", json.loads(out))

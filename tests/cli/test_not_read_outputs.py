@@ -1,4 +1,4 @@
-"""What could not be read in the outputs of every command."""
+"""Unread inputs in the output of every command."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.cli.every_command import reading
+from tests.cli.every_command import evidence_commands
 from tests.cli.runs import Run
 from tests.support.brokers import Brokers, healthy
 from tests.support.json_schemas import json_schema, validate
@@ -38,7 +38,7 @@ def answer(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> Answe
 
 
 @pytest.mark.parametrize("command", ["scan", "plan", "compare", "changes", "recover", "salvage"])
-def test_the_schemas_that_are_shipped_are_schemas(command: str) -> None:
+def test_shipped_schemas_are_valid(command: str) -> None:
     schema = json_schema(command)
     Draft202012Validator.check_schema(schema)
     assert schema["$id"] == f"urn:kafka-forensics:{command}-1.0"
@@ -59,7 +59,7 @@ def test_json_obeys_its_schema(answer: Answer, command: str, unread: tuple[int, 
         validate(command, *lines, definition="line")
 
 
-def test_scan_says_null_of_what_was_not_read(answer: Answer) -> None:
+def test_scan_writes_null_for_unread_values(answer: Answer) -> None:
     document = json.loads(answer((1, 2, 3), "scan")[1])
     [partition] = document["partitions"]
     assert (document["summary"]["verdict"], partition["verdict"], partition["read"]) == ("unknown", "unknown", "none")
@@ -74,70 +74,72 @@ def test_scan_says_null_of_what_was_not_read(answer: Answer) -> None:
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 @pytest.mark.parametrize(
-    ("unread", "said", "not_said"),
+    ("unread", "expected", "forbidden"),
     [
         ((1, 2, 3), ("unknown", "nothing of any replica's log could be read"), ("clean", "offset 0")),
         ((2,), ("clean of what could be read",), ()),
     ],
 )
-def test_people_read_of_what_the_verdict_is(
-    answer: Answer, form: str, unread: tuple[int, ...], said: tuple[str, ...], not_said: tuple[str, ...]
+def test_tables_state_what_the_verdict_covers(
+    answer: Answer, form: str, unread: tuple[int, ...], expected: tuple[str, ...], forbidden: tuple[str, ...]
 ) -> None:
     status, out = answer(unread, "scan", form=form)
-    told = " ".join(out.replace("\\", "").lower().split())
+    text = " ".join(out.replace("\\", "").lower().split())
     assert status == 3
-    assert [words for words in said if words not in told] == []
-    assert told.count("its log could not be read") == len(unread)
-    assert [word for word in (*LOSS_WORDS, *not_said) if word in told] == []
+    assert [phrase for phrase in expected if phrase not in text] == []
+    assert text.count("its log could not be read") == len(unread)
+    assert [phrase for phrase in (*LOSS_WORDS, *forbidden) if phrase in text] == []
 
 
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])
-def test_no_command_calls_it_lost(answer: Answer, unread: tuple[int, ...]) -> None:
-    for command, arguments in reading("t").items():
+def test_no_command_reports_unread_records_as_lost(answer: Answer, unread: tuple[int, ...]) -> None:
+    for command, arguments in evidence_commands("t").items():
         status, out = answer(unread, command, *arguments)
         assert (command, status) == (command, 0 if command in ("groups", "metadata") else 3)
-        assert not [word for word in ("REPLICA_LAGS", "COMMITTED_LOST") if word in out], command
+        assert not [kind for kind in ("REPLICA_LAGS", "COMMITTED_LOST") if kind in out], command
 
 
 @pytest.mark.parametrize("unread", [(OLD,), (NEW,), (OLD, NEW)])
-def test_changes_compare_nothing_unread(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, unread: tuple[str, ...]) -> None:
-    made = Snapshots(tmp_path / "snapshots")
-    made.put(OLD, HEALTHY)
-    made.put(NEW, HEALTHY)
-    refuse(monkeypatch, lambda path: path.suffix == ".log" and any(one in path.parts for one in unread))
+def test_changes_do_not_compare_unread_logs(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, unread: tuple[str, ...]
+) -> None:
+    snapshots = Snapshots(tmp_path / "snapshots")
+    snapshots.put(OLD, HEALTHY)
+    snapshots.put(NEW, HEALTHY)
+    refuse(monkeypatch, lambda path: path.suffix == ".log" and any(snapshot in path.parts for snapshot in unread))
     status, out, _ = run("changes", tmp_path / "snapshots", "--format", "json")
     document = json.loads(out)
     assert status == 3
     validate("changes", document)
-    assert {(one["kind"], one["reason"]) for one in document["changes"]} <= {("not_compared", "unreadable")}
+    assert {(change["kind"], change["reason"]) for change in document["changes"]} <= {("not_compared", "unreadable")}
     assert (document["summary"]["verdict"], len(document["changes"])) == ("unknown", 3)
-    known = None if len(unread) == 2 else 75
-    assert {one["offset_end"] for one in document["changes"]} == {known}
+    log_end = None if len(unread) == 2 else 75
+    assert {change["offset_end"] for change in document["changes"]} == {log_end}
 
 
-def test_a_plan_tells_whose_log_could_not_be_read(answer: Answer) -> None:
+def test_a_plan_names_brokers_with_unread_logs(answer: Answer) -> None:
     document = json.loads(answer((2,), "plan")[1])
-    [planned] = document["partitions"]
-    assert [one["broker"] for one in planned["candidates"]] == [1, 3]
-    assert {"kind": "copy_not_read", "broker": 2} in planned["missing_witnesses"]
+    [partition] = document["partitions"]
+    assert [candidate["broker"] for candidate in partition["candidates"]] == [1, 3]
+    assert {"kind": "copy_not_read", "broker": 2} in partition["missing_witnesses"]
     assert document["copies_not_read"] == [{"broker": 2, "partitions": 1}]
-    unread = planned["replicas"][-1]
-    assert (unread["broker"], unread["log_end_offset"], unread["read"], unread["starts"]) == (2, None, "none", None)
-    assert all(one["committed"] == 0 for one in planned["candidates"])
+    replica = partition["replicas"][-1]
+    assert (replica["broker"], replica["log_end_offset"], replica["read"], replica["starts"]) == (2, None, "none", None)
+    assert all(candidate["committed"] == 0 for candidate in partition["candidates"])
 
 
-def test_compare_shows_what_it_could_not_read(answer: Answer, brokers: Brokers) -> None:
-    last = brokers.file(1, 55)
-    last.write_bytes(last.read_bytes()[:100])
+def test_compare_marks_unread_replicas(answer: Answer, brokers: Brokers) -> None:
+    last_segment = brokers.file(1, 55)
+    last_segment.write_bytes(last_segment.read_bytes()[:100])
     document = json.loads(answer((2,), "compare")[1])
-    held = {(one["broker"], one["state"]) for row in document["offsets"] for one in row["replicas"]}
-    assert {state for broker, state in held if broker == 2} == {"not_read"}
+    states = {(replica["broker"], replica["state"]) for row in document["offsets"] for replica in row["replicas"]}
+    assert {state for broker, state in states if broker == 2} == {"not_read"}
 
 
-def test_epochs_say_nothing_of_batches_that_were_not_read(answer: Answer) -> None:
+def test_epochs_write_null_for_unread_batches(answer: Answer) -> None:
     rows = json.loads(answer((2,), "epochs")[1])
-    of_unread = [row for row in rows if row["broker"] == 2]
-    assert {(row["status"], row["batches"], row["start_offset"]) for row in of_unread} == {("not_read", None, None)}
+    unread_rows = [row for row in rows if row["broker"] == 2]
+    assert {(row["status"], row["batches"], row["start_offset"]) for row in unread_rows} == {("not_read", None, None)}
     assert {row["status"] for row in rows if row["broker"] != 2} == {"agrees"}
 
 
@@ -153,17 +155,17 @@ def test_epochs_of_a_partly_read_log_agree(answer: Answer, brokers: Brokers, mon
 @pytest.mark.parametrize(
     ("sample", "log", "command"),
     [
-        ("silent-divergence", "broker-2/ledger-0", ["compare", *reading("ledger")["compare"]]),
+        ("silent-divergence", "broker-2/ledger-0", ["compare", *evidence_commands("ledger")["compare"]]),
         ("healthy", "broker-1/__consumer_offsets-0", ["groups"]),
-        ("healthy", "broker-2/orders-0", ["find", *reading("orders")["find"]]),
-        ("healthy", "broker-2/orders-0", ["compare", *reading("orders")["compare"]]),
+        ("healthy", "broker-2/orders-0", ["find", *evidence_commands("orders")["find"]]),
+        ("healthy", "broker-2/orders-0", ["compare", *evidence_commands("orders")["compare"]]),
     ],
 )
-def test_a_replica_without_any_log_is_answered(run: Run, tmp_path: Path, sample: str, log: str, command: list[str]) -> None:
+def test_commands_accept_a_replica_without_log_files(run: Run, tmp_path: Path, sample: str, log: str, command: list[str]) -> None:
     copy = shutil.copytree(SAMPLES / sample, tmp_path / "copy")
     for path in (copy / log).glob("*.log"):
         path.unlink()
     status, out, err = run(command[0], *sorted(copy.glob("broker-*")), *command[1:])
-    alone = sample == "silent-divergence"  # the only partition: then the copy lacks all logs, not one replica its own
-    assert (status, bool(out), "bug:" in err) == (3 if alone else int(command[0] == "compare"), True, False)
+    only_partition = sample == "silent-divergence"  # its only partition: the copy of this broker has no log at all
+    assert (status, bool(out), "bug:" in err) == (3 if only_partition else int(command[0] == "compare"), True, False)
     assert ("3 replicas: first difference" in err) == (sample == "silent-divergence")

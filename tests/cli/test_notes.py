@@ -1,4 +1,4 @@
-"""Messages beside an answer: progress of long work only, and notes wrapped on a terminal and one line each in a pipe."""
+"""Messages beside an answer: progress only of long work; notes are wrapped on a terminal, and one line each in a pipe."""
 
 import logging
 import sys
@@ -21,8 +21,8 @@ def _capable_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
 
 
-def shown(stream: StringIO, steps: list[tuple[float, int]], *, quiet: bool = False) -> str:
-    """The content of `stream` after (second, bytes done of 4 GB) steps."""
+def progress_output(stream: StringIO, steps: list[tuple[float, int]], *, quiet: bool = False) -> str:
+    """The content of `stream` after steps of (second, bytes done), of 4 GB in all."""
     now = [0.0]
     with Progress(Screen(stream, 80, colour=False, quiet=quiet), clock=lambda: now[0]) as progress:
         for second, done in steps:
@@ -31,14 +31,14 @@ def shown(stream: StringIO, steps: list[tuple[float, int]], *, quiet: bool = Fal
         return stream.getvalue()
 
 
-def test_short_work_shows_nothing() -> None:
+def test_short_work_shows_no_progress() -> None:
     steps = [(0.1 * n, n * 10**8) for n in range(19)]
-    assert shown(Terminal(), steps) == ""
-    assert shown(StringIO(), steps) == ""
+    assert progress_output(Terminal(), steps) == ""
+    assert progress_output(StringIO(), steps) == ""
 
 
 def test_a_line_every_half_minute_without_a_terminal() -> None:
-    text = shown(StringIO(), [(second, second * 10_000_000) for second in range(100)])
+    text = progress_output(StringIO(), [(second, second * 10_000_000) for second in range(100)])
     assert text.splitlines() == [
         "read 300 MB of 4 GB (7 %), 10 MB/s, about 6 min 10 s left",
         "read 600 MB of 4 GB (15 %), 10 MB/s, about 5 min 40 s left",
@@ -46,40 +46,40 @@ def test_a_line_every_half_minute_without_a_terminal() -> None:
     ]
 
 
-def test_nothing_done_yet_is_no_division_by_zero() -> None:
-    assert shown(StringIO(), [(31.0, 0)]) == "read 0 B of 4 GB (0 %), 0 B/s\n"
-    assert shown(Terminal(), [(3.0, 0), (4.0, 0)]) != ""
+def test_progress_without_any_bytes_has_no_estimate() -> None:
+    assert progress_output(StringIO(), [(31.0, 0)]) == "read 0 B of 4 GB (0 %), 0 B/s\n"
+    assert progress_output(Terminal(), [(3.0, 0), (4.0, 0)]) != ""
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (20774, "20.8 kB"), (999_999, "1 MB"), (5 * 10**15, "5 PB")]
 )
-def test_sizes(number: int, text: str) -> None:
+def test_sizes_have_decimal_units(number: int, text: str) -> None:
     assert size(number) == text
 
 
 SAMPLE = SAMPLES / "unclean-election"
-LONG = "note: offsets 300 to 369 are on broker 2 alone; `kafka-forensics compare PATH...` shows 352 kB of them, side by side"
+LONG_NOTE = "note: offsets 300 to 369 are on broker 2 alone; `kafka-forensics compare PATH...` shows 352 kB of them, side by side"
 
 
 def test_lines_are_wrapped_only_on_a_terminal() -> None:
     for stream, lines in ((StringIO(), 1), (Terminal(), 3)):
-        say(Destination(stream, 48, colour=False), [LONG])
+        say(Destination(stream, 48, colour=False), [LONG_NOTE])
         printed = stream.getvalue().splitlines()
         assert len(printed) == lines
-        assert " ".join(line.strip() for line in printed) == LONG
+        assert " ".join(line.strip() for line in printed) == LONG_NOTE
 
 
-def test_commands_and_amounts_are_not_wrapped() -> None:
+def test_commands_and_amounts_stay_on_one_line() -> None:
     for width in range(40, 120):
-        lines = wrapped([LONG], width)
+        lines = wrapped([LONG_NOTE], width)
         assert sum("`kafka-forensics compare PATH...`" in line for line in lines) == 1
         assert sum("352 kB" in line for line in lines) == 1
         assert max(map(len, lines)) <= width
         assert all(line.startswith("  ") for line in lines[1:])
 
 
-def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
+def _put_high_watermark_beyond_log_end(root: Path, *, stopped: bool) -> list[str]:
     """Log directories of three brokers; the high watermark of broker 2 is above its log end."""
     brokers = healthy(root)
     (brokers.log_dir(2) / "replication-offset-checkpoint").write_bytes(b"0\n1\nt 0 1000\n")
@@ -92,8 +92,8 @@ LIVE_HINT = "no clean-shutdown marker on brokers 1, 2, 3: scan a copy of running
 
 
 def test_live_is_advised_for_a_copy_without_clean_shutdown_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Once, for a finding that copies of different times may cause; --quiet omits it."""
-    paths = _beyond_the_end(tmp_path, stopped=False)
+    """Once, for a finding that copying running brokers may cause; --quiet omits it."""
+    paths = _put_high_watermark_beyond_log_end(tmp_path, stopped=False)
     assert outcome(["scan", *paths, "--format", "json"]) == 1
     assert capsys.readouterr().err.count(LIVE_HINT) == 1
     assert outcome(["scan", *paths, "--format", "json", "--live"]) == 0
@@ -102,8 +102,8 @@ def test_live_is_advised_for_a_copy_without_clean_shutdown_markers(tmp_path: Pat
 
 
 def test_live_is_not_advised_if_it_explains_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Stopped brokers, a healthy copy of running ones, and damage that no moment of copying makes."""
-    assert outcome(["scan", *_beyond_the_end(tmp_path / "stopped", stopped=True)]) == 1
+    """Stopped brokers, a healthy copy of running ones, and damage that copying cannot cause."""
+    assert outcome(["scan", *_put_high_watermark_beyond_log_end(tmp_path / "stopped", stopped=True)]) == 1
     brokers = healthy(tmp_path / "running")
     for log_dir in brokers.log_dirs:
         (log_dir / ".kafka_cleanshutdown").unlink()

@@ -1,4 +1,4 @@
-"""Every format: what it holds, its shape, and that no byte of evidence reaches a terminal as it is."""
+"""Every format: content, shape, and no raw escape sequence of the evidence on a terminal."""
 
 import csv
 import io
@@ -57,13 +57,13 @@ def test_json_and_its_lines_obey_the_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["broker", "summary", "partition", "replica", "finding", "incident", "incomplete"])
-def test_the_schema_demands_what_is_always_written(name: str) -> None:
-    described = json_schema()["$defs"][name]
-    assert set(described["required"]) == set(described["properties"])
+def test_the_schema_requires_every_property(name: str) -> None:
+    definition = json_schema()["$defs"][name]
+    assert set(definition["required"]) == set(definition["properties"])
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [
         lambda document: document.update(extra=1),
         lambda document: document["findings"][0].update(extra=1),
@@ -74,14 +74,14 @@ def test_the_schema_demands_what_is_always_written(name: str) -> None:
         lambda document: document["findings"][0].update(offset_start="3"),
     ],
 )
-def test_the_schema_can_refuse(spoil: Callable[[Any], object]) -> None:
+def test_the_schema_refuses_wrong_documents(damage: Callable[[Any], object]) -> None:
     document = json.loads(rendered(unclean_result(), "json"))
-    spoil(document)
+    damage(document)
     with pytest.raises(jsonschema.ValidationError):
         validate("scan", document)
 
 
-def test_json_has_the_contract_s_keys_in_its_order() -> None:
+def test_json_has_the_documented_keys_in_order() -> None:
     document = json.loads(rendered(unclean_result(), "json"))
     assert list(document) == ["schema_version", "tool", "input", "summary", "partitions", "findings", "incidents", "incomplete"]
     assert document["tool"]["engine"] == "local"
@@ -93,7 +93,7 @@ def test_json_has_the_contract_s_keys_in_its_order() -> None:
     assert tuple(document["findings"][0]) == FINDING_COLUMNS
 
 
-def test_json_lines_go_partition_by_partition() -> None:
+def test_json_lines_are_grouped_by_partition() -> None:
     lines = [json.loads(line) for line in rendered(unclean_result(), "jsonl").splitlines()]
     audit = [line["type"] for line in lines if line.get("topic") == "audit"]
     assert audit == ["partition", "replica", "replica", "replica", "finding", "finding"]
@@ -105,23 +105,23 @@ def test_json_lines_go_partition_by_partition() -> None:
     )
 
 
-def test_incidents_name_their_findings_by_place_in_json_and_json_lines() -> None:
+def test_incidents_refer_to_findings_by_index_in_json_and_json_lines() -> None:
     document = json.loads(rendered(unclean_result(), "json"))
     lines = [json.loads(line) for line in rendered(unclean_result(), "jsonl").splitlines()]
     findings = [line for line in lines if line["type"] == "finding"]
-    of_lines = [line for line in lines if line["type"] == "incident"]
-    for incidents, of_findings in ((document["incidents"], document["findings"]), (of_lines, findings)):
+    incidents_of_lines = [line for line in lines if line["type"] == "incident"]
+    for incidents, listed_findings in ((document["incidents"], document["findings"]), (incidents_of_lines, findings)):
         assert [incident["cause"] for incident in incidents] == ["replicas_diverge", "damaged_log", "mixed_copies"]
-        kinds = [sorted({of_findings[place]["kind"] for place in incident["findings"]}) for incident in incidents]
+        kinds = [sorted({listed_findings[index]["kind"] for index in incident["findings"]}) for incident in incidents]
         assert kinds == [sorted(incident["kinds"]) for incident in incidents]
         assert incidents[0]["partitions"][0]["lost_at_least"] == incidents[0]["lost_at_least"] == 70
     ranks = [["critical", "error", "warning", "info"].index(finding["severity"]) for finding in document["findings"]]
     assert ranks == sorted(ranks)
-    told = [{**incident, "type": "incident", "findings": len(incident["findings"])} for incident in document["incidents"]]
-    assert told == [{**incident, "findings": len(incident["findings"])} for incident in of_lines]
+    expected = [{**incident, "type": "incident", "findings": len(incident["findings"])} for incident in document["incidents"]]
+    assert expected == [{**incident, "findings": len(incident["findings"])} for incident in incidents_of_lines]
 
 
-def test_times_and_wide_numbers_have_twins() -> None:
+def test_times_and_large_numbers_are_also_written_as_text() -> None:
     evidence = {
         "first_timestamp_ms": 1767225600123,
         "last_timestamp": -1,
@@ -143,7 +143,7 @@ def test_times_and_wide_numbers_have_twins() -> None:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_tsv_has_a_row_a_finding_and_nothing_but_its_columns(name: str) -> None:
+def test_tsv_has_one_row_per_finding_with_all_columns(name: str) -> None:
     result = RESULTS[name]()
     rows = list(csv.reader(rendered(result, "tsv").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE))
     assert tuple(rows[0]) == FINDING_COLUMNS
@@ -154,16 +154,16 @@ def test_tsv_has_a_row_a_finding_and_nothing_but_its_columns(name: str) -> None:
 
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_hostile_text_never_reaches_the_reader_s_terminal(format_name: str, verbose: bool) -> None:
+def test_every_format_escapes_hostile_text(format_name: str, verbose: bool) -> None:
     text = rendered(hostile_result(), format_name, verbose=verbose)
     allowed = {"\n", "\t"} if format_name == "tsv" else {"\n"}
-    bad = {each for each in text if unicodedata.category(each) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}}
-    assert bad <= allowed
+    invisible = {letter for letter in text if unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}}
+    assert invisible <= allowed
     assert b"\x1b" not in text.encode("utf-8")
-    assert "pwned" in text  # it was shown, not dropped
+    assert "pwned" in text  # shown, not removed
 
 
-def test_colours_are_the_only_escapes_of_a_coloured_table() -> None:
+def test_colours_are_the_only_escape_sequences_of_a_coloured_table() -> None:
     text = rendered(hostile_result(), "table", colour=True, verbose=True)
     assert "\x1b[" in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", re.sub(r"\x1b\[[0-9;]*m", "", text))
@@ -172,7 +172,7 @@ def test_colours_are_the_only_escapes_of_a_coloured_table() -> None:
 
 def test_markdown_shows_hostile_text_literally() -> None:
     text = rendered(hostile_result(), "markdown")
-    live = re.sub(r"\\.|`[^`]*`", "", text)  # without what is escaped, and without code
+    live = re.sub(r"\\.|`[^`]*`", "", text)  # without escaped characters and code
     assert not re.search(r"[<`*_\[\]]", live.replace("<br>", ""))
     assert "script" in live
 
@@ -185,14 +185,14 @@ def test_json_keeps_hostile_text_unchanged() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 132])
-def test_table_keeps_to_the_width(width: int) -> None:
+def test_the_table_fits_the_width(width: int) -> None:
     text = rendered(unclean_result(), "table", width=width, verbose=True)
     lines = text.splitlines()
     assert max(map(len, re.sub(r"^ *\$ (?:.*\\\n)*.*\n", "", text, flags=re.MULTILINE).splitlines())) <= width
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_table_puts_the_worst_first_and_counts_clean_partitions() -> None:
+def test_the_table_starts_with_the_most_severe_incident_and_counts_clean_partitions() -> None:
     text = rendered(unclean_result(), "table")
     headlines = [line.split()[:2] for line in text.splitlines() if line[:1].isupper()]
     assert headlines == [["CRITICAL", "audit-0"], ["ERROR", "orders-1"], ["WARNING", "brokers"]]
@@ -204,14 +204,14 @@ def test_table_puts_the_worst_first_and_counts_clean_partitions() -> None:
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_same_answer_gives_the_same_bytes_and_rows_for_programs_know_no_width(format_name: str) -> None:
-    wanted = rendered(unclean_result(), format_name)
-    assert wanted == rendered(unclean_result(), format_name)
+def test_output_is_deterministic_and_rows_for_programs_ignore_the_width(format_name: str) -> None:
+    expected = rendered(unclean_result(), format_name)
+    assert expected == rendered(unclean_result(), format_name)
     if format_name not in ("table", "markdown"):
-        assert {rendered(unclean_result(), format_name, width=width) for width in (20, 2000)} == {wanted}
+        assert {rendered(unclean_result(), format_name, width=width) for width in (20, 2000)} == {expected}
 
 
-# How a partition is introduced: nothing may be said of replicas that their bytes do not say.
+# The headline of a partition claims only what was read.
 
 
 def test_a_damaged_replica_is_not_called_identical() -> None:
@@ -221,16 +221,16 @@ def test_a_damaged_replica_is_not_called_identical() -> None:
     assert headline(healthy).startswith("the replicas agree in what they still hold; ")
 
 
-def test_where_damaged_batches_are_is_left_to_the_findings() -> None:
+def test_the_headline_gives_an_offset_for_a_fork_but_not_for_damaged_batches() -> None:
     damaged = partition("orders", 0, Agreement("content", 79), [replica(1, 79), replica(2, 79)], [])
     assert headline(damaged).startswith("the replicas differ in batches of one leader epoch; ")
     conflict = partition("orders", 0, Agreement("conflict", 79), [replica(1, 90), replica(2, 90)], [])
     assert headline(conflict).startswith("the replicas diverge at offset 79; ")
 
 
-def test_a_count_is_not_taken_for_an_epoch() -> None:
-    one = replica(1, 9, transactions=TransactionCounts(open=1), missing_offsets=1)
-    assert replica_words(one)[-1] == "epoch 0; 1 offset missing; 1 open transaction"
+def test_words_of_a_replica_separate_epoch_and_counts() -> None:
+    summary = replica(1, 9, transactions=TransactionCounts(open=1), missing_offsets=1)
+    assert replica_words(summary)[-1] == "epoch 0; 1 offset missing; 1 open transaction"
 
 
 def test_unread_partitions_are_not_called_clean() -> None:
@@ -243,46 +243,46 @@ def test_unread_partitions_are_not_called_clean() -> None:
     assert "4 replicas: nothing found where readable\n" in rendered(result)
 
 
-def test_the_cost_of_an_election_is_shown_though_it_is_info() -> None:
+def test_an_unclean_election_with_a_cost_is_shown_despite_its_severity_info() -> None:
     def table(evidence: dict[str, object]) -> str:
-        one = finding("UNCLEAN_ELECTION", Place("audit", 0), {"old_leader": 2, "new_leader": 1} | evidence)
-        return rendered(result_of(one, finding("TXN_OPEN", Place("audit", 0), {})))
+        election = finding("UNCLEAN_ELECTION", Place("audit", 0), {"old_leader": 2, "new_leader": 1} | evidence)
+        return rendered(result_of(election, finding("TXN_OPEN", Place("audit", 0), {})))
 
     assert "an unclean election" not in table({"same_leader": True})
-    told = table({"cost_finding": "UNCLEAN_LOSS"})
-    assert "background  audit-0: an unclean election made broker 1 the leader" in told
-    assert "more with -v: TXN_OPEN" in told
-    assert "harmless" not in told
+    text = table({"cost_finding": "UNCLEAN_LOSS"})
+    assert "background  audit-0: an unclean election made broker 1 the leader" in text
+    assert "more with -v: TXN_OPEN" in text
+    assert "harmless" not in text
 
 
-def test_most_severe_first() -> None:
-    same = {"same_leader": True, "new_leader": 2}
+def test_findings_are_sorted_by_severity_and_loss() -> None:
+    without_cost = {"same_leader": True, "new_leader": 2}
     findings = [
         finding("RISKY_CONFIG", Place()),
-        finding("UNCLEAN_ELECTION", Place("a", 0), same),
+        finding("UNCLEAN_ELECTION", Place("a", 0), without_cost),
         finding("UNCLEAN_LOSS", Place("b", 0, offset_start=5, offset_end=9)),
         finding("UNCLEAN_ELECTION", Place("c", 0), {"agree_again": True, "new_leader": 1}),
         finding("UNCLEAN_LOSS", Place("d", 0, offset_start=5, offset_end=50)),
     ]
     result = result_of(*findings)
-    told = [tuple(line.split("\t")[0:4:3]) for line in rendered(result, "tsv").splitlines()[1:]]
-    assert told == [
+    rows = [tuple(line.split("\t")[0:4:3]) for line in rendered(result, "tsv").splitlines()[1:]]
+    assert rows == [
         ("UNCLEAN_LOSS", "d"),
         ("UNCLEAN_LOSS", "b"),
         ("UNCLEAN_ELECTION", "c"),
         ("RISKY_CONFIG", ""),
         ("UNCLEAN_ELECTION", "a"),
     ]
-    heads = [line.split()[:2] for line in rendered(result, by="partition").splitlines() if line[:1].isalpha()]
-    assert heads == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "more"]]
-    assert [each.place.topic for each in by_kind(findings)[0]] == ["d", "b"]
+    headlines = [line.split()[:2] for line in rendered(result, by="partition").splitlines() if line[:1].isalpha()]
+    assert headlines == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "more"]]
+    assert [row.place.topic for row in by_kind(findings)[0]] == ["d", "b"]
 
 
-# The table that goes by incident: a cluster fits a screen, and the worst comes first.
+# The table by incident: it fits a screen, and the most severe incident comes first.
 
 
 def partition_rows(text: str) -> list[list[str]]:
-    """The cells of the partitions of the only incident, without the head."""
+    """The cells of the partitions of the only incident, without the header."""
     lines = text.split("  partition ")[1].splitlines()[1:]
     return [re.split(r" {3,}", line.strip()) for line in lines if re.match(r"  [\w.]+-\d+ ", line)]
 
@@ -310,33 +310,33 @@ def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run:
     assert max(map(len, re.sub(r"\n *\$ (?:.*\\\n)*.*", "", out).splitlines())) <= 80
 
 
-def lost(number: int, offsets: int, topic: str = "audit") -> Finding:
+def loss_finding(number: int, offsets: int, topic: str = "audit") -> Finding:
     place = Place(topic, number, offset_start=0, offset_end=offsets)
     return finding("UNCLEAN_LOSS", place, {"held_by": [2], "versions": [{"brokers": [1]}, {"brokers": [2]}]})
 
 
 def test_the_longest_loss_comes_first_and_several_kinds_are_listed() -> None:
-    differs = finding("REPLICA_DIFFERS", Place("audit", 1, 2, offset_start=0, offset_end=5), {"minority": [2], "held_by": [2]})
-    text = rendered(result_of(lost(0, 10), lost(1, 30), differs, lost(2, 20)))
+    difference = finding("REPLICA_DIFFERS", Place("audit", 1, 2, offset_start=0, offset_end=5), {"minority": [2], "held_by": [2]})
+    text = rendered(result_of(loss_finding(0, 10), loss_finding(1, 30), difference, loss_finding(2, 20)))
     assert partition_rows(text) == [
         ["audit-1", "0 to 29", "30", "2", "UNCLEAN_LOSS, REPLICA_DIFFERS"],
         ["audit-2", "0 to 19", "20", "2", "UNCLEAN_LOSS"],
         ["audit-0", "0 to 9", "10", "2", "UNCLEAN_LOSS"],
     ]
     assert "CRITICAL  replicas diverge: 3 partitions, 60 committed offsets\n" in text
-    narrow = rendered(result_of(lost(0, 10), lost(1, 30), differs, lost(2, 20)), width=50)
+    narrow = rendered(result_of(loss_finding(0, 10), loss_finding(1, 30), difference, loss_finding(2, 20)), width=50)
     assert partition_rows(narrow)[0] == ["audit-1", "0 to 29", "30", "2"]
 
 
-def test_the_worst_incident_comes_first_whatever_its_size() -> None:
-    damage = [finding("BATCH_CRC_MISMATCH", Place("orders", number, 1), {"held_by": [2]}) for number in range(9)]
-    text = rendered(result_of(*damage, lost(7, 10)))
+def test_the_most_severe_incident_comes_first_at_any_size() -> None:
+    crc_findings = [finding("BATCH_CRC_MISMATCH", Place("orders", number, 1), {"held_by": [2]}) for number in range(9)]
+    text = rendered(result_of(*crc_findings, loss_finding(7, 10)))
     assert [line.split("  ")[0] for line in text.splitlines() if line[:1].isupper()] == ["CRITICAL", "ERROR"]
     assert text.startswith("CRITICAL  audit-7\n")
 
 
-def test_unread_partitions_have_a_block_beside_incidents() -> None:
-    result = result_of(lost(0, 10), lost(1, 10))
+def test_unread_partitions_are_listed_beside_incidents() -> None:
+    result = result_of(loss_finding(0, 10), loss_finding(1, 10))
     unread = replica(1, 5, read=ReadExtent.NONE, log_end_offset=None)
     result.partitions = [partition("dark", number, Agreement("not_compared"), [unread], []) for number in range(9)]
     for summary in result.partitions:

@@ -1,4 +1,4 @@
-"""Paths of a command: no Kafka files, the same path twice, one name for two brokers, a selection without a match."""
+"""Paths of a command: without Kafka files, given twice, one name for two brokers, a selection without a match."""
 
 import json
 import shutil
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.every_command import reading
+from tests.cli.every_command import evidence_commands
 from tests.cli.runs import Run
 from tests.support.places import SAMPLES
 from tests.support.segments import segment_file
 
 HEALTHY = SAMPLES / "healthy"
-COMMANDS = [*reading("orders")]
+COMMANDS = [*evidence_commands("orders")]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def replicas(out: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_nothing_of_kafka_a_choice_that_fits_nothing_and_output_to_a_uri_are_2(run: Run, tmp_path: Path, command: str) -> None:
+def test_paths_without_logs_unknown_topics_and_output_to_a_uri_give_status_2(run: Run, tmp_path: Path, command: str) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     extra = ["--offset", "0"] if command == "find" else []
     uri = "s3://bucket/answers/scan.json"
@@ -50,7 +50,7 @@ def test_nothing_of_kafka_a_choice_that_fits_nothing_and_output_to_a_uri_are_2(r
         assert err.startswith(f"error: {error}")
 
 
-def test_links_to_log_directories_that_were_not_given_are_incomplete(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_log_directory_outside_the_inputs_makes_the_scan_incomplete(run: Run, copies: Path, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     (links / "one").symlink_to(copies / "broker-1")
@@ -60,7 +60,7 @@ def test_links_to_log_directories_that_were_not_given_are_incomplete(run: Run, c
     assert run("scan", links / "one", "-q")[0] == 0
 
 
-def test_archives_in_a_directory_are_named_as_they_are_to_be_given(run: Run, tmp_path: Path) -> None:
+def test_a_hint_names_archives_in_a_directory_as_paths(run: Run, tmp_path: Path) -> None:
     for name in ("b2.zip", "b1.tar.gz"):
         (tmp_path / name).write_bytes(b"")
     for paths in (tmp_path, f"file://{tmp_path}"):
@@ -69,7 +69,7 @@ def test_archives_in_a_directory_are_named_as_they_are_to_be_given(run: Run, tmp
         assert (status, err.splitlines()[1]) == (2, hint)
 
 
-def test_a_log_directory_without_partitions_is_0_with_words_and_a_small_file_is_sent_to_dump(run: Run, tmp_path: Path) -> None:
+def test_a_log_directory_without_partitions_gives_status_0_and_a_small_file_a_hint_to_dump_it(run: Run, tmp_path: Path) -> None:
     meta = tmp_path / "meta.properties"
     meta.write_text("version=1\nnode.id=1\ncluster.id=c\n")
     status, _, err = run("scan", tmp_path)
@@ -78,7 +78,7 @@ def test_a_log_directory_without_partitions_is_0_with_words_and_a_small_file_is_
     assert (status, f"hint: `kafka-forensics dump {meta}` shows what is in it\n" in err) == (2, True)
 
 
-def test_an_archive_under_another_name_is_named(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_an_archive_with_a_wrong_extension_is_refused(run: Run, copies: Path, tmp_path: Path) -> None:
     archive = tmp_path / "bundle.tar.gz"
     with tarfile.open(archive, "w:gz") as out:
         out.add(copies / "broker-1", "broker-1")
@@ -94,29 +94,29 @@ def test_an_archive_under_another_name_is_named(run: Run, copies: Path, tmp_path
         assert (status, err.splitlines()) == (2, [error, "hint: let its name end in .tar.gz or .tgz"])
 
 
-def test_a_broker_that_is_not_there_is_named(run: Run) -> None:
-    seen = run("scan", HEALTHY, "--broker", "9")
-    assert seen == (2, "", "error: nothing fits --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n")
+def test_an_unknown_broker_is_refused(run: Run) -> None:
+    outcome = run("scan", HEALTHY, "--broker", "9")
+    assert outcome == (2, "", "error: nothing fits --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n")
     assert " on 1 broker\n" in run("scan", HEALTHY, "--broker", "2")[2]
     status, _, err = run("scan", HEALTHY, "--broker", "2", "--topic", "orders", "--partition", "7")
     assert (status, "there is no partition 'orders-7' on broker 2" in err) == (2, True)
 
 
-def test_the_same_twice_is_read_once(run: Run, copies: Path, tmp_path: Path) -> None:
-    wanted = run("scan", copies, "--format", "json")[1]
+def test_an_input_given_twice_is_read_once(run: Run, copies: Path, tmp_path: Path) -> None:
+    expected = run("scan", copies, "--format", "json")[1]
     link = tmp_path / "link"
     link.symlink_to(copies / "broker-2")
     segment = copies / "broker-1" / "orders-0" / segment_file(0)
-    for more in (copies / "broker-2", link, copies / "broker-1" / "orders-0", segment):
-        status, out, err = run("scan", copies, more, "--format", "json")
-        assert (status, replicas(out)) == (0, replicas(wanted)), more
+    for path in (copies / "broker-2", link, copies / "broker-1" / "orders-0", segment):
+        status, out, err = run("scan", copies, path, "--format", "json")
+        assert (status, replicas(out)) == (0, replicas(expected)), path
         assert "read once" in err
     status, out, err = run("scan", copies / "broker-1", f"{copies}/broker-1/", "--format", "json", "-q")
-    assert replicas(out) == [replica for replica in replicas(wanted) if replica.endswith("-1")]
+    assert replicas(out) == [replica for replica in replicas(expected) if replica.endswith("-1")]
     assert err == f"{copies}/broker-1/: the same as {copies}/broker-1, read once\n"
 
 
-def test_a_name_is_kept_when_the_rest_is_given_by_its_folder(run: Run, copies: Path) -> None:
+def test_a_named_broker_keeps_its_name_beside_its_folder(run: Run, copies: Path) -> None:
     status, out, _ = run("scan", copies, f"left={copies}/broker-2", "--topic", "orders", "--format", "json")
     assert (status, sorted(replicas(out))) == (0, ["orders-1", "orders-left"])
 
@@ -129,7 +129,7 @@ def test_a_name_is_kept_when_the_rest_is_given_by_its_folder(run: Run, copies: P
         (["a={copies}/broker-2", "b={copies}/broker-2"], "was given two names, a and b"),
     ],
 )
-def test_names_that_do_not_name_one_broker_are_2(run: Run, copies: Path, arguments: list[str], error: str) -> None:
+def test_ambiguous_broker_names_give_status_2(run: Run, copies: Path, arguments: list[str], error: str) -> None:
     status, _, err = run("scan", *(path.format(copies=copies) for path in arguments))
     assert (status, error in err) == (2, True)
 
@@ -143,17 +143,17 @@ def test_two_log_directories_of_one_broker_may_share_a_name(run: Run, copies: Pa
     assert (status, sorted(replicas(out))) == (0, ["codec-zstd-A", "orders-A"])
 
 
-def test_a_broker_given_with_the_number_of_another_is_reported(run: Run) -> None:
-    path, two, three = (HEALTHY / f"broker-{number}" for number in (1, 2, 3))
-    arguments = [f"1={two}", f"2={path}", f"old={three}"]
+def test_a_copy_with_the_number_of_another_broker_is_reported(run: Run) -> None:
+    one, two, three = (HEALTHY / f"broker-{number}" for number in (1, 2, 3))
+    arguments = [f"1={two}", f"2={one}", f"old={three}"]
     status, out, err = run("scan", *arguments, "--format", "json", "--fail-on", "none")
     assert status == 0
-    found = [finding for finding in json.loads(out)["findings"] if finding["kind"] == "NODE_ID_MISMATCH"]
-    assert [(finding["broker"], finding["severity"], finding["evidence"]) for finding in found] == [
+    mismatches = [finding for finding in json.loads(out)["findings"] if finding["kind"] == "NODE_ID_MISMATCH"]
+    assert [(finding["broker"], finding["severity"], finding["evidence"]) for finding in mismatches] == [
         (1, "warning", {"named": 1, "node_ids": [2], "log_dirs": [str(two)]}),
-        (2, "warning", {"named": 2, "node_ids": [1], "log_dirs": [str(path)]}),
+        (2, "warning", {"named": 2, "node_ids": [1], "log_dirs": [str(one)]}),
     ]
-    consistent = run("scan", f"1={path}", f"second={two}", three, "--format", "tsv")
+    consistent = run("scan", f"1={one}", f"second={two}", three, "--format", "tsv")
     assert (consistent[0], "NODE_ID_MISMATCH" in consistent[1], "note:" in consistent[2]) == (0, False, False)
     message = f"note: {two} was given as broker 1 and is node 2's by meta.properties: "
     assert message in err
@@ -161,8 +161,8 @@ def test_a_broker_given_with_the_number_of_another_is_reported(run: Run) -> None
         assert message in run(command, *arguments, "--topic", "orders", "--partition", "0")[2]
 
 
-def test_a_plan_is_not_made_for_another_broker(run: Run) -> None:
-    """The steps of such a plan would stop and start the wrong broker."""
+def test_plan_refuses_a_copy_with_the_number_of_another_broker(run: Run) -> None:
+    """Its steps would stop and start the wrong broker."""
     status, out, err = run("plan", f"1={HEALTHY / 'broker-2'}", f"3={HEALTHY / 'broker-3'}")
     assert (status, out) == (2, "")
     assert f"{HEALTHY / 'broker-2'} was given as broker 1, and is of broker 2 by its meta.properties" in err
@@ -173,7 +173,9 @@ def brokers(out: str) -> list[object]:
     return [broker["broker"] for broker in json.loads(out)["input"]["brokers"]]
 
 
-def test_a_partition_or_file_is_called_after_its_log_directory(run: Run, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_broker_of_a_partition_or_file_comes_from_its_log_directory(
+    run: Run, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = copies / "broker-1" / "orders-0"
     log = min(directory.glob("*.log"))
     for path in (directory, log):

@@ -1,4 +1,4 @@
-"""Tables for a person: fitted to the terminal, nothing lost on the way."""
+"""Tables on a terminal fit its width, and lose no content."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ from tests.cli.every_command import Terminal
 from tests.cli.runs import Run
 from tests.support.places import SAMPLES
 
-HEADS = ("partition", "offset", "time", "leader", "notes")
+COLUMNS = ("partition", "offset", "time", "leader", "notes")
 ROWS = [
     ["orders-0", "9", "2026-03-01T12:00:00.123Z", "1", "a note that is far too long to stand in the same line"],
     ["orders-0", "10", "2026-03-01T12:00:01.456Z", "1", ""],
@@ -18,10 +18,10 @@ ROWS = [
 
 
 def lines(rows: list[list[str]], width: int | None) -> list[str]:
-    return [line.rstrip("\n") for line in table_lines(HEADS, ("offset", "leader"), rows, width)]
+    return [line.rstrip("\n") for line in table_lines(COLUMNS, ("offset", "leader"), rows, width)]
 
 
-def test_a_table_that_fits_is_left_alone() -> None:
+def test_a_table_that_fits_is_unchanged() -> None:
     assert lines(ROWS, 200) == lines(ROWS, None)
     assert lines(ROWS, None)[0] == "partition  offset  time                      leader  notes"
     assert lines([], 80) == []
@@ -40,22 +40,22 @@ def test_shared_values_move_above_and_wide_columns_below() -> None:
     ]
 
 
-def test_dates_stay_where_they_differ() -> None:
-    told = lines([*ROWS, ["orders-0", "11", "2026-03-02T12:00:01.456Z", "2", ""]], 60)
-    assert (told[0], told[-1]) == ("partition orders-0; times UTC", "    11  2026-03-02 12:00:01       2")
+def test_dates_that_differ_stay_in_the_rows() -> None:
+    printed = lines([*ROWS, ["orders-0", "11", "2026-03-02T12:00:01.456Z", "2", ""]], 60)
+    assert (printed[0], printed[-1]) == ("partition orders-0; times UTC", "    11  2026-03-02 12:00:01       2")
 
 
 def test_a_long_table_does_not_state_shared_values_above() -> None:
     many = [["orders-0", "1", "2026-03-01T12:00:00.123Z", "1", "x" * 60]] * SAMPLED_ROWS
-    told = lines([*many, ["other-0", "1", "2026-03-09T12:00:00.123Z", "2", ""]], 80)
-    assert (told[0], told[-1]) == ("times UTC", "other-0         1  2026-03-09 12:00:00       2")
+    printed = lines([*many, ["other-0", "1", "2026-03-09T12:00:00.123Z", "2", ""]], 80)
+    assert (printed[0], printed[-1]) == ("times UTC", "other-0         1  2026-03-09 12:00:00       2")
 
 
 def test_tables_and_messages_of_every_command_fit_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(SAMPLES)
     monkeypatch.setenv("COLUMNS", "80")
-    shown = said = 0
-    for line, status in {
+    tables = messages = 0
+    for command_line, status in {
         "metadata healthy": 0,
         "groups healthy --all-partitions": 0,
         "groups unclean-election --group nosuch": 0,
@@ -72,9 +72,9 @@ def test_tables_and_messages_of_every_command_fit_80_columns(run: Run, monkeypat
     }.items():
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stderr", screen := Terminal())
-            got, out, _ = run(*line.split(), "--format", "table")
-            beside = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())  # a slow machine sees how far the work has come
-        assert (line, got) == (line, status)
-        assert [wide for wide in (out + beside).splitlines() if len(wide) > 80] == []
-        shown, said = shown + bool(out), said + bool(beside)
-    assert (shown, said >= 8) == (10, True)
+            actual_status, out, _ = run(*command_line.split(), "--format", "table")
+            err = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())  # without progress, which a slow machine shows
+        assert (command_line, actual_status) == (command_line, status)
+        assert [too_long for too_long in (out + err).splitlines() if len(too_long) > 80] == []
+        tables, messages = tables + bool(out), messages + bool(err)
+    assert (tables, messages >= 8) == (10, True)

@@ -1,4 +1,4 @@
-"""What `plan` prints in every format, and how it ends."""
+"""`plan`: output in every format, and exit statuses."""
 
 import json
 import subprocess
@@ -19,21 +19,21 @@ from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, legacy_entry
 
-Words = Callable[..., str]
-Document = Callable[..., Any]
+PlanText = Callable[..., str]
+PlanDocument = Callable[..., Any]
 AUDIT = ("--topic", "audit")
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """Logs before Kafka 0.11: broker 2 holds other records than broker 1, and fewer."""
+    """Logs from before Kafka 0.11: broker 2 has other records than broker 1, and fewer."""
     put_replica(tmp_path, 1, [legacy_entry(number) for number in range(10)], partition="ledger-0", high_watermark=10)
     log = b"".join(legacy_entry(number, value=b"other") for number in range(3))
     put_replica(tmp_path, 2, log, partition="ledger-0", high_watermark=3)
     return tmp_path
 
 
-def test_candidates_and_the_steps_to_the_best(run_plan: Run, audit: Path) -> None:
+def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_plan: Run, audit: Path) -> None:
     status, out, err = run_plan(audit, "--topic", "audit", "--partition", "0", "--format", "table")
     assert (status, err.splitlines()[0]) == (0, "1 partition: an election could lose records")
     lines = out.splitlines()
@@ -46,57 +46,59 @@ def test_candidates_and_the_steps_to_the_best(run_plan: Run, audit: Path) -> Non
         "3 UNCLEAN 1 at 300 300 to 344 1 45 3243 45",
         "2 at 300 300 to 369 2 70 4697 70",
     ]
-    flat = " ".join(out.split())
-    assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in flat
-    assert "at least 45 records (proven committed, and on no copy that stays), at most 45." in flat
-    assert "1. Stop brokers 1, 2 and 3, if running, and copy the log directories of broker 1, whole:" in flat
-    assert "4. Start broker 2, and no other yet. 5. Have it elected for audit-0; try again until the command succeeds:" in flat
+    text = " ".join(out.split())
+    assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in text
+    assert "at least 45 records (proven committed, and on no copy that stays), at most 45." in text
+    assert "1. Stop brokers 1, 2 and 3, if running, and copy the log directories of broker 1, whole:" in text
+    assert "4. Start broker 2, and no other yet. 5. Have it elected for audit-0; try again until the command succeeds:" in text
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
     assert f"  {election}\n" in out.replace(" \\\n        ", "")
-    assert "6. See that broker 2 leads audit-0:" in flat
-    assert "7. Start broker 1, then broker 3." in flat
-    assert "grep -H unclean.leader.election.enable server.properties" in flat
+    assert "6. See that broker 2 leads audit-0:" in text
+    assert "7. Start broker 1, then broker 3." in text
+    assert "grep -H unclean.leader.election.enable server.properties" in text
     assert max(map(len, lines)) <= 80
 
 
-def test_a_command_may_take_as_long_as_the_recovery_of_a_broker_that_crashed(
-    plan_document: Document, audit: Path, monkeypatch: pytest.MonkeyPatch
+def test_time_limits_of_commands_cover_the_recovery_of_a_crashed_broker(
+    plan_document: PlanDocument, audit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "_BYTES_A_MINUTE", 1000)
     limits = {step["limit_seconds"] for step in plan_document(audit, *AUDIT)["steps"]}
     assert limits == {None, 60 * (2 + (audit / "broker-2" / "audit-0" / f"{0:020d}.log").stat().st_size // 1000)}
 
 
-def test_the_election_asked_for_with_every_follower(plan_words: Words, audit: Path) -> None:
-    words = plan_words(audit, *AUDIT, "--elect", "1")
-    assert "Asked for: broker 1 (recommended is 2): 70 records at offsets 300 to 369, on broker 2 alone" in words
-    assert "If broker 1 leads, broker 3 keeps its log and copies the leader from 300 on." in words
-    assert "If broker 1 leads, broker 2 cuts its log from 370 to 300 and copies the leader from 300 on." in words
-    assert "kafka-leader-election.sh" not in words, "who is in sync need not be forced"
+def test_a_requested_election_is_shown_with_every_follower(plan_text: PlanText, audit: Path) -> None:
+    text = plan_text(audit, *AUDIT, "--elect", "1")
+    assert "Asked for: broker 1 (recommended is 2): 70 records at offsets 300 to 369, on broker 2 alone" in text
+    assert "If broker 1 leads, broker 3 keeps its log and copies the leader from 300 on." in text
+    assert "If broker 1 leads, broker 2 cuts its log from 370 to 300 and copies the leader from 300 on." in text
+    assert "kafka-leader-election.sh" not in text, "who is in sync need not be forced"
 
 
-def test_old_brokers_halt_or_keep_what_differs(plan_words: Words, ledger: Path) -> None:
-    flat = plan_words(ledger)
-    assert "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)" in flat
+def test_brokers_before_0_11_halt_or_keep_diverging_records(plan_text: PlanText, ledger: Path) -> None:
+    text = plan_text(ledger)
+    assert "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)" in text
     assert (
         "Already happened: broker 2 has lost offsets 0 to 9, which were committed (high watermark 10 of broker 1), by a cut to its"
         " own high watermark or by an election while it lacked them: it holds other records at 0 to 2 and nothing at 3 to 9."
         " Broker 1 holds what was there."
-    ) in flat
+    ) in text
     assert (
         "If broker 2 leads, broker 1 halts with unclean elections off, for its log ends at 10, beyond the leader's 3"
         ' ("log truncation is not allowed"); with them on it cuts its log from 10 to 3, with its own records at 0 to 2 in it for'
         " good, and copies the leader from 3 on."
-    ) in flat
-    assert "Missing: no controller's log is here to say who is in sync" in flat
-    assert "Move the directory ledger-0 of broker 2 out of its log directory (never delete it)" in flat
-    assert "at least 0 records" in flat
-    assert "at most 3 of the copies that are here." in flat
+    ) in text
+    assert "Missing: no controller's log is here to say who is in sync" in text
+    assert "Move the directory ledger-0 of broker 2 out of its log directory (never delete it)" in text
+    assert "at least 0 records" in text
+    assert "at most 3 of the copies that are here." in text
     by_epochs = "followers truncate by leader epochs (Kafka 0.11 and later, as was asked for)"
-    assert by_epochs in plan_words(ledger, "--truncate-by", "epochs")
+    assert by_epochs in plan_text(ledger, "--truncate-by", "epochs")
 
 
-def test_json_obeys_its_schema_and_agrees_with_the_lines(run_plan: Run, plan_document: Document, audit: Path, ledger: Path) -> None:
+def test_json_obeys_its_schema_and_agrees_with_json_lines(
+    run_plan: Run, plan_document: PlanDocument, audit: Path, ledger: Path
+) -> None:
     for arguments in ((audit, *AUDIT, "--elect", "3"), (ledger, "--dead", "1")):
         document = plan_document(*arguments)
         lines = [json.loads(line) for line in run_plan(*arguments, "--format", "jsonl", "-q")[1].splitlines()]
@@ -105,7 +107,7 @@ def test_json_obeys_its_schema_and_agrees_with_the_lines(run_plan: Run, plan_doc
         assert {"type": "partition"} | document["partitions"][0] == lines[0]
     (partition,) = plan_document(audit, *AUDIT)["partitions"]
     assert (partition["recommended"], partition["controller"]["isr"]) == (2, [1])
-    assert [one["at_least"] for one in partition["candidates"]] == [70, 45, 115]
+    assert [row["at_least"] for row in partition["candidates"]] == [70, 45, 115]
     (loss,) = partition["candidates"][0]["losses"]
     assert (loss["offset_start"], loss["offset_end"], loss["held_by"], loss["records"]) == (300, 370, [2], 70)
     assert loss["witness"] == {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 370, "said_end_offset": None}
@@ -114,7 +116,7 @@ def test_json_obeys_its_schema_and_agrees_with_the_lines(run_plan: Run, plan_doc
     assert (partition["findings"], partition["missing_witnesses"]) == (["UNCLEAN_LOSS"], [])
 
 
-def test_rows(run_plan: Run, audit: Path) -> None:
+def test_tsv_and_markdown_have_the_columns_of_candidates(run_plan: Run, audit: Path) -> None:
     rows = [line.split("\t") for line in run_plan(audit, *AUDIT, "--format", "tsv")[1].splitlines()]
     assert rows[0] == list(COLUMNS)
     assert [row[3:10] for row in rows[1:]] == [
@@ -129,24 +131,24 @@ def test_rows(run_plan: Run, audit: Path) -> None:
     assert f"\n6. See that broker 2 leads audit-0:\n\n   ```sh\n   {command}\n   ```\n" in markdown
 
 
-# Of several partitions a line of each that could lose.
+# The overview of several partitions.
 
 
 def put_partitions(folder: Path, ends: dict[str, tuple[int, ...]], high_watermark: int = 0) -> list[Path]:
-    """Of each partition one replica a broker, from 1 on, that ends there; the folders of the partitions."""
-    for partition, of_brokers in ends.items():
-        for broker, end in enumerate(of_brokers, 1):
+    """Write replicas on brokers 1, 2, … with these log ends, and return the folder of each partition."""
+    for partition, ends_of_brokers in ends.items():
+        for broker, end in enumerate(ends_of_brokers, 1):
             log = batch(0, 3) + (batch(3, end - 3) if end > 3 else b"")
             put_replica(folder / partition, broker, log, partition=partition, high_watermark=high_watermark)
     return [folder / partition for partition in ends]
 
 
-def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, plan_document: Document, tmp_path: Path) -> None:
+def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, plan_document: PlanDocument, tmp_path: Path) -> None:
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3, 5), "b-1": (4, 4)})
     status, out, err = run_plan(*roots, "--format", "table")
     assert status == 0
-    told = "3 partitions: an election could lose records of 1; with --topic and --partition, one is shown in full"
-    assert err.splitlines()[0] == told
+    summary = "3 partitions: an election could lose records of 1; with --topic and --partition, one is shown in full"
+    assert err.splitlines()[0] == summary
     assert [" ".join(line.split()) for line in out.splitlines()][:4] == [
         "partition elect election lost committed worst worst lost worst committed",
         "b-0 2 not known 0 0 1 2 0",
@@ -164,79 +166,83 @@ def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, pl
     assert run_plan(*roots, "--topic", "a", "-q")[2] == ""
 
 
-def test_partitions_that_want_different_leaders_first(plan_words: Words, plan_document: Document, tmp_path: Path) -> None:
+def test_different_leaders_of_partitions_are_elected_one_after_another(
+    plan_text: PlanText, plan_document: PlanDocument, tmp_path: Path
+) -> None:
     roots = put_partitions(tmp_path, {"a-0": (3, 5), "b-0": (9, 3)})
-    told = [(step["kind"], step["brokers"]) for step in plan_document(*roots)["steps"]]
-    first = [("start", [1]), ("elect", [1]), ("leads", [1]), ("stop", [1])]
-    assert told[-8:] == [*first, ("start", [2]), ("elect", [2]), ("leads", [2]), ("start", [1])]
-    words = plan_words(*roots)
-    assert "Set unclean.leader.election.enable=false in server.properties of every node before it starts:" in words
-    assert "See that broker 1 leads b-0, with nobody else in ISR and ELR:" in words
+    steps = [(step["kind"], step["brokers"]) for step in plan_document(*roots)["steps"]]
+    steps_of_first = [("start", [1]), ("elect", [1]), ("leads", [1]), ("stop", [1])]
+    assert steps[-8:] == [*steps_of_first, ("start", [2]), ("elect", [2]), ("leads", [2]), ("start", [1])]
+    text = plan_text(*roots)
+    assert "Set unclean.leader.election.enable=false in server.properties of every node before it starts:" in text
+    assert "See that broker 1 leads b-0, with nobody else in ISR and ELR:" in text
 
 
-def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_words: Words, tmp_path: Path) -> None:
+def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_text: PlanText, tmp_path: Path) -> None:
     roots = put_partitions(tmp_path, {f"a-{number}": (3, 5) for number in range(12)})
-    assert "a-0 to a-11 2 not known 0 0 1 2" in plan_words(*roots)
-    (step,) = [one for one in json.loads(run_plan(*roots, "--format", "json")[1])["steps"] if one["kind"] == "elect"]
+    assert "a-0 to a-11 2 not known 0 0 1 2" in plan_text(*roots)
+    (step,) = [step for step in json.loads(run_plan(*roots, "--format", "json")[1])["steps"] if step["kind"] == "elect"]
     assert step["partitions"] == [{"topic": "a", "partition_start": 0, "partition_end": 12}]
     script = step["command"].partition(" && ")[0].replace("> election.json", "")
     listed = json.loads(subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout)
     assert listed == {"partitions": [{"topic": "a", "partition": number} for number in range(12)]}
 
 
-def test_the_overview_names_absent_copies(run_plan: Run, plan_words: Words, plan_document: Document) -> None:
-    only = SAMPLES / "unclean-election" / "broker-1"
-    found = plan_document(only)
-    count = found["partitions_planned"]
-    assert found["copies_absent"] == [{"broker": 2, "partitions": count}, {"broker": 3, "partitions": count}]
-    line = f"The copies of brokers 2 and 3 are not here for {count} partitions: what only they hold would be lost unseen."
-    assert line in plan_words(only)
-    err = run_plan(only, "--format", "tsv")[2]
+def test_the_overview_names_absent_copies(run_plan: Run, plan_text: PlanText, plan_document: PlanDocument) -> None:
+    copy = SAMPLES / "unclean-election" / "broker-1"
+    document = plan_document(copy)
+    count = document["partitions_planned"]
+    assert document["copies_absent"] == [{"broker": 2, "partitions": count}, {"broker": 3, "partitions": count}]
+    note = f"The copies of brokers 2 and 3 are not here for {count} partitions: what only they hold would be lost unseen."
+    assert note in plan_text(copy)
+    err = run_plan(copy, "--format", "tsv")[2]
     assert err.startswith(f"{count} partitions: no election would lose anything that the copies here hold")
-    assert line in err
+    assert note in err
 
 
-def test_without_leader_all_is_at_stake(run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path) -> None:
+def test_without_a_possible_leader_all_records_are_at_stake(
+    run_plan: Run, plan_text: PlanText, plan_document: PlanDocument, tmp_path: Path
+) -> None:
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3,)}, high_watermark=2)
     _, out, err = run_plan(*roots, "--dead", "1", "--format", "table")
-    told = "nobody can lead 1, so that all it holds is at stake; with --topic and --partition, one is shown in full"
-    assert err.splitlines()[0] == f"2 partitions: {told}"
+    summary = "nobody can lead 1, so that all it holds is at stake; with --topic and --partition, one is shown in full"
+    assert err.splitlines()[0] == f"2 partitions: {summary}"
     assert [" ".join(line.split()) for line in out.splitlines()][1:2] == ["b-0 nobody can 3 2 3 2"]
-    (only,) = plan_document(*roots, "--dead", "1")["partitions"]
-    assert [(one["offset_start"], one["offset_end"], one["committed_end_offset"]) for one in only["at_stake"]] == [(0, 3, 2)]
-    assert only["recommended"] is None
-    assert only["advice"] == [
+    (partition,) = plan_document(*roots, "--dead", "1")["partitions"]
+    assert [(row["offset_start"], row["offset_end"], row["committed_end_offset"]) for row in partition["at_stake"]] == [(0, 3, 2)]
+    assert partition["recommended"] is None
+    assert partition["advice"] == [
         "No replica can lead on these copies.",
         "At stake is all that they hold: 3 records, 2 of them proven committed.",
     ]
-    assert only["advice"][0] in plan_words(roots[1], "--dead", "1")
+    assert partition["advice"][0] in plan_text(roots[1], "--dead", "1")
     rows = [line.split("\t") for line in run_plan(*roots, "--dead", "1", "--format", "tsv")[1].splitlines()]
     assert rows[1][3:10] == ["", "nobody", "false", "2", "3", "false", "2"]
 
 
 @pytest.mark.parametrize(
-    ("level", "becomes"), [(14, "delete what it does not know within a minute"), (15, "-stray and serve it no more")]
+    ("level", "consequence"), [(14, "delete what it does not know within a minute"), (15, "-stray and serve it no more")]
 )
-def test_a_topic_that_the_controllers_do_not_know(
-    run_plan: Run, plan_words: Words, plan_document: Document, tmp_path: Path, level: int, becomes: str
+def test_a_topic_unknown_to_the_controllers_is_at_stake(
+    run_plan: Run, plan_text: PlanText, plan_document: PlanDocument, tmp_path: Path, level: int, consequence: str
 ) -> None:
-    known = topic("other", OTHER_TOPIC_ID), partition_record([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
-    brokers = with_controller(healthy(tmp_path), record(12, name="metadata.version", feature_level=level), *known)
+    other_topic = topic("other", OTHER_TOPIC_ID), partition_record([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
+    brokers = with_controller(healthy(tmp_path), record(12, name="metadata.version", feature_level=level), *other_topic)
     paths = sorted(brokers.root.iterdir())
     status, out, err = run_plan(*paths, "--format", "tsv")
     assert (status, out.splitlines()[1].split("\t")[3:5]) == (0, ["", "nobody"])
     assert err == "1 partition: the controller's log does not know it, so that all it holds is at stake\n"
     document = plan_document(*paths)
-    (told,) = document["partitions"]
-    assert (told["candidates"], told["ordinary_leaders"]) == ([], [])
-    proven = [one for one in told["at_stake"] if one["witness"] is not None]
-    assert told["ordinary_loss"] == sum(one["committed_end_offset"] - one["offset_start"] for one in proven) > 0
-    for words in (document["steps"][0]["text"], plan_words(*paths)):
-        assert (becomes in words, "Do not start a broker" in words) == (True, True)
+    (partition,) = document["partitions"]
+    assert (partition["candidates"], partition["ordinary_leaders"]) == ([], [])
+    proven = [row for row in partition["at_stake"] if row["witness"] is not None]
+    assert partition["ordinary_loss"] == sum(row["committed_end_offset"] - row["offset_start"] for row in proven) > 0
+    for text in (document["steps"][0]["text"], plan_text(*paths)):
+        assert (consequence in text, "Do not start a broker" in text) == (True, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (("--elect", "9"), "broker 9 cannot lead on these copies\nhint: brokers that can lead here: 1, 2, 3"),
         (("--truncate-by", "epoch"), "epochs"),
@@ -244,12 +250,12 @@ def test_a_topic_that_the_controllers_do_not_know(
         (("--engine", "spark"), "plan runs on this machine only\nhint: leave out --engine"),
     ],
 )
-def test_invalid_options_are_refused(run_plan: Run, audit: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_refused(run_plan: Run, audit: Path, arguments: tuple[str, ...], error: str) -> None:
     status, out, err = run_plan(audit, *AUDIT, *arguments)
-    assert (status, out, said in err) == (2, "", True)
+    assert (status, out, error in err) == (2, "", True)
 
 
-def test_an_input_that_cannot_be_read_is_status_3(run_plan: Run, tmp_path: Path) -> None:
+def test_an_unreadable_input_gives_status_3(run_plan: Run, tmp_path: Path) -> None:
     folder = put_replica(tmp_path / "copies", 1, batch(0, 3)).parent
     archive = tmp_path / "copies.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:

@@ -22,18 +22,18 @@ from tests.gallery.incidents import TREES, Tree
 from tests.support.audit import put_restored_copy, put_unclean_election
 from tests.support.brokers import put_meta_properties
 
-PRINTED = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
+COMMAND = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
 
 
-def printed(text: str) -> Iterator[str]:
-    """The commands in an output, as a shell parses them."""
-    for inline, alone in PRINTED.findall(text):
-        yield (inline or alone).replace("\\\n", " ")
+def printed_commands(text: str) -> Iterator[str]:
+    """The commands in an output, each joined to one line."""
+    for inline, on_new_line in COMMAND.findall(text):
+        yield (inline or on_new_line).replace("\\\n", " ")
 
 
-def commands_of(run: Run, *arguments: object) -> set[tuple[str, ...]]:
+def commands_of_scan(run: Run, *arguments: object) -> set[tuple[str, ...]]:
     """The arguments of the commands in a scan's JSON document and table."""
-    found: set[tuple[str, ...]] = set()
+    commands: set[tuple[str, ...]] = set()
     for format_name in ("json", "table"):
         status, out, err = run("scan", *arguments, "--format", format_name, "-v", "--jobs", "1")
         assert status in (0, 1, 3)
@@ -41,44 +41,46 @@ def commands_of(run: Run, *arguments: object) -> set[tuple[str, ...]]:
         if format_name == "json":
             document = json.loads(out)
             out = "\n".join(row["advice"] or "" for row in document["findings"] + document["incidents"])
-        found |= {tuple(shlex.split(command)) for command in printed(out)}
-    return found
+        commands |= {tuple(shlex.split(command)) for command in printed_commands(out)}
+    return commands
 
 
-def assert_all_run(run: Run, commands: set[tuple[str, ...]]) -> None:
-    for program, *words in sorted(commands):
-        status, _, err = run(*words)
+def assert_commands_run(run: Run, commands: set[tuple[str, ...]]) -> None:
+    for program, *arguments in sorted(commands):
+        status, _, err = run(*arguments)
         assert program == "kafka-forensics"
-        assert status in (0, 1, 3), f"{shlex.join(words)}: {err}"
+        assert status in (0, 1, 3), f"{shlex.join(arguments)}: {err}"
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
-def test_commands_for_known_incidents(tree: Tree, run: Run, tmp_path: Path) -> None:
-    commands = commands_of(run, *tree.make(tmp_path / "a folder").log_dirs)
+def test_commands_for_known_incidents_run(tree: Tree, run: Run, tmp_path: Path) -> None:
+    commands = commands_of_scan(run, *tree.make(tmp_path / "a folder").log_dirs)
     assert commands
-    assert_all_run(run, commands)
+    assert_commands_run(run, commands)
 
 
 @pytest.mark.parametrize("case", one_of_each_fault())
-def test_commands_for_faults(case: Case, run: Run, tmp_path: Path) -> None:
-    assert_all_run(run, commands_of(run, case.make(tmp_path / "brokers").root))
+def test_commands_for_faults_run(case: Case, run: Run, tmp_path: Path) -> None:
+    assert_commands_run(run, commands_of_scan(run, case.make(tmp_path / "brokers").root))
 
 
 @pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
-def test_commands_repeat_how_copies_are_read(options: list[str], run: Run, tmp_path: Path) -> None:
+def test_commands_repeat_names_and_options_of_the_scan(options: list[str], run: Run, tmp_path: Path) -> None:
     named = [f"{path.name.removeprefix('broker-')}={path}" for path in put_unclean_election(tmp_path / "it's a folder", 2)]
-    commands = {command for command in commands_of(run, *named[:3], *options) if command[1] in ("plan", "compare")}
+    commands = {command for command in commands_of_scan(run, *named[:3], *options) if command[1] in ("plan", "compare")}
     assert commands
     for command in commands:
         assert set(named[:3]) <= set(command)
-        assert [word for word in command if word in ("--live", "--whole", "--partial")] == options[:1][: options[0] != "--by"]
-    assert_all_run(run, commands if options == ["--live"] else set())
+        assert [argument for argument in command if argument in ("--live", "--whole", "--partial")] == options[:1][
+            : options[0] != "--by"
+        ]
+    assert_commands_run(run, commands if options == ["--live"] else set())
 
 
-def test_commands_for_many_partitions(run: Run, tmp_path: Path) -> None:
-    commands = commands_of(run, *put_restored_copy(tmp_path / "copies", 3))
+def test_commands_for_many_partitions_run(run: Run, tmp_path: Path) -> None:
+    commands = commands_of_scan(run, *put_restored_copy(tmp_path / "copies", 3))
     assert ("kafka-forensics", "plan", *map(str, sorted((tmp_path / "copies").iterdir())), "--topic", "audit") in commands
-    assert_all_run(run, commands)
+    assert_commands_run(run, commands)
 
 
 def test_a_command_has_only_the_paths_that_its_partition_needs(run: Run, tmp_path: Path) -> None:
@@ -88,13 +90,13 @@ def test_a_command_has_only_the_paths_that_its_partition_needs(run: Run, tmp_pat
         shutil.copytree(log_dirs[0] / "audit-0", other / f"other-{number}")
         put_meta_properties(other, 10 + number)
     assert sum(len(str(path)) for path in others) > PATHS_SHOWN
-    commands = commands_of(run, *others[:6], *log_dirs, *others[6:])
+    commands = commands_of_scan(run, *others[:6], *log_dirs, *others[6:])
     plans = [command for command in commands if command[1] == "plan" and "audit" in command]
     assert plans == [("kafka-forensics", "plan", *map(str, log_dirs), "--topic", "audit", "--partition", "0")]
-    assert_all_run(run, set(plans))
+    assert_commands_run(run, set(plans))
 
 
-def test_secrets_among_options_are_in_no_command() -> None:
+def test_commands_contain_no_secrets() -> None:
     options_as_typed = (("endpoint", "http://127.0.0.1:9000"), ("secret_key", "hush"), ("endpoint", "http://me:hush@host"))
     options = ScanOptions(storage_options=options_as_typed, live=True, copied=CopyExtent.WHOLE)
     arguments = ArgumentsByPlace(Inputs(given=("s3://bucket/b1",), reached=options_as_typed), options).of(Place())
@@ -105,7 +107,7 @@ def test_secrets_among_options_are_in_no_command() -> None:
 
 
 def test_commands_over_two_lines_are_parsed() -> None:
-    """The reader of this test's own pattern: a command that goes on in the next line is read whole."""
+    """The pattern of this module matches a command that continues on the next line."""
     text = "  $ kafka-forensics plan a \\\n        b --topic t\n  See `kafka-forensics explain d6`.\n"
-    commands = [shlex.split(command) for command in printed(text)]
+    commands = [shlex.split(command) for command in printed_commands(text)]
     assert commands == [["kafka-forensics", "plan", "a", "b", "--topic", "t"], ["kafka-forensics", "explain", "d6"]]

@@ -1,4 +1,4 @@
-"""What `recover` writes and prints, in which form, and how it ends."""
+"""`recover`: written files, output in every format, and exit statuses."""
 
 import hashlib
 import json
@@ -33,8 +33,8 @@ NAMES = ["records.jsonl", "records.parquet", "report.json"]
 
 
 @pytest.fixture
-def odd(tmp_path: Path) -> Path:
-    """Broker 2 alone holds records with bytes of every kind, and one that broker 1 has by its producer's count."""
+def diverged(tmp_path: Path) -> Path:
+    """Only broker 2 has three records with special bytes; a fourth one has the producer and sequence of one on broker 1."""
     common = values(0, "a", "b")
     records = [
         RecordToWrite(b"\x00\xff", None, [("h", b"\x1b[31m"), ("h", None)]),
@@ -52,7 +52,7 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="ascii").splitlines()]
 
 
-def test_records_and_a_report_of_the_sample(run: Run, tmp_path: Path) -> None:
+def test_lost_records_of_the_sample_are_written_with_a_report(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "lost"
     status, out, err = run("recover", UNCLEAN, "--topic", "audit", "--partition", 0, "--output", output, "--format", "table")
     assert status == 1
@@ -75,9 +75,9 @@ def test_records_and_a_report_of_the_sample(run: Run, tmp_path: Path) -> None:
     assert (first["proof"], first["held_by"], first["offset"], first["timestamp_ms"]) == ("committed", [2], 300, 1795233359057)
 
 
-def test_lines_and_rows_say_the_same_of_any_bytes(run: Run, odd: Path, tmp_path: Path) -> None:
+def test_json_lines_and_parquet_hold_the_same_special_bytes(run: Run, diverged: Path, tmp_path: Path) -> None:
     output = tmp_path / "lost"
-    assert run("recover", odd, "--keep", 1, "--output", output, "-q")[0] == 1
+    assert run("recover", diverged, "--keep", 1, "--output", output, "-q")[0] == 1
     lines, table = lines_of(output), pq.read_table(output / "records.parquet")
     assert table.schema.equals(RECOVERED_FACT.schema, check_metadata=False)
     rows = table.to_pylist()
@@ -99,26 +99,26 @@ def test_lines_and_rows_say_the_same_of_any_bytes(run: Run, odd: Path, tmp_path:
     assert [row["proof"] for row in rows] == ["committed", "maybe", "maybe"]
 
 
-def test_json_rows_and_words_say_the_same(run: Run, odd: Path, tmp_path: Path) -> None:
-    said = {
-        form: run("recover", odd, "--keep", 1, "--output", tmp_path / form, "--format", form)[1]
+def test_every_format_agrees_with_the_report(run: Run, diverged: Path, tmp_path: Path) -> None:
+    outputs = {
+        form: run("recover", diverged, "--keep", 1, "--output", tmp_path / form, "--format", form)[1]
         for form in ("json", "jsonl", "tsv", "table")
     }
-    report = json.loads(said["json"])
+    report = json.loads(outputs["json"])
     assert report == json.loads((tmp_path / "json" / "report.json").read_text())
     validate("recover", report)
-    lines = [json.loads(line) for line in said["jsonl"].splitlines()]
+    lines = [json.loads(line) for line in outputs["jsonl"].splitlines()]
     assert [line.pop("type") for line in lines] == ["partition", "summary"]
     assert lines[0] == report["partitions"][0]
-    told = dict(zip(*(line.split("\t") for line in said["tsv"].splitlines()), strict=True))
-    (span,) = report["partitions"][0]["ranges"]
-    assert {reason: int(told[reason]) for reason in OUTCOMES_COUNTED} == span["offsets"]
-    assert span["offsets"] == dict.fromkeys(OUTCOMES_COUNTED, 0) | {"recovered": 3, "surviving": 1}
+    row = dict(zip(*(line.split("\t") for line in outputs["tsv"].splitlines()), strict=True))
+    (offset_range,) = report["partitions"][0]["ranges"]
+    assert {reason: int(row[reason]) for reason in OUTCOMES_COUNTED} == offset_range["offsets"]
+    assert offset_range["offsets"] == dict.fromkeys(OUTCOMES_COUNTED, 0) | {"recovered": 3, "surviving": 1}
     left_out = "Left out: 1 record that the surviving side has (same producer, epoch and sequence, same content)."
-    assert left_out in " ".join(said["table"].split())
+    assert left_out in " ".join(outputs["table"].split())
 
 
-def test_nothing_lost_is_status_0_and_files_without_records(run: Run, tmp_path: Path) -> None:
+def test_without_loss_the_status_is_0_and_files_have_no_records(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "none"
     status, out, err = run("recover", HEALTHY, "--output", output, "--format", "table")
     assert (status, err) == (0, "12 partitions: nothing is lost\n")
@@ -128,33 +128,33 @@ def test_nothing_lost_is_status_0_and_files_without_records(run: Run, tmp_path: 
     validate("recover", json.loads((output / "report.json").read_text()))
 
 
-def test_all_partitions_go_into_one_file_and_the_side_of_each_is_asked_for(run: Run, odd: Path, tmp_path: Path) -> None:
+def test_all_partitions_go_into_one_file_and_need_a_kept_broker(run: Run, diverged: Path, tmp_path: Path) -> None:
     for broker in (1, 2):
-        shutil.copytree(odd / f"broker-{broker}" / "orders-0", odd / f"broker-{broker}" / "other-3")
+        shutil.copytree(diverged / f"broker-{broker}" / "orders-0", diverged / f"broker-{broker}" / "other-3")
     output = tmp_path / "lost"
-    assert run("recover", odd, "--keep", 1, "--output", output, "-q")[0] == 1
-    seen = [(line["topic"], line["partition"], line["offset"]) for line in lines_of(output)]
-    assert seen == [*(("orders", 0, offset) for offset in (2, 3, 4)), *(("other", 3, offset) for offset in (2, 3, 4))]
-    status, out, err = run("recover", odd, "--output", tmp_path / "unchosen", "--format", "json")
+    assert run("recover", diverged, "--keep", 1, "--output", output, "-q")[0] == 1
+    places = [(line["topic"], line["partition"], line["offset"]) for line in lines_of(output)]
+    assert places == [*(("orders", 0, offset) for offset in (2, 3, 4)), *(("other", 3, offset) for offset in (2, 3, 4))]
+    status, out, err = run("recover", diverged, "--output", tmp_path / "unchosen", "--format", "json")
     assert (status, [partition["kept"] for partition in json.loads(out)["partitions"]]) == (3, [None, None])
     validate("recover", json.loads(out))
     for partition in ("orders-0", "other-3"):
         assert f"not recovered: {partition}: no controller's log" in err
 
 
-def test_what_cannot_be_read_is_status_3_and_the_rest_is_written(run: Run, tmp_path: Path) -> None:
+def test_unreadable_records_give_status_3_and_the_others_are_written(run: Run, tmp_path: Path) -> None:
     common = values(0, "a", "b")
     put_replica(tmp_path / "copies", 1, common)
     put_replica(tmp_path / "copies", 2, common + flip_bit(values(2, "c"), 70) + values(3, "d"))
     output = tmp_path / "lost"
     status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "table")
-    said = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
-    assert (status, err.splitlines()[0]) == (3, said)
+    summary = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
+    assert (status, err.splitlines()[0]) == (3, summary)
     assert "No copy here gives what stood at 1 offset: damaged." in " ".join(out.split())
     assert [line["value"] for line in lines_of(output)] == ["d"]
 
 
-def more(output: Path) -> list[dict[str, Any]]:
+def may_hold_more(output: Path) -> list[dict[str, Any]]:
     report = json.loads((output / "report.json").read_text())
     validate("recover", report)
     found: list[dict[str, Any]] = report["may_hold_more"]
@@ -168,27 +168,27 @@ def test_absent_copies_may_hold_more_records(run: Run, tmp_path: Path) -> None:
     note = "note: the copy of broker 2 is not here, and may hold more"
     assert (status, err) == (0, f"1 partition: nothing that these copies hold is lost\n{note}\n")
     assert "nothing that these copies hold; what is not here, or could not be read, may hold more." in " ".join(out.split())
-    assert more(output) == [{"kind": "copy_absent", "broker": 2, "partitions": 1}]
+    assert may_hold_more(output) == [{"kind": "copy_absent", "broker": 2, "partitions": 1}]
     run("recover", HEALTHY, "--output", tmp_path / "whole", "-q")
-    assert more(tmp_path / "whole") == []
+    assert may_hold_more(tmp_path / "whole") == []
 
 
-def test_a_log_that_hides_bytes_or_cannot_be_read_may_hold_more(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_with_unknown_bytes_or_unread_may_hold_more(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path / "copies", 1, values(0, "a", "b"))
     put_replica(tmp_path / "copies", 2, values(0, "a", "b") + b"\x55" * 300)
     status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "hidden")
     assert "1 partition: nothing that these copies hold is lost" in err
     assert "note: behind the last batch of broker 2 lie bytes that may hold more records" in err
     assert "note: no controller's log is here to say whether there are further replicas, which may hold more" in err
-    assert {"kind": "unknown_bytes", "broker": 2, "partitions": 1} in more(tmp_path / "hidden")
+    assert {"kind": "unknown_bytes", "broker": 2, "partitions": 1} in may_hold_more(tmp_path / "hidden")
     assert status == 0
     refuse(monkeypatch, lambda path: path.suffix == ".log" and "broker-2" in path.parts)
     status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "unread")
     assert (status, "note: nothing of the log of broker 2 could be read, and it may hold more" in err) == (3, True), err
-    assert {"kind": "copy_not_read", "broker": 2, "partitions": 1} in more(tmp_path / "unread")
+    assert {"kind": "copy_not_read", "broker": 2, "partitions": 1} in may_hold_more(tmp_path / "unread")
 
 
-def test_every_kind_that_leaves_losses_open_has_a_note() -> None:
+def test_every_cause_of_an_open_upper_bound_has_a_note() -> None:
     assert _MAY_HOLD_MORE.keys() == WITHOUT_UPPER_BOUND
     answer = Recovery(looked_at=3, may_hold_more=Counter({(kind, 7): 2 for kind in WITHOUT_UPPER_BOUND}))
     lines = [*more_lines(answer)]
@@ -197,34 +197,36 @@ def test_every_kind_that_leaves_losses_open_has_a_note() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "error"),
     [
         ((), "hint: say which copy stays with --keep N: 1, 2"),
         (("--keep", 7), "error: no copy here is of broker 7\nhint: --keep takes a broker whose copy is here: 1, 2\n"),
         (("--keep", 1, "--dead", 1), "error: --keep 1 and --dead 1 contradict each other\nhint: a broker that will not come back "),
     ],
 )
-def test_a_side_that_cannot_stay_is_refused(options: tuple[object, ...], said: str, run: Run, odd: Path, tmp_path: Path) -> None:
-    status, out, err = run("recover", odd, *options, "--output", tmp_path / "lost")
-    assert (status, out, said in err) == (2, "", True)
-    assert [*tmp_path.iterdir()] == [odd], "nothing is left behind"
+def test_an_invalid_kept_broker_is_refused(
+    options: tuple[object, ...], error: str, run: Run, diverged: Path, tmp_path: Path
+) -> None:
+    status, out, err = run("recover", diverged, *options, "--output", tmp_path / "lost")
+    assert (status, out, error in err) == (2, "", True)
+    assert [*tmp_path.iterdir()] == [diverged], "nothing is left behind"
 
 
-def test_records_that_were_not_collected_are_asked_for_by_a_command(run: Run, odd: Path, tmp_path: Path) -> None:
-    bundles = [make_bundle(odd / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
+def test_a_printed_command_collects_missing_records(run: Run, diverged: Path, tmp_path: Path) -> None:
+    bundles = [make_bundle(diverged / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
     status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "table")
     assert status == 3
     assert "No copy here gives what stood at 4 offsets: not collected. No record could be read." in " ".join(out.split())
-    head, *command = err.splitlines()[-4:]
-    assert head.endswith("needs the records; run on broker 2:")
+    message, *command = err.splitlines()[-4:]
+    assert message.endswith("needs the records; run on broker 2:")
     assert command[0].startswith("  $ kafka-forensics collect")
     assert shlex.split(" ".join(line.strip(" $\\") for line in command)) == [
-        *("kafka-forensics", "collect", str(odd / "broker-2"), "--with-records", "orders:0:2-6", "--output", "FILE.kfb")
+        *("kafka-forensics", "collect", str(diverged / "broker-2"), "--with-records", "orders:0:2-6", "--output", "FILE.kfb")
     ]
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "error"),
     [
         ("", "--output is empty, and names no directory"),
         ("full", "full is not empty: it holds file"),
@@ -232,27 +234,31 @@ def test_records_that_were_not_collected_are_asked_for_by_a_command(run: Run, od
         ("missing/new", "its directory does not exist"),
     ],
 )
-def test_only_a_new_output(place: str, said: str, run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_new_or_empty_output_directory_is_accepted(
+    place: str, error: str, run: Run, diverged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     (tmp_path / "there").mkdir()
-    before = sorted(odd.rglob("*"))
-    status, _, err = run("recover", odd, "--keep", 1, "--output", place)
-    assert (status, said in err, "hint: " in err) == (2, True, True), err
-    assert sorted(odd.rglob("*")) == before
-    assert run("recover", odd, "--keep", 1, "--output", "there", "-q")[0] == 1
+    before = sorted(diverged.rglob("*"))
+    status, _, err = run("recover", diverged, "--keep", 1, "--output", place)
+    assert (status, error in err, "hint: " in err) == (2, True, True), err
+    assert sorted(diverged.rglob("*")) == before
+    assert run("recover", diverged, "--keep", 1, "--output", "there", "-q")[0] == 1
     assert sorted(os.listdir(tmp_path / "there")) == NAMES
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(run: Run, odd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_files(
+    run: Run, diverged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "write_report", Mock(side_effect=OSError(28, "No space left on device")))
-    status, out, err = run("recover", odd, "--keep", 1, "--output", tmp_path / "lost")
+    status, out, err = run("recover", diverged, "--keep", 1, "--output", tmp_path / "lost")
     assert (status, out, "cannot write to" in err) == (2, "", True)
-    assert [*tmp_path.iterdir()] == [odd]
+    assert [*tmp_path.iterdir()] == [diverged]
 
 
-def test_the_same_copies_give_the_same_bytes(run: Run, odd: Path, tmp_path: Path) -> None:
+def test_the_same_copies_give_the_same_bytes(run: Run, diverged: Path, tmp_path: Path) -> None:
     for jobs in (1, 2):
-        assert run("recover", odd, "--keep", 1, "--jobs", jobs, "--output", tmp_path / str(jobs), "-q")[0] == 1
+        assert run("recover", diverged, "--keep", 1, "--jobs", jobs, "--output", tmp_path / str(jobs), "-q")[0] == 1
     assert all((tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes() for name in NAMES)

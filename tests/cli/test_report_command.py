@@ -1,4 +1,4 @@
-"""`report`: a page of copies or of a scan's document, what it refuses, and what it keeps to itself."""
+"""`report`: a page of copies or of a scan's document, refused options, and hidden payloads and secrets."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ SAMPLE: Final = SAMPLES / "unclean-election"
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of each broker of the sample one partition that lost data, one with transactions, and the controllers' log."""
+    """From each broker of the sample: a partition that lost data, one with transactions, and the controllers' log."""
     copies = put_audit(tmp_path_factory.mktemp("report") / "copies")
     for broker in (1, 2, 3):
         shutil.copytree(SAMPLE / f"broker-{broker}" / "payments-0", copies / f"broker-{broker}" / "payments-0")
@@ -57,7 +57,7 @@ def test_the_page_says_what_happened_and_what_to_do(run: Run, copies: Path, tmp_
     assert "Time range 2026-11-21T03:55:" in text
 
 
-def test_lanes_of_the_sample_are_the_golden_ones() -> None:
+def test_lanes_of_the_sample_equal_the_golden_ones() -> None:
     assert golden_lanes() == (GOLDEN_PAGES / "audit-0.svg").read_text(encoding="utf-8")
 
 
@@ -75,22 +75,22 @@ def test_a_scan_document_gives_a_page_of_its_content(run: Run, document: Path, t
     assert run("report", document, "--output", tmp_path / "incident.html")[0] == 3
 
 
-def test_bytes_and_hashes_are_shown_only_when_asked_for(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_bytes_and_hashes_are_shown_only_on_request(run: Run, copies: Path, tmp_path: Path) -> None:
     """An archive is hashed as one file."""
     archive = tmp_path / "copies.tar.gz"
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(copies, "copies")
     plain = page_of(run, tmp_path / "plain.html", archive)
     assert ("Bytes at the first difference" in plain, b"user-".hex(" ") in plain) == (False, False)
-    shown = page_of(run, tmp_path / "shown.html", archive, "--show-payloads", "--hashes")
-    assert "Bytes at the first difference, offset 300" in Page(shown).text
-    assert b"user-".hex(" ") in shown
-    assert hashlib.sha256(archive.read_bytes()).hexdigest() in shown
-    assert "the list of 1 file below" in shown
+    with_bytes = page_of(run, tmp_path / "shown.html", archive, "--show-payloads", "--hashes")
+    assert "Bytes at the first difference, offset 300" in Page(with_bytes).text
+    assert b"user-".hex(" ") in with_bytes
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() in with_bytes
+    assert "the list of 1 file below" in with_bytes
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (("{copies}", "--output", "{out}/page.txt"), "does not end in .html"),
         (("{copies}", "--output", "{out}/none/page.html"), "its directory does not exist"),
@@ -102,22 +102,24 @@ def test_bytes_and_hashes_are_shown_only_when_asked_for(run: Run, copies: Path, 
         (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),
     ],
 )
-def test_invalid_options_have_a_hint(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_give_status_2_and_a_hint(
+    run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], error: str
+) -> None:
     (tmp_path / "a.json").write_text("{}")
     status, out, err = run("report", *(argument.format(copies=copies, out=tmp_path) for argument in arguments))
-    assert (status, out, said in err) == (2, "", True)
+    assert (status, out, error in err) == (2, "", True)
     assert "hint: " in err
     assert not (tmp_path / "page.html").exists()
 
 
-def test_secrets_of_a_command_line_stay_out(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_the_page_hides_secrets_of_the_command_line(run: Run, copies: Path, tmp_path: Path) -> None:
     text = page_of(run, tmp_path / "page.html", copies, "--storage-option", "secret_key=hunter2", "--topic", "audit", "--no-deep")
     assert "hunter2" not in text
     assert "--topic audit --no-deep --storage-option &#39;secret_key=***&#39;" in text
     assert "Records were not decoded" in text
 
 
-# `scan --report`: the same page beside the ordinary answer.
+# `scan --report`: the same page beside the answer.
 
 
 @pytest.mark.parametrize("format_name", ["tsv", "report"])
@@ -129,13 +131,13 @@ def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, t
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (("--report", "{out}/page.txt"), "does not end in .html"),
         (("--report", "s3://bucket/page.html"), "--report is a file of this machine"),
     ],
 )
-def test_a_page_is_not_written_everywhere(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_an_invalid_report_path_is_refused(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:
     status, out, err = run("scan", copies, *(argument.format(copies=copies, out=tmp_path) for argument in arguments))
-    assert (status, out, said in err) == (2, "", True)
+    assert (status, out, error in err) == (2, "", True)
     assert "hint: " in err

@@ -7,13 +7,13 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.cli.streams import printable
 
-anything = st.text(st.characters(min_codepoint=0, max_codepoint=0x10FFFF, categories=None), max_size=40) | st.text(
+ANY_TEXT = st.text(st.characters(min_codepoint=0, max_codepoint=0x10FFFF, categories=None), max_size=40) | st.text(
     st.characters(categories=["Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs", "Mn"]), max_size=10
 )
 
 
 @pytest.mark.parametrize(
-    ("raw", "shown"),
+    ("raw", "escaped"),
     [
         ("audit-0", "audit-0"),
         ("\x1b[31m", r"\x1b[31m"),
@@ -33,15 +33,15 @@ anything = st.text(st.characters(min_codepoint=0, max_codepoint=0x10FFFF, catego
         ("naïve".encode(), "naïve"),
     ],
 )
-def test_known_cases(raw: str | bytes, shown: str) -> None:
-    assert printable(raw) == shown
+def test_examples_are_escaped(raw: str | bytes, escaped: str) -> None:
+    assert printable(raw) == escaped
 
 
-@given(anything)
+@given(ANY_TEXT)
 def test_invisible_characters_are_escaped(text: str) -> None:
-    shown = printable(text)
-    assert not {unicodedata.category(letter) for letter in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    shown.encode("utf-8")
+    escaped = printable(text)
+    assert not {unicodedata.category(letter) for letter in escaped} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    escaped.encode("utf-8")
 
 
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))

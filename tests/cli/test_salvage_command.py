@@ -1,4 +1,4 @@
-"""`salvage` on the command line: what it prints, refuses and ends with."""
+"""`salvage`: output, refusals, and exit statuses."""
 
 import json
 from pathlib import Path
@@ -26,14 +26,14 @@ def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Pa
     assert err.startswith("to be written: 114 kB of segments, in 3 log directories\n")
 
 
-def test_the_steps_end_the_table_and_the_page(tmp_path: Path, run: Run) -> None:
+def test_table_and_markdown_end_with_the_steps(tmp_path: Path, run: Run) -> None:
     for form in ("table", "markdown"):
         out = run("salvage", SAMPLES / "healthy", "--output", tmp_path / form, "--format", form)[1]
         assert f"cp -a {tmp_path}/{form}/broker-N/NAME/. LOG_DIR" in " ".join(out.replace("\\\n", "").split())
         assert [line.startswith("2. Move the log directories") for line in out.splitlines()].count(True) == 1
 
 
-def test_refusals_are_told_with_status_3_in_every_format(tmp_path: Path, run: Run) -> None:
+def test_refusals_are_reported_with_status_3_in_every_format(tmp_path: Path, run: Run) -> None:
     sample = SAMPLES / "unclean-election"
     for form in ("table", "tsv", "json"):
         status, out, err = run("salvage", sample, "--topic", "audit", "--output", tmp_path / form, "--format", form)
@@ -46,7 +46,7 @@ def test_refusals_are_told_with_status_3_in_every_format(tmp_path: Path, run: Ru
     assert (status, "audit-0    whole    0..345" in out) == (0, True)
 
 
-def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
+def test_a_log_with_gaps_is_salvaged_with_allow_gaps(tmp_path: Path, run: Run) -> None:
     batches = batches_of(4)
     put_replica(tmp_path / "in", 1, {0: batches[0] + flip_bit(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
@@ -56,7 +56,7 @@ def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "error"),
     [
         (["--output", "full"], "is not empty"),
         (["--output", "new", "--prefer-broker", "7"], "no copy here is of broker 7"),
@@ -64,24 +64,24 @@ def test_gaps_are_allowed_when_asked_for(tmp_path: Path, run: Run) -> None:
         (["--output", "new", "--format", "prometheus"], "prometheus"),
     ],
 )
-def test_errors_leave_nothing(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str) -> None:
+def test_errors_leave_no_files(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], error: str) -> None:
     put_replica(tmp_path / "in", 1, batches_of(2))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     monkeypatch.chdir(tmp_path)
     status, _, err = run("salvage", "in", *arguments)
-    assert (status, words in err) == (2, True)
+    assert (status, error in err) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "in"]
 
 
-def test_bundles_hold_no_records(tmp_path: Path, run: Run) -> None:
+def test_bundles_are_refused_for_lack_of_records(tmp_path: Path, run: Run) -> None:
     bundle = tmp_path / "broker-1.kfb"
     assert run("collect", SAMPLES / "healthy" / "broker-1", "--output", bundle)[0] == 0
     status, _, err = run("salvage", bundle, "--output", tmp_path / "out")
     assert (status, "is a bundle, and holds no records" in err) == (2, True)
 
 
-def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> None:
+def test_names_from_evidence_are_escaped(tmp_path: Path, run: Run) -> None:
     put_replica(tmp_path / "in", 1, batches_of(2))
     (tmp_path / "in" / "broker-1").rename(tmp_path / "in" / "broker-\x1b[31m")
     (tmp_path / "in" / "broker-\x1b[31m" / "meta.properties").unlink()
@@ -89,20 +89,22 @@ def test_names_from_evidence_reach_no_terminal_raw(tmp_path: Path, run: Run) -> 
     assert "\x1b" not in out + err
 
 
-def test_what_no_copy_has_is_listed_as_new_with_status_1_and_a_refusal_counts_more(tmp_path: Path, run: Run) -> None:
-    """A batch that was written twice, of which each copy lost another one."""
+def test_findings_that_no_copy_has_give_status_1_and_a_refusal_3(tmp_path: Path, run: Run) -> None:
+    """A batch was written twice; each copy has lost another one of the two."""
     log = [
         batch(offset, 2, producer_id=7, producer_epoch=0, base_sequence=sequence) for offset, sequence in ((0, 0), (2, 2), (4, 2))
     ]
-    for broker, lost in ((1, 2), (2, 1)):
-        data = b"".join(flip_bit(one, 70) if number == lost else one for number, one in enumerate(log))
+    for broker, damaged in ((1, 2), (2, 1)):
+        data = b"".join(
+            flip_bit(data_of_batch, 70) if number == damaged else data_of_batch for number, data_of_batch in enumerate(log)
+        )
         put_replica(tmp_path / "in", broker, data, high_watermark=6)
-    words = {
+    expected_texts = {
         "table": f"new in {NAME}: DUPLICATE_BATCH 4..6 of producer 7\n",
         "tsv": "\tDUPLICATE_BATCH 4..6 of producer 7\t",
         "json": '"new"',
     }
-    for form, expected in words.items():
+    for form, expected in expected_texts.items():
         status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / form, "--format", form)
         assert (status, expected in out) == (1, True)
     (partition,) = json.loads((tmp_path / "json" / "manifest.json").read_text())["partitions"]

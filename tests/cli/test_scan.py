@@ -1,4 +1,4 @@
-"""What `scan` asks of the engine, where its words go, and options that say how an answer is shown and how a command ends."""
+"""`scan`: options that reach the engine, streams, output files, formats, colours, and exit statuses."""
 
 import json
 import os
@@ -27,7 +27,7 @@ UNCLEAN = SAMPLES / "unclean-election"
 HEALTHY = SAMPLES / "healthy"
 
 
-# What the engine is asked.
+# Options of the engine.
 
 
 def test_options_reach_the_engine(scan: Scan, fake_engine: Engine) -> None:
@@ -39,10 +39,10 @@ def test_options_reach_the_engine(scan: Scan, fake_engine: Engine) -> None:
     assert fake_engine.options == ScanOptions(jobs=len(os.sched_getaffinity(0)))
 
 
-# What goes where.
+# Streams and output files.
 
 
-def test_a_pipe_gets_rows_and_stderr_the_summary(scan: Scan) -> None:
+def test_a_pipe_gets_rows_and_stderr_gets_the_summary(scan: Scan) -> None:
     _, out, err = scan(unclean_result)
     assert out.startswith("kind\tseverity\t")
     assert err.startswith("critical: 1 critical, 5 error, 1 warning, 2 info in 5 partitions, 14 replicas on 3 brokers\n")
@@ -51,10 +51,10 @@ def test_a_pipe_gets_rows_and_stderr_the_summary(scan: Scan) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["-q"]])
-def test_nothing_read_is_said_and_never_called_clean(scan: Scan, options: list[str]) -> None:
-    said = scan(result_of, *options)[2]
-    assert said.startswith("nothing was judged in 0 partitions, ")
-    assert "no partition was found" in said
+def test_a_scan_without_partitions_is_not_called_clean(scan: Scan, options: list[str]) -> None:
+    err = scan(result_of, *options)[2]
+    assert err.startswith("nothing was judged in 0 partitions, ")
+    assert "no partition was found" in err
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,15 @@ def test_nothing_read_is_said_and_never_called_clean(scan: Scan, options: list[s
         ("a.tsv", ["--format", "json"], "{"),
     ],
 )
-def test_the_format_is_given_or_that_of_the_ending(scan: Scan, tmp_path: Path, name: str, options: list[str], start: str) -> None:
+def test_the_format_follows_the_option_or_else_the_file_extension(
+    scan: Scan, tmp_path: Path, name: str, options: list[str], start: str
+) -> None:
     status, out, _ = scan(unclean_result, "--output", str(tmp_path / name), *options)
     assert (status, out) == (1, "")
     assert (tmp_path / name).read_text().startswith(start)
 
 
-def test_an_unknown_ending_is_refused_with_those_known(scan: Scan, tmp_path: Path) -> None:
+def test_an_unknown_file_extension_is_refused_with_a_list_of_known_ones(scan: Scan, tmp_path: Path) -> None:
     status, _, err = scan(unclean_result, "--output", str(tmp_path / "r.xyz"))
     endings = ".json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table), .prom (prometheus)"
     assert (status, err.splitlines()) == (
@@ -84,20 +86,20 @@ def test_an_unknown_ending_is_refused_with_those_known(scan: Scan, tmp_path: Pat
     )
 
 
-def test_output_that_cannot_be_written_is_told_early(fake_engine: Engine, tmp_path: Path, run: Run) -> None:
+def test_an_unwritable_output_is_refused_before_the_scan(fake_engine: Engine, tmp_path: Path, run: Run) -> None:
     for output in (tmp_path / "absent" / "x.json", tmp_path):
         status, _, err = run("scan", "copies", "--output", output)
         assert (status, err.startswith("error: cannot write to ")) == (2, True)
     assert fake_engine.paths == []
 
 
-def test_payloads_are_hidden_unless_asked_for(scan: Scan) -> None:
+def test_payloads_are_hidden_by_default(scan: Scan) -> None:
     evidence = {"key": "c2VjcmV0", "offset": 3, "versions": [{"value": "secret", "epoch": 1}], "headers": None}
     result = result_of(finding("COMPACTED_VALUE_DIFFERS", Place("orders", 0), evidence))
     assert "secret" not in scan(lambda: result, "--format", "json")[1]
-    shown = scan(lambda: result_of(finding("COMPACTED_VALUE_DIFFERS", Place("orders", 0), evidence)), "--show-payloads")[1]
-    assert "secret" in shown
-    assert "c2VjcmV0" in shown
+    output = scan(lambda: result_of(finding("COMPACTED_VALUE_DIFFERS", Place("orders", 0), evidence)), "--show-payloads")[1]
+    assert "secret" in output
+    assert "c2VjcmV0" in output
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_payloads_are_hidden_unless_asked_for(scan: Scan) -> None:
     ],
     ids=str,
 )
-def test_what_has_colours(
+def test_colours_depend_on_option_environment_and_terminal(
     options: list[str], environment: dict[str, str], terminal: bool, coloured: bool, scan: Scan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = scan(unclean_result, "--format", "table")[1]
@@ -129,21 +131,20 @@ def test_what_has_colours(
     assert re.sub(r"\x1b\[[0-9;]*m", "", text) == plain
 
 
-# From the samples' files to each output.
+# Scans of the samples.
 
-
-# A report is the table for a pipe: the same words, no colours, the verdict on its last lines.
+# The format `report` is the table without colours, followed by the summary.
 
 
 @pytest.mark.parametrize("by", ["incident", "partition"])
-def test_a_report_is_the_table_and_the_summary_in_one(by: str, run: Run) -> None:
-    _, table, said = run("scan", UNCLEAN, "--format", "table", "--by", by)
+def test_a_report_is_the_table_followed_by_the_summary(by: str, run: Run) -> None:
+    _, table, summary = run("scan", UNCLEAN, "--format", "table", "--by", by)
     status, report, err = run("scan", UNCLEAN, "--format", "report", "--by", by, "--color", "always")
     assert (status, err, report.startswith(table + "\n")) == (1, "", True)
-    assert report.removeprefix(table + "\n").replace("\n  ", " ") == said
+    assert report.removeprefix(table + "\n").replace("\n  ", " ") == summary
 
 
-def test_what_could_not_be_read_is_in_a_report_and_no_fail_on_hides_it(run: Run, tmp_path: Path) -> None:
+def test_a_report_lists_unread_inputs_and_fail_on_none_keeps_status_3(run: Run, tmp_path: Path) -> None:
     (tmp_path / "broker-1" / "t-0").mkdir(parents=True)
     (tmp_path / "broker-1" / "t-0" / segment_file(0)).symlink_to("/nowhere/at/all")
     status, report, _ = run("scan", tmp_path / "broker-1", UNCLEAN / "broker-2", "--format", "report", "--fail-on", "none")
@@ -151,7 +152,7 @@ def test_what_could_not_be_read_is_in_a_report_and_no_fail_on_hides_it(run: Run,
     assert run("scan", tmp_path / "missing", "--fail-on", "none")[0] == 2
 
 
-def test_fail_on_none_ends_with_0_whatever_is_found(run: Run) -> None:
+def test_fail_on_none_gives_status_0_for_any_finding(run: Run) -> None:
     status, out, _ = run("scan", UNCLEAN, "--fail-on", "none", "--format", "json", "-q")
     assert status == 0
     assert json.loads(out)["summary"]["verdict"] == "critical"

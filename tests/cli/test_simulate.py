@@ -1,4 +1,4 @@
-"""`simulate check`, `run` and `list`: pages, rows, pictures, directories, exit statuses, and the bound on memory."""
+"""`simulate check` and `simulate run`: rows, pictures, directories, exit statuses, and the bound on memory."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from kafka_forensics.simulation.model import INVARIANTS
 from tests.cli.runs import Run
 
 CHECK = ("simulate", "check")
-LOSES = (*CHECK, "truncate-to-hw", "--replicas", 3, "--log-size", 1, "--records", 1, "--max-epoch", 2)
+CHECK_WITH_LOSS = (*CHECK, "truncate-to-hw", "--replicas", 3, "--log-size", 1, "--records", 1, "--max-epoch", 2)
 RUN = ("simulate", "run")
 
 
@@ -26,33 +26,33 @@ def cells_of(text: str) -> tuple[tuple[str, ...], list[list[str]]]:
 # check: every state that a small cluster can reach.
 
 
-def test_rows_of_invariants_and_their_counterexamples(run: Run) -> None:
-    status, out, err = run(*LOSES, "--format", "json", "-q")
+def test_check_gives_a_row_per_invariant_with_its_counterexample(run: Run) -> None:
+    status, out, err = run(*CHECK_WITH_LOSS, "--format", "json", "-q")
     assert (status, err) == (0, "")
     rows = json.loads(out)
     assert [row["invariant"] for row in rows] == list(INVARIANTS)
-    strong = rows[0]
-    assert (strong["protocol"], strong["replicas"], strong["complete"], strong["holds"]) == ("truncate-to-hw", 3, True, False)
-    assert strong["steps"] == len(strong["counterexample"]) == 8
-    assert strong["counterexample"][-1] == "C hears that A leads in epoch 1, and keeps []"
-    header, cells = cells_of(run(*LOSES, "--format", "tsv")[1])
+    broken = rows[0]
+    assert (broken["protocol"], broken["replicas"], broken["complete"], broken["holds"]) == ("truncate-to-hw", 3, True, False)
+    assert broken["steps"] == len(broken["counterexample"]) == 8
+    assert broken["counterexample"][-1] == "C hears that A leads in epoch 1, and keeps []"
+    header, cells = cells_of(run(*CHECK_WITH_LOSS, "--format", "tsv")[1])
     assert header == command.COLUMNS
-    assert json.loads(cells[0][-1]) == strong["counterexample"]
+    assert json.loads(cells[0][-1]) == broken["counterexample"]
 
 
-def test_a_search_that_exceeds_memory_is_3_and_shows_partial_results(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = checker.check
-    monkeypatch.setattr(checker, "check", lambda *args, **kwargs: whole(*args, **kwargs, max_bytes=1 << 18))
+def test_a_search_that_exceeds_memory_gives_status_3_and_partial_results(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    original_check = checker.check
+    monkeypatch.setattr(checker, "check", lambda *args, **kwargs: original_check(*args, **kwargs, max_bytes=1 << 18))
     status, out, err = run(*CHECK, "kip-320", "--format", "json", "-q")
     assert (status, err.startswith("incomplete: ")) == (3, True)
     assert {(row["complete"], row["holds"], row["steps"]) for row in json.loads(out)} == {(False, None, None)}
     assert run(*CHECK, "kip-320", "--format", "table")[1].count("not broken as far as was looked") == len(INVARIANTS)
 
 
-# run and list: known incidents, played.
+# run: histories of known incidents.
 
 
-def test_rows_of_steps(run: Run) -> None:
+def test_run_gives_a_row_per_step_and_partition(run: Run) -> None:
     status, out, err = run(*RUN, "txn-torn", "--format", "json")
     assert (status, err) == (0, "")
     rows = json.loads(out)
@@ -66,29 +66,29 @@ def test_rows_of_steps(run: Run) -> None:
     assert json.loads(cells[-2][-1]) == rows[-2]["replicas"]
 
 
-def test_output_holds_directories_and_the_truth_that_a_scan_finds(run: Run, tmp_path: Path) -> None:
-    to = tmp_path / "made"
-    status, out, err = run(*RUN, "unclean-election", "--output", to, "--svg", tmp_path / "x.svg", "--format", "json")
+def test_run_writes_log_directories_and_the_findings_that_a_scan_gives(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "made"
+    status, out, err = run(*RUN, "unclean-election", "--output", output, "--svg", tmp_path / "x.svg", "--format", "json")
     assert (tmp_path / "x.svg").read_text().startswith("<svg ")
     assert (status, bool(json.loads(out))) == (0, True)
-    assert err == f"wrote 4 log directories to {to / 'log-dirs'}, and truth.json beside it\n"
-    made = {path.relative_to(to).as_posix() for path in [*to.glob("*.json"), *to.glob("log-dirs/*")]}
-    assert made == {*(f"log-dirs/{name}" for name in ("broker-1", "broker-2", "broker-3", "controller-100")), "truth.json"}
-    truth = json.loads((to / "truth.json").read_text())
+    assert err == f"wrote 4 log directories to {output / 'log-dirs'}, and truth.json beside it\n"
+    written = {path.relative_to(output).as_posix() for path in [*output.glob("*.json"), *output.glob("log-dirs/*")]}
+    assert written == {*(f"log-dirs/{name}" for name in ("broker-1", "broker-2", "broker-3", "controller-100")), "truth.json"}
+    truth = json.loads((output / "truth.json").read_text())
     assert (truth["scenario"], truth["protocol"], truth["lost"]) == ("unclean-election", "kip-320", [])
     (partition,) = truth["partitions"]
     assert partition["forks"] == [{"brokers": [1, 2], "offset": 2}]
     assert partition["read_committed"] == [0, 1, 4]
     follower = {"broker": 1, "truncation_offset": 2, "lost": [[2, 4]], "records": [2, 3]}
     assert (partition["elections"][1]["leader"], partition["elections"][1]["followers"][0]) == (2, follower)
-    status, out, _ = run("scan", to / "log-dirs", "--format", "json")
+    status, out, _ = run("scan", output / "log-dirs", "--format", "json")
     assert status == 1
     found = [(finding["kind"], finding["offset_start"], finding["offset_end"]) for finding in json.loads(out)["findings"]]
     expected = [(finding["kind"], finding["offset_start"], finding["offset_end"]) for finding in truth["findings"]]
     assert sorted(finding for finding in found if finding[0] != "INCIDENT_SIGNATURE") == sorted(expected)
 
 
-def test_a_directory_that_is_not_empty_is_refused_and_an_empty_one_taken(run: Run, tmp_path: Path) -> None:
+def test_only_an_empty_directory_is_accepted(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     error = f"error: {tmp_path} is not empty: it holds mine\nhint: choose a directory that is empty or does not exist yet\n"
     assert run(*RUN, "txn-torn", "--output", tmp_path) == (2, "", error)

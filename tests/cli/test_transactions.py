@@ -10,7 +10,7 @@ import pytest
 from kafka_forensics.cli.commands import transactions as command
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import play
-from tests.cli.runs import Run, assert_as_kept, rows
+from tests.cli.runs import Run, assert_golden, rows
 from tests.gallery import transactions as histories
 from tests.gallery.injections import change
 from tests.support.brokers import put_brokers
@@ -30,7 +30,7 @@ def run(run: Run) -> Run:
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """t-0: committed, aborted, empty, hanging, and others' traffic; t-1: torn, and open."""
+    """t-0: committed, aborted, empty and hanging transactions, and traffic of others; t-1: a torn and an open one."""
     folder = tmp_path_factory.mktemp("transactions") / "copies"
     first, second, state = DataLog(), DataLog(), CoordinatorLog()
     first.data(1)
@@ -54,11 +54,11 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_missing_logs_are_reported(run: Run, copies: Path, tmp_path: Path) -> None:
-    nothing = "nothing to show: no transaction{} is in these copies"
-    assert nothing.format(" of producer 999") in run(copies, "--producer-id", 999)[2].splitlines()
-    assert nothing.format(" of producer 999 that is torn") in run(copies, "--producer-id", 999, "--state", "torn", "-q")[2]
+    message = "nothing to show: no transaction{} is in these copies"
+    assert message.format(" of producer 999") in run(copies, "--producer-id", 999)[2].splitlines()
+    assert message.format(" of producer 999 that is torn") in run(copies, "--producer-id", 999, "--state", "torn", "-q")[2]
     assert "nothing" not in run(copies, "--producer-id", APP_ID)[2]
-    assert run(copies, "--topic", "__*", "--state", "torn")[2] == nothing.format("") + "\n"
+    assert run(copies, "--topic", "__*", "--state", "torn")[2] == message.format("") + "\n"
     absent = "no copy of __transaction_state is among the inputs; give the log directories of every broker, whole"
     assert absent not in run(copies)[2]
     without = shutil.copytree(copies, tmp_path / "without", ignore=shutil.ignore_patterns("__transaction_state-0"))
@@ -66,10 +66,10 @@ def test_missing_logs_are_reported(run: Run, copies: Path, tmp_path: Path) -> No
     assert absent not in run(without, "-q")[2]
 
 
-def test_every_transaction_is_a_row(run: Run, copies: Path) -> None:
-    found = rows(run, copies)
-    assert_as_kept("transactions", found)
-    assert tuple(found[0]) == tuple(command.COLUMNS)
+def test_rows_equal_the_golden_ones(run: Run, copies: Path) -> None:
+    transactions = rows(run, copies)
+    assert_golden("transactions", transactions)
+    assert tuple(transactions[0]) == tuple(command.COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_every_transaction_is_a_row(run: Run, copies: Path) -> None:
         (["--partition", 0, "--as-of", ms(60)], ["committed", "aborted", "empty", "committed", "open"]),
     ],
 )
-def test_filters(run: Run, copies: Path, arguments: list[object], states: list[str]) -> None:
+def test_options_filter_the_rows(run: Run, copies: Path, arguments: list[object], states: list[str]) -> None:
     assert [row["state"] for row in rows(run, copies, *arguments)] == states
 
 
 def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
     _, out, err = run(copies, "--format", "table", "--state", "hanging")
-    head, line = out.splitlines()
-    assert head.split()[:3] == ["partition", "state", "transactional"]
+    header, line = out.splitlines()
+    assert header.split()[:3] == ["partition", "state", "transactional"]
     assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; kafka-tran" in line
     assert "t-0: 2 committed, 1 aborted, 1 open (1 of them hanging); the last stable offset 9 is held by an open transaction" in err
     assert "critical: t-1 on broker 1: the coordinator decided to commit" in err
@@ -99,7 +99,7 @@ def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
     assert "payments-1: 8 committed, 4 aborted, 0 open; no transaction holds back the last stable offset, 72 (log end 72)" in err
 
 
-def test_exit_codes(run: Run, copies: Path, tmp_path: Path) -> None:
+def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> None:
     assert run(copies)[0] == 0
     assert run(copies, "--fail-on", "critical")[0] == 1
     status, _, err = run(copies, "--state", "comitted")
@@ -129,52 +129,52 @@ def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path
     assert "do not abort" not in out
 
 
-def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path: Path) -> None:
+def test_a_committed_transaction_in_no_copy_is_lost(run: Run, tmp_path: Path) -> None:
     """No copy of t-1 exists."""
     paths = [*histories.without_transaction(tmp_path / "copies"), histories.controller_since(tmp_path / "controller", -100)]
     [lost] = rows(run, *paths, "--state", "lost")
     assert (lost["topic"], lost["partition"], lost["transactional_id"], lost["producer_id"]) == ("t", 1, APP, APP_ID)
     assert (lost["coordinator_state"], lost["partitions"]) == ("CompleteCommit", ["t-0", "t-1"])
     assert (lost["first_offset"], lost["marker_offset"], lost["safe_to_abort"]) == (None, None, None)
-    found = [(row["partition"], row["state"]) for row in rows(run, *paths, "--producer-id", APP_ID)]
-    assert found == [(0, "committed"), (1, "lost")]
+    transactions = [(row["partition"], row["state"]) for row in rows(run, *paths, "--producer-id", APP_ID)]
+    assert transactions == [(0, "committed"), (1, "lost")]
     _, out, _ = run(*paths, "--state", "lost", "--format", "table")
     assert "abort" not in out
 
 
 def test_a_transaction_unknown_to_coordinators_shows_since_when_it_hangs_and_how_to_abort_it(run: Run, tmp_path: Path) -> None:
-    """Its timeout of a minute is over, and the rule waits for more. The data were copied before the coordinators' log."""
+    """Its timeout of a minute is over, but the rule for hanging transactions waits longer. The data log was copied first."""
     histories.put_unlisted(tmp_path)
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
-    again = "2023-11-14T22:33:25.000Z"
-    assert row["reason"] == f"the coordinator does not list it: if it is still open at {again}, it hangs; look again then"
+    hangs_from = "2023-11-14T22:33:25.000Z"
+    assert row["reason"] == f"the coordinator does not list it: if it is still open at {hangs_from}, it hangs; look again then"
     live = (tmp_path, "--live", "--as-of", ms(1_206), "--state", "open")
     [row] = rows(run, *live)
     find = "kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --topic t --partition 0 --max-transaction-timeout 15"
     assert find in row["reason"]
-    end = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 3"
-    assert (row["command"], row["safe_to_abort"]) == (end, None)
-    assert end in run(*live, "--format", "table")[1].replace("\n", " ")
+    abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 3"
+    assert (row["command"], row["safe_to_abort"]) == (abort, None)
+    assert abort in run(*live, "--format", "table")[1].replace("\n", " ")
 
 
-def test_both_halves_of_a_lost_transaction_have_one_epoch_and_one_time(run: Run, tmp_path: Path) -> None:
+def test_both_parts_of_a_partly_lost_transaction_have_the_same_epoch_and_time(run: Run, tmp_path: Path) -> None:
     """The coordinator raised the producer's epoch for the markers (transaction version 2)."""
     history = play("txn-partly-lost", "kip-320")
     materialise(history.cluster, tmp_path, history.coordinator)
-    of_one = {(row["topic"], row["state"]): row for row in rows(run, tmp_path) if row["producer_epoch"] == 1}
-    kept, lost = of_one["orders", "committed"], of_one["payments", "lost"]
+    by_state = {(row["topic"], row["state"]): row for row in rows(run, tmp_path) if row["producer_epoch"] == 1}
+    kept, lost = by_state["orders", "committed"], by_state["payments", "lost"]
     for column in ("producer_id", "producer_epoch", "marker_epoch", "decided_timestamp_ms", "partitions"):
         assert kept[column] == lost[column] is not None
     assert (lost["marker_epoch"], lost["decided_timestamp"]) == (2, "2023-11-14T22:13:58.000Z")
     assert (kept["marker_timestamp"], lost["marker_timestamp"]) == ("2023-11-14T22:13:58.000Z", None)
 
 
-# A log of which some is damaged: what is not known, and what a snapshot still knows.
+# Damaged logs: unknown transactions, and those that a producer snapshot still shows.
 
 
-def hung() -> tuple[DataLog, CoordinatorLog, WrittenBatch]:
-    """OTHER ended [2, 5), APP has been open since [0, 2), and that is the batch."""
+def logs_with_open_transaction() -> tuple[DataLog, CoordinatorLog, WrittenBatch]:
+    """(log, coordinator's log, batch of an open transaction): APP is open with [0, 2), OTHER ended [2, 5)."""
     log, state = DataLog(), CoordinatorLog()
     opened = log.data(1)
     log.traffic(2)
@@ -183,36 +183,36 @@ def hung() -> tuple[DataLog, CoordinatorLog, WrittenBatch]:
 
 
 def put_damaged(folder: Path, log: DataLog, state: CoordinatorLog, damaged: WrittenBatch, at: int = 90) -> Path:
-    """Three copies in which the same batch is damaged."""
+    """Write three copies in which the same batch is damaged."""
     put_brokers(folder, {"t-0": log, "__transaction_state-0": state})
     for path in folder.glob(f"*/t-0/{segment_file(damaged.segment)}"):
         change(path, damaged.position + at)
     return folder
 
 
-def shown(run: Run, copies: Path, *arguments: object) -> tuple[list[tuple[object, ...]], str]:
+def rows_and_messages(run: Run, copies: Path, *arguments: object) -> tuple[list[tuple[object, ...]], str]:
     """(state, producer and offsets of every row, standard error)."""
     status, out, err = run(copies, "--format", "json", *arguments)
     assert status == 0
     return [tuple(row[name] for name in ("state", "producer_id", "first_offset", "last_offset")) for row in json.loads(out)], err
 
 
-def test_the_batch_of_an_open_transaction_is_damaged(run: Run, tmp_path: Path) -> None:
-    log, state, opened = hung()
+def test_a_snapshot_shows_an_open_transaction_with_a_damaged_batch(run: Run, tmp_path: Path) -> None:
+    log, state, opened = logs_with_open_transaction()
     copies = put_damaged(tmp_path, log, state, opened)
     ended, damaged = ("committed", OTHER_ID, 2, 3), ("damaged", None, 0, 1)
-    found, err = shown(run, copies)
-    assert found == [ended, ("open", APP_ID, 0, 1), damaged]
+    transactions, err = rows_and_messages(run, copies)
+    assert transactions == [ended, ("open", APP_ID, 0, 1), damaged]
     opened_row = rows(run, copies)[1]
     assert (opened_row["holds_last_stable_offset"], opened_row["last_stable_offset"]) == (True, 0)
     assert opened_row["coordinator_state"] == "Ongoing"
     assert "known from a producer snapshot" in opened_row["reason"]
     assert "1 committed, 0 aborted, 1 open; the last stable offset 0 is held by an open transaction, as a snapshot knows" in err
-    assert shown(run, copies, "--state", "damaged")[0] == [damaged]
+    assert rows_and_messages(run, copies, "--state", "damaged")[0] == [damaged]
     for path in copies.glob("*/t-0/*.snapshot"):
         path.unlink()
-    found, err = shown(run, copies)
-    assert found == [ended, damaged]
+    transactions, err = rows_and_messages(run, copies)
+    assert transactions == [ended, damaged]
     assert "last stable offset may be as low as this" in rows(run, copies)[1]["reason"]
     assert (
         f"t-0: 1 committed, 0 aborted, 0 open; {len(opened.data)} bytes of the log (offsets 0 to 1) are damaged, so that"
@@ -222,7 +222,7 @@ def test_the_batch_of_an_open_transaction_is_damaged(run: Run, tmp_path: Path) -
 
 
 def test_a_marker_outweighs_an_earlier_snapshot(run: Run, tmp_path: Path) -> None:
-    """The snapshot at the segment's start has APP's transaction open; its data are damaged, its marker follows."""
+    """In the snapshot at the start of the segment APP's transaction is open; its data are damaged, and its marker follows."""
     log, state = DataLog(), CoordinatorLog()
     opened = log.data(1)
     log.traffic(2)
@@ -232,30 +232,30 @@ def test_a_marker_outweighs_an_earlier_snapshot(run: Run, tmp_path: Path) -> Non
     copies = put_damaged(tmp_path, log, state, opened)
     for path in copies.glob(f"*/t-0/{segment_file(log.next_offset, 'snapshot')}"):
         path.unlink()
-    found, err = shown(run, copies)
-    assert [row[0] for row in found] == ["committed", "empty", "damaged"]
+    transactions, err = rows_and_messages(run, copies)
+    assert [row[0] for row in transactions] == ["committed", "empty", "damaged"]
     assert "0 open" in err
 
 
-def test_a_damaged_marker_makes_the_end_of_a_transaction_doubtful(run: Run, tmp_path: Path) -> None:
+def test_a_damaged_marker_makes_the_end_of_a_transaction_uncertain(run: Run, tmp_path: Path) -> None:
     log, state = DataLog(), CoordinatorLog()
     log.data(1)
     marker = log.marker(2, commit=True)
     log.traffic(3)
     state.transaction(1, (0,), commit=True)
-    _, err = shown(run, put_damaged(tmp_path, log, state, marker, at=65))
+    _, err = rows_and_messages(run, put_damaged(tmp_path, log, state, marker, at=65))
     assert "is held by an open transaction, unless that ended in them or an earlier one began there; " in err
     assert "(offset 2) are damaged" in err
 
 
-def test_an_undamaged_copy_and_a_torn_tail_leave_no_doubt(run: Run, tmp_path: Path) -> None:
-    log, state, opened = hung()
+def test_an_undamaged_copy_or_a_torn_tail_shows_no_damage(run: Run, tmp_path: Path) -> None:
+    log, state, opened = logs_with_open_transaction()
     put_brokers(tmp_path, {"t-0": log, "__transaction_state-0": state})
     change(tmp_path / "b1" / "t-0" / segment_file(0), opened.position + 90)
-    found, err = shown(run, tmp_path)
-    assert ("damaged" in {row[0] for row in found}, "damaged" in err) == (False, False)
+    transactions, err = rows_and_messages(run, tmp_path)
+    assert ("damaged" in {row[0] for row in transactions}, "damaged" in err) == (False, False)
     for path in tmp_path.glob(f"*/t-0/{segment_file(0)}"):
         path.write_bytes(b"".join(batch.data for batch in log.batches) + opened.data[:40])
-    found, err = shown(run, tmp_path)
-    assert "damaged" not in {row[0] for row in found}
+    transactions, err = rows_and_messages(run, tmp_path)
+    assert "damaged" not in {row[0] for row in transactions}
     assert "the last stable offset 0 is held by an open transaction (log end 5)" in err

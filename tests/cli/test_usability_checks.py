@@ -17,7 +17,7 @@ import pytest
 
 from kafka_forensics.cli.main import COMMANDS, outcome, parser
 from kafka_forensics.cli.options import InputMark, OutputMark, mark_of
-from tests.cli.every_command import WITH_OTHER_ARGUMENTS, WITHOUT_EVIDENCE, reading
+from tests.cli.every_command import WITH_OTHER_ARGUMENTS, WITHOUT_EVIDENCE, evidence_commands
 from tests.cli.runs import Run
 from tests.support.peak_memory import peak_kib
 from tests.support.places import SAMPLES
@@ -25,21 +25,21 @@ from tests.support.places import SAMPLES
 SAMPLE = SAMPLES / "unclean-election"
 LONG_AGO_NS = 10**18
 WITH_OUTPUT = frozenset({"export", "recover", "report", "salvage"})
-"""Commands that write to a place that is always named."""
+"""Commands with a required output."""
 
 
-def tree(root: Path) -> dict[str, tuple[object, ...]]:
-    """Content, rights and times of everything below a directory."""
-    found: dict[str, tuple[object, ...]] = {}
+def file_states(root: Path) -> dict[str, tuple[object, ...]]:
+    """Path → content, mode, size and times, of everything below a directory."""
+    states: dict[str, tuple[object, ...]] = {}
     for path in sorted(root.rglob("*")):
         status = path.lstat()
         times = (status.st_mtime_ns, status.st_ctime_ns, status.st_atime_ns if path.is_file() else 0)
-        content = hashlib.sha256(_read(path)).hexdigest() if path.is_file() else ""
-        found[str(path.relative_to(root))] = (content, status.st_mode, status.st_size, *times)
-    return found
+        content = hashlib.sha256(_read_without_atime(path)).hexdigest() if path.is_file() else ""
+        states[str(path.relative_to(root))] = (content, status.st_mode, status.st_size, *times)
+    return states
 
 
-def _read(path: Path) -> bytes:
+def _read_without_atime(path: Path) -> bytes:
     """The content of a file, read without a change of its access time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOATIME)
     with os.fdopen(descriptor, "rb") as file:
@@ -56,21 +56,21 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_this_module_detects_a_changed_input(tmp_path: Path) -> None:
+def test_file_states_detect_a_changed_input(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    before = tree(tmp_path)
+    before = file_states(tmp_path)
     os.utime(tmp_path / "a", ns=(LONG_AGO_NS, LONG_AGO_NS))
-    assert tree(tmp_path) != before
+    assert file_states(tmp_path) != before
 
 
-def test_this_module_runs_every_command() -> None:
-    assert reading("").keys() | WITH_OTHER_ARGUMENTS | WITHOUT_EVIDENCE == COMMANDS.keys()
+def test_this_module_covers_every_command() -> None:
+    assert evidence_commands("").keys() | WITH_OTHER_ARGUMENTS | WITHOUT_EVIDENCE == COMMANDS.keys()
 
 
-@pytest.mark.parametrize("command", [*reading("audit"), *sorted(WITH_OTHER_ARGUMENTS)])
-def test_no_command_leaves_a_trace_in_its_inputs(command: str, evidence: Path, tmp_path: Path, run: Run) -> None:
-    before = tree(evidence)
-    arguments = [evidence, *reading("audit").get(command, [])]
+@pytest.mark.parametrize("command", [*evidence_commands("audit"), *sorted(WITH_OTHER_ARGUMENTS)])
+def test_no_command_changes_its_inputs(command: str, evidence: Path, tmp_path: Path, run: Run) -> None:
+    before = file_states(evidence)
+    arguments = [evidence, *evidence_commands("audit").get(command, [])]
     if command == "changes":
         arguments.insert(0, SAMPLES / "healthy")
     if command == "verify":
@@ -79,17 +79,17 @@ def test_no_command_leaves_a_trace_in_its_inputs(command: str, evidence: Path, t
     output = ["--output", tmp_path / ("page.html" if command == "report" else "out")] if command in WITH_OUTPUT else []
     status, _, err = run(command, *arguments, *output, "-q")
     assert status in ((3,) if command == "salvage" else (0, 1)), err  # both sides of the fork were committed
-    assert tree(evidence) == before
+    assert file_states(evidence) == before
 
 
 Parameters = list[tuple[str, Parameter]]
-"""(as it is typed, or nothing of an argument; as it is declared) of each option and argument that takes text."""
+"""(the option as typed, or "" for an argument; its declaration) of each option and argument that takes text."""
 
 
-def commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Parameters]]:
+def commands(group: Any, *command_words: str) -> Iterator[tuple[tuple[str, ...], Parameters]]:
     """Every command of the command line."""
     for name, command in getattr(group, "commands", {}).items():
-        yield from commands(command, *words, name)
+        yield from commands(command, *command_words, name)
     if not hasattr(group, "commands"):
         declared = signature(group.callback).parameters
         named_parameters = [
@@ -102,35 +102,35 @@ def commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Paramet
             for typed, parameter in named_parameters
             if parameter and text.search(str(get_args(parameter.annotation)[0]))
         ]
-        yield words, takes_text
+        yield command_words, takes_text
 
 
-def of_mark(parameters: Parameters, mark: type) -> list[str]:
+def with_mark(parameters: Parameters, mark: type) -> list[str]:
     return [typed for typed, parameter in parameters if mark_of(parameter, mark) is not None]
 
 
 EVERY_COMMAND = dict(commands(parser()))
-WRITING = [words for words, parameters in EVERY_COMMAND.items() if of_mark(parameters, OutputMark)]
+WRITING = [command_words for command_words, parameters in EVERY_COMMAND.items() if with_mark(parameters, OutputMark)]
 
 
 @dataclass
 class Scene:
-    """Inputs of every form, and places that a command with these inputs must not write to."""
+    """Inputs of every kind, and places that a command with these inputs must not write to."""
 
     root: Path
     inputs: list[object]
     places: list[Path]
 
-    def options(self, words: tuple[str, ...], new: Path) -> dict[str, object]:
+    def options(self, command_words: tuple[str, ...], new: Path) -> dict[str, object]:
         """Required options of a command, whose outputs are below `new`."""
-        option_values = reading("audit").get(words[0], [])
+        option_values = evidence_commands("audit").get(command_words[0], [])
         needed: dict[str, dict[str, object]] = {
             "verify": {"--against": self.root / "plan.json", "--recovered": self.root / "lost"},
             "collect": {"--output": new / "one.kfb"},
             "report": {"--output": new / "page.html"},
         }
-        output: dict[str, object] = {"--output": new / "out"} if words[0] in WITH_OUTPUT else {}
-        return dict(zip(option_values[::2], option_values[1::2], strict=True)) | needed.get(words[0], output)
+        output: dict[str, object] = {"--output": new / "out"} if command_words[0] in WITH_OUTPUT else {}
+        return dict(zip(option_values[::2], option_values[1::2], strict=True)) | needed.get(command_words[0], output)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     with tarfile.open(archive, "w") as packed:
         packed.add(copies / "broker-3", "broker-3")
     (root / "lost").mkdir()
-    os.utime(root / "plan.json", ns=(time.time_ns(), LONG_AGO_NS))  # as if read since: reading it leaves no trace then
+    os.utime(root / "plan.json", ns=(time.time_ns(), LONG_AGO_NS))  # accessed just now: reading it does not change that
     log, above = next((copies / "broker-2" / "audit-0").glob("*.log")), copies / "broker-1"
     (root / "hard-link").hardlink_to(log)
     (root / "hard-link-of-checkpoint").hardlink_to(above / "recovery-point-offset-checkpoint")
@@ -151,44 +151,48 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return Scene(root, [copies / "broker-1" / "audit-0", f"2={copies / 'broker-2'}", archive], places)
 
 
-@pytest.mark.parametrize("words", WRITING, ids=" ".join)
-def test_no_option_writes_to_an_input_or_to_another_output(words: tuple[str, ...], scene: Scene, run: Run, tmp_path: Path) -> None:
-    parameters, before = EVERY_COMMAND[words], tree(scene.root)
-    written = of_mark(parameters, OutputMark)
-    plan, read = scene.root / "plan.json", of_mark(parameters, InputMark)
-    documents = [plan, scene.root / "lost" / "new"] if any(read) else []
+@pytest.mark.parametrize("command_words", WRITING, ids=" ".join)
+def test_no_option_writes_to_an_input_or_to_another_output(
+    command_words: tuple[str, ...], scene: Scene, run: Run, tmp_path: Path
+) -> None:
+    parameters, before = EVERY_COMMAND[command_words], file_states(scene.root)
+    output_options = with_mark(parameters, OutputMark)
+    plan, input_options = scene.root / "plan.json", with_mark(parameters, InputMark)
+    documents = [plan, scene.root / "lost" / "new"] if any(input_options) else []
     cases = [(scene.inputs, place) for place in (*scene.places, *documents)] + [([plan], plan)]
-    option_values = scene.options(words, tmp_path)
-    for option, (inputs, place) in product(written if read else (), cases):
-        status, out, err = run(*words, *inputs, *chain(*(option_values | {option: place}).items()))
+    option_values = scene.options(command_words, tmp_path)
+    for option, (inputs, place) in product(output_options if input_options else (), cases):
+        status, out, err = run(*command_words, *inputs, *chain(*(option_values | {option: place}).items()))
         assert (status, out, "evidence is never written to" in err, "hint: " in err) == (2, "", True, True), (option, place, err)
-    for first, second in combinations(written, 2):
-        same = option_values | {first: tmp_path / "same", second: tmp_path / "same"}
-        status, out, err = run(*words, *(scene.inputs if read else ["slow-follower"]), *chain(*same.items()))
+    for first, second in combinations(output_options, 2):
+        same_outputs = option_values | {first: tmp_path / "same", second: tmp_path / "same"}
+        status, out, err = run(
+            *command_words, *(scene.inputs if input_options else ["slow-follower"]), *chain(*same_outputs.items())
+        )
         assert (status, out, "name one file" in err) == (2, "", True), (first, second, err)
-    assert tree(scene.root) == before
+    assert file_states(scene.root) == before
     assert not list(tmp_path.iterdir())
 
 
 UNMARKED = {
-    (typed or words[-1], str(vars(get_args(parameter.annotation)[1])["metavar"])): (words, typed)
-    for words, parameters in EVERY_COMMAND.items()
+    (typed or command_words[-1], str(vars(get_args(parameter.annotation)[1])["metavar"])): (command_words, typed)
+    for command_words, parameters in EVERY_COMMAND.items()
     for typed, parameter in parameters
     if mark_of(parameter, OutputMark) is None and mark_of(parameter, InputMark) is None
 }
 
 
 @pytest.mark.parametrize("name", sorted(UNMARKED), ids=" ".join)
-def test_options_without_a_mark_name_no_file_and_write_none(name: tuple[str, str], scene: Scene, run: Run, tmp_path: Path) -> None:
+def test_options_without_a_mark_write_no_file(name: tuple[str, str], scene: Scene, run: Run, tmp_path: Path) -> None:
     """A new option that names an output needs a mark; the test above then covers it."""
     assert not {"FILE", "DIR", "PATH", "ROOT"}.intersection(re.findall("[A-Z]+", name[1]))
-    words, typed = UNMARKED[name]
-    before = tree(scene.root)
-    option_values = scene.options(words, tmp_path)
-    inputs = scene.inputs if of_mark(EVERY_COMMAND[words], InputMark) else []
+    command_words, typed = UNMARKED[name]
+    before = file_states(scene.root)
+    option_values = scene.options(command_words, tmp_path)
+    inputs = scene.inputs if with_mark(EVERY_COMMAND[command_words], InputMark) else []
     for place in scene.places[:2]:
-        run(*words, *inputs, *chain(*(option_values | {typed: place}).items())) if typed else run(*words, place)
-    assert tree(scene.root) == before
+        run(*command_words, *inputs, *chain(*(option_values | {typed: place}).items())) if typed else run(*command_words, place)
+    assert file_states(scene.root) == before
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "replaced"])
@@ -235,17 +239,17 @@ def test_documents_are_regular_files_of_limited_size(line: str, name: str, hint:
     place = tmp_path / name
     assert run("plan", SAMPLE, "--output", tmp_path / "plan.json", "-q")[0] == 0
     (tmp_path / "report.json").write_text('{"files": [], "partitions": []}')
-    make: dict[str, Callable[[], object]] = {
+    makers: dict[str, Callable[[], object]] = {
         "a pipe": lambda: os.mkfifo(place),
         "a device": lambda: place.symlink_to("/dev/zero"),
         "a directory": place.mkdir,
         "": lambda: os.truncate(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600), 20 << 30),
     }
-    for what, made in make.items():
+    for described, make in makers.items():
         shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-        made()
+        make()
         status, _, err = run(*line.format(place=place, root=tmp_path, copies=SAMPLE).split())
-        message = f" is {what}" if what else "too large" if name != "records.jsonl" else "holds no records"
+        message = f" is {described}" if described else "too large" if name != "records.jsonl" else "holds no records"
         assert (status, message in err, hint in err) == (2, True, True), err
 
 

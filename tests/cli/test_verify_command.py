@@ -1,4 +1,4 @@
-"""`verify` as users meet it: statuses, words, formats, and names that do nothing."""
+"""`verify`: exit statuses, messages, formats, and escaped names."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def copies(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plan(copies: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A plan whose first election after it was that of broker 1: all of that came true but for broker 2."""
+    """A plan before the election of broker 1: the copies keep all its promises but one of broker 2."""
     monkeypatch.setenv("COLUMNS", "80")
     file = copies.parent / "plan.json"
     assert run("plan", copies, "--topic", "audit", "--output", file, "--quiet")[0] == 0
@@ -35,26 +35,26 @@ def plan(copies: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
 def verify(copies: Path, plan: Path, run: Run) -> Verify:
     """`verify` of the copies against the plan: exit status, stdout as one line, stderr."""
 
-    def verified(*arguments: Any) -> tuple[int, str, str]:
+    def run_verify(*arguments: Any) -> tuple[int, str, str]:
         status, out, err = run("verify", copies, "--against", plan, *arguments)
         assert all(len(line) <= 80 for line in out.splitlines()) or "table" not in arguments
         return status, " ".join(out.split()), err
 
-    return verified
+    return run_verify
 
 
-def test_broken_promises_end_with_1(verify: Verify) -> None:
-    status, words, err = verify("--elected", "1", "--format", "table")
+def test_broken_promises_give_status_1(verify: Verify) -> None:
+    status, text, err = verify("--elected", "1", "--format", "table")
     assert (status, err) == (1, "1 partition: 2 promises broken, 4 kept\n")
-    assert "kept broker 1 leads" in words
-    assert "BROKEN broker 2 cuts at 300, and holds what broker 1 holds: it holds other records from offset 300 on" in words
+    assert "kept broker 1 leads" in text
+    assert "BROKEN broker 2 cuts at 300, and holds what broker 1 holds: it holds other records from offset 300 on" in text
 
 
-def test_kept_promises_end_with_0_and_what_nobody_knows_with_3(verify: Verify, copies: Path, plan: Path) -> None:
+def test_kept_promises_give_status_0_and_unknown_ones_3(verify: Verify, copies: Path, plan: Path) -> None:
     for broker in (1, 2, 3):
         (copies / f"broker-{broker}" / "audit-0").rename(copies.parent / f"gone-{broker}")
-    status, words, _ = verify("--elected", "1", "--format", "table")
-    assert (status, NOT_GIVEN in words) == (3, True)
+    status, text, _ = verify("--elected", "1", "--format", "table")
+    assert (status, NOT_GIVEN in text) == (3, True)
     (copies.parent / "gone-1").rename(copies / "broker-1" / "audit-0")
     document = json.loads(plan.read_text())
     (partition,) = document["partitions"]
@@ -65,13 +65,13 @@ def test_kept_promises_end_with_0_and_what_nobody_knows_with_3(verify: Verify, c
     assert (status, {row["outcome"] for row in json.loads(out)}) == (0, {"kept"})
 
 
-def test_names_in_a_plan_do_nothing_on_a_terminal(verify: Verify, plan: Path) -> None:
+def test_names_in_a_plan_are_escaped(verify: Verify, plan: Path) -> None:
     plan.write_text(plan.read_text().replace('"audit"', '"\\u001b[31m{found}\\u0007"'))
-    status, words, err = verify("--format", "table")
-    assert (status, "{found}" in words, "\x1b" in words + err, "\x07" in words + err) == (3, True, False, False)
+    status, text, err = verify("--format", "table")
+    assert (status, "{found}" in text, "\x1b" in text + err, "\x07" in text + err) == (3, True, False, False)
 
 
-def test_where_nothing_is_promised_nothing_is_verified(verify: Verify, plan: Path) -> None:
+def test_a_plan_without_promises_gives_status_3_and_no_plan_2(verify: Verify, plan: Path) -> None:
     status, _, err = verify("--topic", "__cluster*")
     assert (status, err) == (3, "nothing to verify: nothing is promised of these partitions\n")
     plan.write_text("{}")

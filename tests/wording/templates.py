@@ -18,24 +18,24 @@ def templates() -> Iterator[tuple[str, nodes.Template]]:
             yield kind, environment().parse(text)
 
 
-NAMES = frozenset(name.name for _, tree in templates() for name in tree.find_all(nodes.Name)) - DERIVED.keys()
+EVIDENCE_NAMES = frozenset(name.name for _, tree in templates() for name in tree.find_all(nodes.Name)) - DERIVED.keys()
 """Names in templates that are values of the evidence."""
 
 
-def rich(kind: str) -> dict[str, Any]:
+def full_evidence(kind: str) -> dict[str, Any]:
     """Evidence of a kind with a value of the declared type for every key."""
-    evidence: dict[str, Any] = _value_of(CATALOGUE[kind].evidence)
+    evidence: dict[str, Any] = _example_of(CATALOGUE[kind].evidence)
     return evidence
 
 
-def _value_of(declared: Any) -> Any:
+def _example_of(declared: Any) -> Any:
     origin, arguments = get_origin(declared), get_args(declared)
     if is_typeddict(declared):
-        return {name: _value_of(hint) for name, hint in get_type_hints(declared).items()}
+        return {name: _example_of(hint) for name, hint in get_type_hints(declared).items()}
     if origin in (NotRequired, Union, UnionType):
-        return _value_of(arguments[0])
+        return _example_of(arguments[0])
     if origin is list:
-        return [_value_of(arguments[0])]
+        return [_example_of(arguments[0])]
     if origin is dict:
-        return {_value_of(arguments[0]): _value_of(arguments[1])}
+        return {_example_of(arguments[0]): _example_of(arguments[1])}
     return arguments[0] if origin is Literal else {str: "some", int: 7, bool: True}.get(declared, "any")

@@ -16,14 +16,14 @@ from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.wording.findings import DERIVED
 from lab.soundness_page import PAGE, page
 from tests.support.places import ROOT
-from tests.wording.templates import NAMES, rich, templates
+from tests.wording.templates import EVIDENCE_NAMES, full_evidence, templates
 
 FILES = ROOT / "kafka_forensics" / "analysis" / "kinds"
 KINDS = list(CATALOGUE)
-LEADS = ["What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule."]
+HEADINGS = ["What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule."]
 
 
-def test_every_kind_and_nothing_else_has_a_file_and_a_row() -> None:
+def test_files_and_rows_are_those_of_the_catalogue() -> None:
     assert sorted(path.name for path in FILES.glob("*.md")) == sorted(f"{kind}.md" for kind in KINDS)
     assert re.findall(r"^\| `([A-Z_]+)` \|", PAGE.read_text(), re.MULTILINE) == KINDS
 
@@ -34,8 +34,8 @@ def test_the_table_of_soundness_is_up_to_date() -> None:
     assert page(text) == text
     assert page(re.sub(r"^\| `.*\n", "", text, flags=re.MULTILINE)) == text
     for kind in KINDS:
-        words = wording.kind_text(kind)
-        assert "|" not in words.proves + words.cannot_see + words.looks_like_it, kind
+        text_of_kind = wording.kind_text(kind)
+        assert "|" not in text_of_kind.proves + text_of_kind.cannot_see + text_of_kind.looks_like_it, kind
 
 
 @cache
@@ -57,12 +57,12 @@ def assert_commands_exist(commands: list[str], kind: str) -> None:
 def test_pages_are_complete_and_their_commands_exist() -> None:
     for kind in KINDS:
         text = wording.explain_page(kind)
-        lines, title, usual = text.splitlines(), wording.title(kind), CATALOGUE[kind]
+        lines, title, row = text.splitlines(), wording.title(kind), CATALOGUE[kind]
         assert 12 <= len(lines) <= 30, kind
         assert max(map(len, lines)) <= 132, kind
         assert lines[0] == f"# {kind}"
-        assert lines[2] == f"{title[0].upper()}{title[1:]}. Usually `{usual.severity}`, `{usual.confidence}`."
-        assert re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE) == LEADS, kind
+        assert lines[2] == f"{title[0].upper()}{title[1:]}. Usually `{row.severity}`, `{row.confidence}`."
+        assert re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE) == HEADINGS, kind
         commands = re.search(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         assert commands, kind
         assert_commands_exist(commands[1].splitlines(), kind)
@@ -73,7 +73,7 @@ def test_commands_of_advice_exist() -> None:
     advised = set()
     for kind, severity in product(KINDS, Severity):
         for holders in ([], [1], [1, 3]):
-            text = wording.advice(finding(kind, place, rich(kind) | {"held_by": holders}, severity=severity)) or ""
+            text = wording.advice(finding(kind, place, full_evidence(kind) | {"held_by": holders}, severity=severity)) or ""
             commands = re.findall("`(kafka-forensics [^`]+)`", text)
             assert_commands_exist(commands, kind)
             advised |= {command.split()[1] for command in commands}
@@ -82,13 +82,13 @@ def test_commands_of_advice_exist() -> None:
 
 def test_pages_name_only_kinds_that_exist() -> None:
     for kind in KINDS:
-        named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", wording.explain_page(kind)))
-        assert named - CATALOGUE.keys() <= {"REAL_DIRECTORY", "CURRENT_MAGIC_VALUE"}, kind
+        names = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", wording.explain_page(kind)))
+        assert names - CATALOGUE.keys() <= {"REAL_DIRECTORY", "CURRENT_MAGIC_VALUE"}, kind
 
 
 def test_templates_use_only_names_that_rules_write() -> None:
     """A misspelt name would never have a value."""
     package = ROOT / "kafka_forensics"
     code = "".join(path.read_text() for path in package.rglob("*.py") if "wording" not in path.parts)
-    assert NAMES - set(re.findall(r"\w+", code)) == set()
+    assert EVIDENCE_NAMES - set(re.findall(r"\w+", code)) == set()
     assert DERIVED.keys() <= {name.name for _, tree in templates() for name in tree.find_all(nodes.Name)}

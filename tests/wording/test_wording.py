@@ -1,4 +1,4 @@
-"""Messages and advice: every kind has them, no evidence breaks them, and no advice costs the last copy."""
+"""Messages and advice: every kind has them, any evidence gives a sentence, and no advice endangers the last copy."""
 
 import itertools
 import re
@@ -12,7 +12,7 @@ from kafka_forensics import wording
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Place, Severity
-from tests.wording.templates import NAMES, rich
+from tests.wording.templates import EVIDENCE_NAMES, full_evidence
 
 KINDS = list(CATALOGUE)
 PLACE = Place("audit", 0, 2, "/evidence/b2", "audit-0/00000000000000000000.log", 100, 260, 300, 370)
@@ -28,7 +28,7 @@ def assert_sentence(text: str) -> None:
 
 def test_messages_are_one_sentence_each() -> None:
     for kind, place in itertools.product(KINDS, [Place(), Place("audit", 0), Place(broker=2), PLACE]):
-        for evidence in ({}, rich(kind), {**rich(kind), "held_by": []}):
+        for evidence in ({}, full_evidence(kind), {**full_evidence(kind), "held_by": []}):
             text = wording.message(finding(kind, place, evidence))
             assert_sentence(text)
             assert "audit-0" in text or place.topic is None, kind
@@ -36,15 +36,15 @@ def test_messages_are_one_sentence_each() -> None:
 
 def test_full_evidence_gives_longer_messages() -> None:
     for kind in KINDS:
-        assert wording.message(finding(kind, PLACE, rich(kind))) != wording.message(finding(kind, PLACE, {})), kind
+        assert wording.message(finding(kind, PLACE, full_evidence(kind))) != wording.message(finding(kind, PLACE, {})), kind
 
 
 def test_unknown_values_are_not_printed() -> None:
-    """Each name of the evidence is missing once, and once the only one with a value."""
+    """Every name of the evidence is missing once, and is once the only one with a value."""
     for kind in KINDS:
-        whole = rich(kind)
-        for name in whole:
-            for evidence in ({name: whole[name]}, {other: value for other, value in whole.items() if other != name}):
+        complete = full_evidence(kind)
+        for name in complete:
+            for evidence in ({name: complete[name]}, {other: value for other, value in complete.items() if other != name}):
                 row = finding(kind, PLACE, evidence)
                 assert_sentence(wording.message(row))
                 assert not re.search(r"  | [,;:]|\(\)|\bNone\b", wording.advice(row) or ""), (kind, name)
@@ -55,7 +55,7 @@ def test_only_gaps_in_committed_offsets_say_so() -> None:
     assert "committed" not in wording.message(finding("OFFSET_GAP", PLACE, {"below_high_watermark": False}))
 
 
-def test_unclean_loss_message_and_advice() -> None:
+def test_an_unclean_loss_names_the_last_holder_and_the_truncation() -> None:
     evidence = {
         "held_by": [2],
         "versions": [{"brokers": [1], "epoch": 2, "log_end_offset": 345}, {"brokers": [2], "epoch": 0, "high_watermark": 370}],
@@ -82,7 +82,7 @@ def test_unclean_loss_message_and_advice() -> None:
     )
 
 
-def test_holders_of_a_part_are_named_with_their_offsets() -> None:
+def test_brokers_with_only_some_offsets_are_named_with_them() -> None:
     rows: list[Any] = [
         {"offset_start": 300, "offset_end": 340, "brokers": [1, 2]},
         {"offset_start": 340, "offset_end": 370, "brokers": [1]},
@@ -105,9 +105,9 @@ def test_holders_of_a_part_are_named_with_their_offsets() -> None:
 
 def test_a_missing_segment_names_its_end_and_the_witness() -> None:
     evidence = {"missing": 70, "witnesses": ["producer snapshot", "time index"], "held_by": []}
-    gone = finding("SEGMENT_MISSING", PLACE, evidence)
-    assert " holds offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(gone)
-    assert " holds offsets 300 to 369, at least (by " in wording.message(gone.with_evidence(at_least=True))
+    missing = finding("SEGMENT_MISSING", PLACE, evidence)
+    assert " holds offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(missing)
+    assert " holds offsets 300 to 369, at least (by " in wording.message(missing.with_evidence(at_least=True))
     empty = finding("SEGMENT_MISSING", Place("audit", 0, offset_start=300), {"harmless_if": "the segment was empty"})
     assert wording.message(empty).endswith(" holds what began at offset 300, which is harmless if the segment was empty.")
 
@@ -138,21 +138,21 @@ def test_a_loss_names_committed_offsets_of_the_other_version() -> None:
         assert wording.message(loss).endswith("; other records are committed at offsets 300 to 344 on broker 1.")
 
 
-def test_advice_before_elections_is_to_copy_all_and_to_plan() -> None:
+def test_advice_before_elections_is_to_copy_every_log_and_to_plan() -> None:
     kinds = ("UNCLEAN_LOSS", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "SAME_EPOCH_DIVERGENCE")
     evidences: dict[str, dict[str, Any]] = {
         "of all brokers": {},
         "Copy them all": {"held_by": []},
         "Copy those": {"held_by": [2, 3]},
     }
-    for kind, (copied, evidence) in itertools.product(kinds, evidences.items()):
+    for kind, (expected, evidence) in itertools.product(kinds, evidences.items()):
         text = wording.advice(finding(kind, Place("audit", 0), evidence)) or ""
-        assert copied in text, kind
-        weigh = "Weigh what each election would cost with `kafka-forensics plan PATH... --topic audit --partition 0`."
-        assert weigh in text, kind
+        assert expected in text, kind
+        plan_step = "Weigh what each election would cost with `kafka-forensics plan PATH... --topic audit --partition 0`."
+        assert plan_step in text, kind
 
 
-def test_a_fork_without_epochs_and_holders() -> None:
+def test_a_fork_without_epochs_and_holders_has_unknown_versions() -> None:
     evidence = {"offset": 0, "held_by": [], "versions": [{"brokers": [1], "epoch": -1}, {"brokers": [2, 3], "epoch": -1}]}
     fork = finding("FORK_BELOW_HW", Place("ledger", 0, offset_start=0, offset_end=3), evidence)
     assert wording.message(fork) == (
@@ -166,21 +166,23 @@ def test_the_only_holder_stays_stopped_until_it_is_copied() -> None:
     severities = [Severity.WARNING, Severity.ERROR, Severity.CRITICAL]
     for kind, severity, broker in itertools.product(KINDS, severities, [None, 1, 2]):
         place = replace(PLACE, broker=broker)
-        text = wording.advice(finding(kind, place, {**rich(kind), "held_by": [2]}, severity=severity)) or ""
+        text = wording.advice(finding(kind, place, {**full_evidence(kind), "held_by": [2]}, severity=severity)) or ""
         assert text.startswith("Leave broker 2 stopped until its log directory is copied elsewhere"), kind
         rest = text.split(".", 1)[1]
         assert "To repair" not in rest, kind
-        asked = re.search(r"(?:^|[.;:,] )(?:then )?(?:start|restart|delete|remove|move|wipe|truncate|abort)\b", rest, re.IGNORECASE)
-        assert not asked, kind
+        dangerous_step = re.search(
+            r"(?:^|[.;:,] )(?:then )?(?:start|restart|delete|remove|move|wipe|truncate|abort)\b", rest, re.IGNORECASE
+        )
+        assert not dangerous_step, kind
 
 
 def test_advice_deletes_nothing_and_repairs_need_two_other_holders() -> None:
-    given_holders: tuple[list[Any] | None, ...] = (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3])
+    holder_lists: tuple[list[Any] | None, ...] = (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3])
     destroys = re.compile(r"(?<!never )\b(?:delete|remove|wipe|format)\b", re.IGNORECASE)
     assert [kind for kind in KINDS if destroys.search(wording.kind_text(kind).advice)] == []
     for kind, severity in itertools.product(KINDS, Severity):
         repaired = []
-        for holders, broker in itertools.product(given_holders, (1, "1", None)):
+        for holders, broker in itertools.product(holder_lists, (1, "1", None)):
             evidence = {} if holders is None else {"held_by": holders}
             text = wording.advice(finding(kind, replace(PLACE, broker=broker), evidence, severity=severity)) or ""
             assert not destroys.search(text), kind
@@ -240,20 +242,20 @@ PLACES = st.builds(
 )
 
 
-ASKED_BY_WORDS = ("latest_epoch", "leaders", "line", "not_whole", "ranges_not_compared", "starts")
+NAMES_IN_PHRASES = ("latest_epoch", "leaders", "line", "not_whole", "ranges_not_compared", "starts")
 """Keys that phrases read from the evidence, besides those in templates."""
-ASKED = sorted({*NAMES, *ASKED_BY_WORDS, *(name for kind in KINDS for name in rich(kind))})
+ALL_NAMES = sorted({*EVIDENCE_NAMES, *NAMES_IN_PHRASES, *(name for kind in KINDS for name in full_evidence(kind))})
 
 
-@given(st.sampled_from(KINDS), PLACES, st.dictionaries(st.sampled_from(ASKED), NESTED), st.sampled_from(Severity))
+@given(st.sampled_from(KINDS), PLACES, st.dictionaries(st.sampled_from(ALL_NAMES), NESTED), st.sampled_from(Severity))
 def test_any_evidence_gives_one_sentence(kind: str, place: Place, evidence: dict[str, Any], severity: Severity) -> None:
     row = Finding(kind, severity, CATALOGUE[kind].confidence, place, evidence)
     text = wording.message(row)
     assert text.isprintable()
     assert text.endswith(".")
     assert len(text) < 10_000
-    given = wording.advice(row)
-    assert given is None or (given.isprintable() and given)
+    advice = wording.advice(row)
+    assert advice is None or (advice.isprintable() and advice)
 
 
 @pytest.mark.parametrize("text", ["{{ 6 * 7 }}", "{{ reason }}", "{% if reason %}", "{{ '' }}", "{# #}"])
@@ -263,7 +265,7 @@ def test_evidence_is_never_used_as_a_template(text: str) -> None:
 
 
 def test_payload_bytes_are_never_shown() -> None:
-    names = {*ASKED, "payload", "key"}
+    names = {*ALL_NAMES, "payload", "key"}
     evidences = (dict.fromkeys(names, b"secret-payload"), {name: [b"secret-payload", {"key": b"secret-payload"}] for name in names})
     rows = [finding(kind, PLACE, evidence) for kind in KINDS for evidence in evidences]
     assert [row.kind for row in rows if "secret" in wording.message(row) + str(wording.advice(row))] == []
