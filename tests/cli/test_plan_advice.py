@@ -263,7 +263,7 @@ def test_an_empty_high_watermark_checkpoint_is_a_warning_and_leaves_no_recommend
 def test_a_broker_that_would_not_start_is_named_with_the_reason(
     plan_text: PlanText, plan_document: PlanDocument, copies: Path
 ) -> None:
-    """The version of an entry in a transaction index is not Kafka's."""
+    """An entry of a transaction index has an unknown version."""
     put_segment(copies / "broker-3" / "audit-0", 0, b"\1" * 34, "txnindex")
     text = plan_text(copies, *AUDIT, "--elect", "2")
     reason = f"would not start{{}}, for {0:020d}.txnindex there ends its start"
@@ -402,7 +402,7 @@ def test_a_salvage_is_recommended_only_with_options_that_suit_every_partition(
 def test_a_follower_that_restarts_its_log_loses_no_record(
     plan_text: PlanText, tmp_path: Path, follower_batches: list[tuple[int, int, int]]
 ) -> None:
-    """Segments below 20 are in remote storage; the second follower would truncate its log at 10, where the leader's starts."""
+    """Segments below 20 are in remote storage; in the second case the follower's log reaches 20, but is truncated to 10."""
     log = ControllerLog().lead([CONTROLLER]).append(topic(), partition_record([1, 2], 1, leader_epoch=2, replicas=[1, 2]))
     log.append(setting("remote.storage.enable", "true")).put(tmp_path / f"controller-{CONTROLLER}")
     follower_log = b"".join(batch(start, count, epoch=epoch) for start, count, epoch in follower_batches)

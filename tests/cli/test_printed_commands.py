@@ -1,4 +1,4 @@
-"""Every command that a scan prints runs as printed: real quoted paths, and no line break between an option and its value."""
+"""Every command that a scan prints runs as printed: real, quoted paths, and no line break between an option and its value."""
 
 import json
 import re

@@ -22,7 +22,7 @@ SKIPPED = "skipped beside the log directories, as nothing of Kafka's is in them:
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
-    """Log directories of brokers, with unrelated files beside them."""
+    """Log directories of brokers, to which tests add unrelated files."""
     return Path(shutil.copytree(HEALTHY, tmp_path / "copies"))
 
 

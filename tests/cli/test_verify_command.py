@@ -21,7 +21,7 @@ def copies(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plan(copies: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A plan before the election of broker 1: the copies keep all its promises but one of broker 2."""
+    """A plan before the election of broker 1: only the promises about broker 2 are broken."""
     monkeypatch.setenv("COLUMNS", "80")
     file = copies.parent / "plan.json"
     assert run("plan", copies, "--topic", "audit", "--output", file, "--quiet")[0] == 0
