@@ -1,4 +1,4 @@
-"""What the declarations of `parsers.spec` read, exact and slow, the twins of the fast parsers; and records spelled by hand."""
+"""Slow, exact readers made of the declarations in `parsers.spec`, the twins of the fast parsers; records built field by field."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -36,7 +36,7 @@ EARLY_SHARE_STATE_VALUES: Final[dict[int, Flexible]] = {
 
 
 def parsed(layout: Construct, data: bytes) -> Json | str:
-    """The fields that `data` begins with, as `plain` gives them; or what is wrong with it."""
+    """The fields at the start of `data`, as `plain` returns them; or the first line of the error."""
     try:
         fields: Json = plain(layout.parse(data))
     except ConstructError as error:
@@ -45,19 +45,19 @@ def parsed(layout: Construct, data: bytes) -> Json | str:
 
 
 def parse_entries(layout: Struct, data: bytes) -> list[dict[str, int]]:
-    """Every whole entry of `layout` in `data`, as name → number; a partial last one is left out."""
+    """Every whole entry of `layout` in `data`, as name → number, without a partial last entry."""
     return [{name: entry[name] for name in entry if name != "_io"} for entry in GreedyRange(layout).parse(data)]
 
 
 def value_layout(record_type: int, version: int) -> Struct | None:
-    """The layout of values of a record type and version; None for those that are only named and measured."""
+    """The layout of values of a record type and version; None for types and versions that the parser does not decode."""
     layouts = {GROUP_METADATA_TYPE: GROUP_METADATA_VALUES} | dict.fromkeys(OFFSET_COMMIT_TYPES, OFFSET_COMMIT_VALUES)
-    known = layouts.get(record_type, ())
-    return known[version] if 0 <= version < len(known) else None
+    versions = layouts.get(record_type, ())
+    return versions[version] if 0 <= version < len(versions) else None
 
 
 def read_value(layout: Flexible, value: bytes) -> tuple[Json, int] | None:
-    """(fields, bytes behind them) of a value of version 0; None if it is not laid out so."""
+    """(fields, number of bytes after them) of a value of version 0; None if `layout` cannot read it."""
     if value[:2] != b"\0\0":
         return None
     try:
@@ -68,12 +68,12 @@ def read_value(layout: Flexible, value: bytes) -> tuple[Json, int] | None:
 
 
 def read_metadata_record(value: bytes) -> tuple[int, int, Json] | None:
-    """(apiKey, version, fields) of a record's value, ids as 16 bytes; None if it is not laid out so, to the last byte."""
+    """(apiKey, version, fields) of a record's value, ids as 16 bytes; None if the message does not fill the value."""
     return _read_framed(value, MESSAGES)
 
 
 def read_remote_log_record(value: bytes) -> tuple[int, int, Json] | None:
-    """The same of `__remote_log_metadata`, ids as text."""
+    """(apiKey, version, fields) of a value in `__remote_log_metadata`, ids as text; None if the message does not fill the value."""
     return _read_framed(value, {api_key: (message,) for api_key, message in REMOTE_LOG_MESSAGES.items()})
 
 
@@ -99,7 +99,7 @@ Row = tuple[int, ...]
 
 
 def spec_records(payload: bytes, count: int) -> tuple[list[Row], int, int]:
-    """(rows as the kernels write them, code, position) of a payload, as the spec reads it."""
+    """(rows as the kernels write them, code, position) of a payload, read with the spec."""
     rows: list[Row] = []
     position = 0
     while position < len(payload):
@@ -127,27 +127,27 @@ def _spec_row(payload: bytes, start: int) -> Row:
         payload[body : body + length]
     )
     numbers = parsed.attributes, parsed.timestamp_delta, parsed.offset_delta
-    return start, end - start, *numbers, *_places(payload, body), len(parsed.headers)
+    return start, end - start, *numbers, *_positions(payload, body), len(parsed.headers)
 
 
-def _places(payload: bytes, body: int) -> tuple[int, int, int, int, int]:
+def _positions(payload: bytes, body: int) -> tuple[int, int, int, int, int]:
     """Key position and length, value position and length, headers position."""
     stream = BytesIO(payload)
     stream.seek(body + 1)
     record_batch.VARLONG.parse_stream(stream)
     record_batch.VARINT.parse_stream(stream)
-    places = []
+    positions = []
     for _ in range(2):
         length = record_batch.VARINT.parse_stream(stream)
-        places += [stream.tell(), max(length, -1)]
+        positions += [stream.tell(), max(length, -1)]
         stream.seek(max(length, 0), 1)
     record_batch.VARINT.parse_stream(stream)
-    key_position, key_length, value_position, value_length = places
+    key_position, key_length, value_position, value_length = positions
     return key_position, key_length, value_position, value_length, stream.tell()
 
 
 def matrix(rows: int) -> "NDArray[np.int64]":
-    """Room for records, filled with a value no record has."""
+    """An output matrix for `rows` records, filled with a value that no record has."""
     return np.full((RECORD_COLUMNS, rows), -77, np.int64)
 
 
@@ -160,7 +160,7 @@ def framed(body: bytes) -> bytes:
 
 
 def body(**parts: Any) -> bytes:
-    """A record's body field by field; any of them may be replaced by other bytes."""
+    """A record's body, field by field; `parts` replace the bytes of fields."""
     fields = {
         "attributes": b"\0",
         "timestamp_delta": b"\0",

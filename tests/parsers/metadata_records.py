@@ -1,9 +1,9 @@
-"""Fields of all kinds of records of `__cluster_metadata`, for tests of what each kind becomes."""
+"""Fields for records of every kind in `__cluster_metadata`."""
 
 from typing import Any
 
 ID = bytes(range(16))
-NAMED = {"name": "a", "host": "b", "port": 65535, "security_protocol": 1}
+ENDPOINT = {"name": "a", "host": "b", "port": 65535, "security_protocol": 1}
 FULL: dict[str, Any] = {
     "broker_id": 1,
     "controller_id": 3000,
@@ -12,7 +12,7 @@ FULL: dict[str, Any] = {
     "is_migrating_zk_broker": True,
     "incarnation_id": ID,
     "broker_epoch": 2**40,
-    "end_points": [NAMED, NAMED],
+    "end_points": [ENDPOINT, ENDPOINT],
     "features": [{"name": "f", "min_supported_version": 0, "max_supported_version": 30}],
     "rack": None,
     "fenced": True,
@@ -42,8 +42,8 @@ FULL: dict[str, Any] = {
     "zk_migration_ready": False,
     "reason": "why",
 }
-OWN: dict[int, dict[str, Any]] = {14: {"value": 1e9}, 18: {"id": ID}, 19: {"id": ID}}
-"""Where two kinds have a field of one name, but not of one type."""
+FIELDS_BY_API_KEY: dict[int, dict[str, Any]] = {14: {"value": 1e9}, 18: {"id": ID}, 19: {"id": ID}}
+"""Values of fields whose name has another type in `FULL`."""
 FULL |= {
     "owner": "User:a",
     "requester": "User:b",

@@ -1,4 +1,4 @@
-"""Blocks of hashed records: what is written is read again, in few bytes; any other bytes are no block."""
+"""Blocks of hashed records: written records are read back, a record takes few bytes, and invalid blocks are refused."""
 
 import struct
 from dataclasses import fields, replace
@@ -30,9 +30,9 @@ def same(left: HashedRecords, right: HashedRecords) -> bool:
 
 @st.composite
 def any_records(draw: st.DrawFn) -> HashedRecords:
-    """Records of any numbers; hashes of null are 0, and keys are shown by their hashes."""
-    places = sorted(draw(st.sets(st.integers(0, 2**63 - 1), max_size=4)))
-    counts = [draw(st.integers(1, 4)) for _ in places]
+    """Records with any numbers; hashes of null are 0, and a key is represented by its hash."""
+    positions_of_batches = sorted(draw(st.sets(st.integers(0, 2**63 - 1), max_size=4)))
+    counts = [draw(st.integers(1, 4)) for _ in positions_of_batches]
     total = sum(counts)
 
     def column(values: st.SearchStrategy[int]) -> "NDArray[np.int64]":
@@ -43,7 +43,7 @@ def any_records(draw: st.DrawFn) -> HashedRecords:
     keys[key_lengths < 0] = 0
     values = np.where(value_lengths < 0, 0, column(INT64))
     unread = np.array(sorted(draw(st.sets(st.integers(0, 2**63 - 1), max_size=3))), np.int64)
-    positions = np.repeat(np.array(places, np.int64), np.array(counts, np.int64))
+    positions = np.repeat(np.array(positions_of_batches, np.int64), np.array(counts, np.int64))
     return HashedRecords(
         positions,
         column(INT64),
@@ -59,19 +59,19 @@ def any_records(draw: st.DrawFn) -> HashedRecords:
 
 
 def block_of(records: HashedRecords) -> bytes:
-    """The one block of few records."""
+    """The only block of few records."""
     (block,) = write_record_hashes(records)
     return block
 
 
 @given(any_records())
-def test_what_is_written_is_read_again(records: HashedRecords) -> None:
+def test_written_records_are_read_back(records: HashedRecords) -> None:
     assert same(parse_record_hashes(block_of(records)), records)
 
 
 @given(any_records(), st.data())
-def test_a_changed_block_is_answered_or_refused(records: HashedRecords, draw: st.DataObject) -> None:
-    """Of any bytes of its own, and of right columns under a header or in a stream that was changed."""
+def test_a_changed_block_is_read_or_refused(records: HashedRecords, draw: st.DataObject) -> None:
+    """A byte of the block is changed, or a byte of its decompressed columns."""
     block = bytearray(block_of(records))
     if draw.draw(st.booleans()):
         plain = bytearray(bytes(cramjam.zstd.decompress(bytes(block[HEADER.size :]))) or b"\0")
@@ -80,17 +80,17 @@ def test_a_changed_block_is_answered_or_refused(records: HashedRecords, draw: st
     else:
         block[draw.draw(st.integers(0, len(block) - 1))] ^= draw.draw(st.integers(1, 255))
         block = block[: draw.draw(st.integers(0, len(block)))] if draw.draw(st.booleans()) else block
-    answered_or_refused(bytes(block))
+    assert_read_or_refused(bytes(block))
 
 
 @given(st.binary(max_size=80), SIZES, st.binary(max_size=400))
-def test_any_bytes_are_answered_or_refused(data: bytes, sizes: list[int], columns: bytes) -> None:
-    answered_or_refused(data)
-    answered_or_refused(HEADER.pack(b"KFRH", 1, *sizes) + data)
-    answered_or_refused(HEADER.pack(b"KFRH", 1, *(size % 4 for size in sizes)) + bytes(cramjam.zstd.compress(columns)))
+def test_any_bytes_are_read_or_refused(data: bytes, sizes: list[int], columns: bytes) -> None:
+    assert_read_or_refused(data)
+    assert_read_or_refused(HEADER.pack(b"KFRH", 1, *sizes) + data)
+    assert_read_or_refused(HEADER.pack(b"KFRH", 1, *(size % 4 for size in sizes)) + bytes(cramjam.zstd.compress(columns)))
 
 
-def answered_or_refused(block: bytes) -> None:
+def assert_read_or_refused(block: bytes) -> None:
     try:
         records = parse_record_hashes(block)
     except FormatError:
@@ -101,17 +101,17 @@ def answered_or_refused(block: bytes) -> None:
     assert same(parse_record_hashes(block_of(records)), records)
 
 
-def spelled(sizes: list[int], columns: list[list[int]], hashes: bytes = b"") -> bytes:
-    """A block by the words of its columns, independently of the package."""
+def block_of_columns(sizes: list[int], columns: list[list[int]], hashes: bytes = b"") -> bytes:
+    """A block made of the 64-bit words of its columns, without code of the package."""
     planes = [bytes(word >> 8 * plane & 255 for plane in range(8) for word in words) for words in columns]
     return struct.pack("<4sB5Q", b"KFRH", 1, *sizes) + bytes(cramjam.zstd.compress(b"".join(planes) + hashes))
 
 
-def test_a_block_is_what_its_description_says() -> None:
-    """So that what was collected once can be read by any later version."""
+def test_the_format_of_blocks_does_not_change() -> None:
+    """Later versions must read bundles that were collected before."""
     positions, offsets, times, keys, values = [64, 2 * 90], [2 * 100, 2, 2 * 3], [2 * 1000, 1, 2 * 7], [4, 0, 1], [0, 6, 0]
     hashes = struct.pack("<qHqHq", -7, 3, 2**40, 0, 5)
-    block = spelled([2, 3, 2, 1, 1], [positions, [1, 2], offsets, times, keys, values, [0, 77, 0], [2 * 9]], hashes)
+    block = block_of_columns([2, 3, 2, 1, 1], [positions, [1, 2], offsets, times, keys, values, [0, 77, 0], [2 * 9]], hashes)
     records = parse_record_hashes(block)
     found = {part.name: getattr(records, part.name).tolist() for part in fields(HashedRecords)}
     assert found == {
@@ -146,12 +146,12 @@ def test_a_block_is_what_its_description_says() -> None:
         ([1, 1, 0, 0, 0], [[0], [1], [0], [0], [0], [9], [0], []], "more or fewer"),
     ],
 )
-def test_columns_that_no_log_gives_are_refused(sizes: list[int], columns: list[list[int]], reason: str) -> None:
+def test_invalid_columns_are_refused(sizes: list[int], columns: list[list[int]], reason: str) -> None:
     with pytest.raises(FormatError, match=reason):
-        parse_record_hashes(spelled(sizes, columns))
+        parse_record_hashes(block_of_columns(sizes, columns))
 
 
-def test_a_bomb_ends_at_what_its_header_says() -> None:
+def test_a_bomb_ends_at_the_size_in_its_header() -> None:
     bomb = bytes(cramjam.zstd.compress(bytes(64 << 20)))
     with pytest.raises(FormatError, match="do not fill"):
         parse_record_hashes(HEADER.pack(b"KFRH", 1, 0, 2, 0, 0, 0) + bomb)
@@ -173,9 +173,9 @@ def test_other_versions_are_refused() -> None:
 
 
 def log(batches: int, per_batch: int) -> bytes:
-    """A log of a compacted topic: times of its own, keys that hardly come again, now and then a tombstone."""
+    """A log of a compacted topic with mostly distinct keys and some tombstones."""
     random = np.random.default_rng(7)
-    data, offset, stamp = [], 0, 1_700_000_000_000
+    data, offset, timestamp = [], 0, 1_700_000_000_000
     for _ in range(batches):
         deltas = np.cumsum(random.integers(1, 4, per_batch)).tolist()
         records = []
@@ -183,9 +183,9 @@ def log(batches: int, per_batch: int) -> bytes:
             key, value = b"key-%d" % random.integers(0, 10**12), random.bytes(int(random.integers(20, 400)))
             is_tombstone = random.random() < 0.05 or delta == 3
             records.append(RecordToWrite(key, None if is_tombstone else value, timestamp_delta=3 * delta, offset_delta=delta))
-        data.append(write_batch(records, base_offset=offset, base_timestamp=stamp))
+        data.append(write_batch(records, base_offset=offset, base_timestamp=timestamp))
         offset += deltas[-1] + int(random.integers(1, 4))
-        stamp += int(random.integers(1, 5000))
+        timestamp += int(random.integers(1, 5000))
     return b"".join(data)
 
 
@@ -195,11 +195,11 @@ def test_a_record_takes_no_more_than_24_bytes(per_batch: int) -> None:
     assert len(records.offsets) == 6000
     block = block_of(records)
     assert len(block) <= 24 * 6000
-    assert same(parse_record_hashes(block), as_kept(records))
+    assert same(parse_record_hashes(block), as_written(records))
 
 
-def as_kept(records: HashedRecords) -> HashedRecords:
-    """What a block keeps of records."""
+def as_written(records: HashedRecords) -> HashedRecords:
+    """`records` as a block stores them."""
     return replace(records, shown=records.keys[:, 0], values=np.where(records.value_lengths < 0, 0, records.values))
 
 
@@ -209,7 +209,7 @@ def test_blocks_of_few_records_join(block_records: int, monkeypatch: pytest.Monk
     monkeypatch.setattr("kafka_forensics.writers.record_hashes.BLOCK_RECORDS", block_records)
     blocks = list(write_record_hashes(records))
     assert len(blocks) == -(-60 // block_records)
-    assert same(HashedRecords.together([parse_record_hashes(block) for block in blocks]), as_kept(records))
+    assert same(HashedRecords.together([parse_record_hashes(block) for block in blocks]), as_written(records))
     unread = HashedRecords.none(*range(100))
     assert [len(parse_record_hashes(block).unread) for block in write_record_hashes(unread)] == [
         min(block_records, 100 - start) for start in range(0, 100, block_records)

@@ -53,7 +53,7 @@ from kafka_forensics.writers.batches import (
 from kafka_forensics.writers.witness_batches import KEPT_FEATURES, KEPT_SETTINGS, MAX_SUBSTITUTE_BYTES, witness_batch
 from lab.mutations import batch_ranges
 from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES
-from tests.parsers.metadata_records import FULL, OWN
+from tests.parsers.metadata_records import FIELDS_BY_API_KEY, FULL
 from tests.support.brokers import put_segment
 from tests.support.controllers import ControllerLog, control, partition, partition_change, record, setting, snapshot, topic
 from tests.support.groups import (
@@ -171,7 +171,7 @@ COMMIT_4 = b"\0\4" + bytes(11) + b"\7"
 TRANSACTION_1 = b"\0\1" + bytes(15)
 METADATA: Records = [
     *(
-        (None, record(api_key, version, **FULL | OWN.get(api_key, {})))
+        (None, record(api_key, version, **FULL | FIELDS_BY_API_KEY.get(api_key, {})))
         for api_key in MESSAGES
         for version in range(len(MESSAGES[api_key]))
     ),
@@ -433,7 +433,10 @@ TEXTS = dict.fromkeys(("owner", "requester", "token_id", "principal", "host", "k
 WITH_PLANTEDS: dict[str, Records] = {
     CLUSTER_METADATA_TOPIC: [
         (None, record(11, **FULL | {"name": HIDDEN, "salt": "czNjcjN0", "stored_key": "czNjcjN0", "server_key": "czNjcjN0"})),
-        *((None, record(kind, **FULL | OWN.get(kind, {}) | TEXTS | {"renewers": [HIDDEN]})) for kind in (10, 14, 18, 25, 26)),
+        *(
+            (None, record(kind, **FULL | FIELDS_BY_API_KEY.get(kind, {}) | TEXTS | {"renewers": [HIDDEN]}))
+            for kind in (10, 14, 18, 25, 26)
+        ),
         (None, setting("follower.replication.throttled.replicas", HIDDEN)),
         (None, setting("ssl.keystore.password", HIDDEN, "1", 4)),
         (None, setting("listener.name.internal.ssl.key.password", HIDDEN, "", 4)),

@@ -27,7 +27,9 @@ def reasons(damage: list[Damage]) -> list[tuple[object, object]]:
         (b"0\n2\nt 0 5\nt 0 3\n", {("t", 0): 3}),
     ],
 )
-def test_white_space_line_ends_and_of_two_lines_for_a_partition_the_last(data: bytes, expected: dict[tuple[str, int], int]) -> None:
+def test_white_space_and_line_ends_vary_and_the_last_line_of_a_partition_counts(
+    data: bytes, expected: dict[tuple[str, int], int]
+) -> None:
     assert offsets_of(data) == (expected, [])
     assert expected or parse_leader_epochs(MemoryFile(data)) == LeaderEpochs([])
 
@@ -55,7 +57,7 @@ def test_white_space_line_ends_and_of_two_lines_for_a_partition_the_last(data: b
         (b"t 0 " + b"9" * (10 << 20), "line_too_long"),
     ],
 )
-def test_a_malformed_line_costs_itself_alone(line: bytes, reason: str) -> None:
+def test_a_malformed_line_does_not_affect_other_lines(line: bytes, reason: str) -> None:
     data = b"0\n3\na 0 1\n" + line + b"\nb 0 2\n"
     offsets, damage = offsets_of(data)
     assert offsets == {("a", 0): 1, ("b", 0): 2}
@@ -66,7 +68,7 @@ def test_a_malformed_line_costs_itself_alone(line: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"), [(b"1", "fields"), (b"-1 0", "epoch"), (b"2147483648 0", "epoch"), (b"1 -1", "offset"), (b"1 x", "offset")]
 )
-def test_a_malformed_epoch_costs_itself_alone(line: bytes, reason: str) -> None:
+def test_a_malformed_epoch_does_not_affect_other_epochs(line: bytes, reason: str) -> None:
     epochs = parse_leader_epochs(MemoryFile(b"0\n3\n0 0\n" + line + b"\n5 9\n"))
     assert epochs.entries == [EpochEntry(0, 0), EpochEntry(5, 9)]
     assert reasons(epochs.damage) == [(reason, 4)]
@@ -85,13 +87,13 @@ def test_a_malformed_epoch_costs_itself_alone(line: bytes, reason: str) -> None:
         (b"0\n1\nt 0 5", [("unterminated", 3)]),
     ],
 )
-def test_headers_are_held_against_the_lines(data: bytes, expected: list[tuple[object, object]]) -> None:
+def test_a_header_that_contradicts_the_lines_is_damage(data: bytes, expected: list[tuple[object, object]]) -> None:
     offsets, damage = offsets_of(data)
     assert offsets == {("t", 0): 5}
     assert reasons(damage) == expected
 
 
-def test_a_count_that_lies_says_both_numbers() -> None:
+def test_damage_of_a_wrong_count_has_both_numbers() -> None:
     _, damage = offsets_of(b"0\n7\nt 0 5\n")
     assert damage[0].detail == {"reason": "count", "line": 2, "expected": 1, "found": 7}
     assert (damage[0].position, damage[0].size_in_bytes) == (2, 2)
@@ -99,11 +101,11 @@ def test_a_count_that_lies_says_both_numbers() -> None:
     assert [row.detail for row in damage] == [{"reason": "count", "line": 2, "expected": 2}]
 
 
-def test_a_file_of_zeros_is_one_row() -> None:
+def test_a_file_of_zeros_is_one_damage_row() -> None:
     assert reasons(offsets_of(bytes(4096))[1]) == [("zeros", None)]
 
 
-def test_damage_rows_are_few_however_bad_the_file() -> None:
+def test_damage_rows_are_limited() -> None:
     _, damage = offsets_of(b"bad\n" * 5000)
     assert len(damage) == 33
     assert reasons(damage)[:2] == [("version", 1), ("count", 2)]
@@ -118,13 +120,13 @@ def test_only_the_beginning_of_a_huge_file_is_read() -> None:
     assert file.furthest_byte <= 64 << 20
 
 
-def test_lines_past_the_limit_are_said_to_be_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_past_the_limit_are_reported_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MAX_LINES", 3)
     assert reasons(offsets_of(b"0\n3\na 0 1\nb 0 2\nc 0 3\n")[1]) == [("too_many_lines", 4)]
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_give_an_answer(data: bytes) -> None:
+def test_damage_of_any_bytes_is_inside_the_file(data: bytes) -> None:
     for damage in (offsets_of(data)[1], parse_leader_epochs(MemoryFile(data)).damage):
         assert all(0 <= row.position <= row.position + row.size_in_bytes <= len(data) for row in damage)
 
@@ -134,18 +136,18 @@ CHECKPOINTS = st.dictionaries(st.tuples(TOPICS, st.integers(0, 2**31 - 1)), st.i
 
 
 @given(CHECKPOINTS)
-def test_what_is_written_is_read(offsets: dict[tuple[str, int], int]) -> None:
+def test_written_checkpoints_are_read_back(offsets: dict[tuple[str, int], int]) -> None:
     assert offsets_of(write_offset_checkpoint(offsets)) == (offsets, [])
 
 
 @given(CHECKPOINTS.filter(bool), st.data())
-def test_any_cut_is_noticed_and_whole_lines_stay(offsets: dict[tuple[str, int], int], draw: st.DataObject) -> None:
+def test_any_cut_is_damage_and_whole_lines_are_read(offsets: dict[tuple[str, int], int], draw: st.DataObject) -> None:
     data = write_offset_checkpoint(offsets)
     cut = data[: draw.draw(st.integers(1, len(data) - 1))]
     found, damage = offsets_of(cut)
     assert damage
-    whole = len(cut[: cut.rfind(b"\n") + 1].splitlines()) - 2
-    assert list(found.items())[: max(0, whole)] == list(offsets.items())[: max(0, whole)]
+    whole_lines = len(cut[: cut.rfind(b"\n") + 1].splitlines()) - 2
+    assert list(found.items())[: max(0, whole_lines)] == list(offsets.items())[: max(0, whole_lines)]
 
 
 @given(
@@ -159,14 +161,14 @@ def test_any_cut_is_noticed_and_whole_lines_stay(offsets: dict[tuple[str, int], 
         ),
     )
 )
-def test_a_short_plain_epoch_file_is_read_as_any_other(data: bytes) -> None:
-    """The quick way answers as the one that takes all bytes, or not at all."""
-    plain = checkpoints._plain_leader_epochs(data)
+def test_the_fast_path_for_epoch_files_agrees_with_the_general_parser(data: bytes) -> None:
+    """The fast path returns None where it cannot read the file."""
+    fast = checkpoints._plain_leader_epochs(data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "_SHORT_BYTES", -1)
-        assert plain in (None, parse_leader_epochs(MemoryFile(data)))
+        assert fast in (None, parse_leader_epochs(MemoryFile(data)))
 
 
-def test_ordinary_epoch_files_are_read_the_quick_way() -> None:
+def test_ordinary_epoch_files_take_the_fast_path() -> None:
     for entries in ([], [EpochEntry(0, 0)], [EpochEntry(3, 5), EpochEntry(2**29, 2**59)]):
         assert checkpoints._plain_leader_epochs(write_leader_epochs(entries)) == LeaderEpochs(entries)

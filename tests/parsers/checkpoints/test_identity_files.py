@@ -22,8 +22,8 @@ def reasons(damage: list[Damage]) -> list[object]:
     return [row.detail["reason"] for row in damage]
 
 
-def test_versions_1_and_0() -> None:
-    """The older names the broker and needs nothing."""
+def test_meta_properties_of_versions_1_and_0() -> None:
+    """Version 0 names the broker id `broker.id`; no property is required."""
     data = write_meta_properties(node_id=3, cluster_id=CLUSTER, directory_id=DIRECTORY)
     assert meta(data) == MetaProperties(1, 3, CLUSTER, DIRECTORY)
     assert meta(write_meta_properties(version=0, node_id=3, cluster_id=CLUSTER)) == MetaProperties(0, 3, CLUSTER, None)
@@ -40,18 +40,18 @@ def test_versions_1_and_0() -> None:
         "# continued \\\nversion=1\nnode.id=3\nother=a\\\\\ncluster.id=c\\u00201\\\n",
     ],
 )
-def test_forms_that_java_reads_alike(text: str) -> None:
+def test_escapes_and_separators_are_read_as_java_reads_them(text: str) -> None:
     assert meta(text.encode()) == MetaProperties(1, 3, "c 1", None)
 
 
-def test_surrogates_come_out_as_characters() -> None:
+def test_surrogate_escapes_become_characters() -> None:
     assert meta(b"version=0\ncluster.id=\\ud83d\\ude00").cluster_id == "\U0001f600"
     assert meta(b"version=0\ncluster.id=\\ud83d!").cluster_id == "\ufffd!"
     assert meta(b"version=0\ncluster.id=\xe9").cluster_id == "\xe9"
 
 
 @pytest.mark.parametrize(
-    ("text", "expected", "found"),
+    ("text", "expected", "expected_properties"),
     [
         ("node.id=3\n", ["missing"], MetaProperties(None, 3, None, None)),
         ("broker.id=3\n", ["missing"], MetaProperties(None, 3, None, None)),
@@ -70,14 +70,14 @@ def test_surrogates_come_out_as_characters() -> None:
         ("version=0\n" + "x" * 70_000 + "\nbroker.id=3", ["line_too_long"], MetaProperties(0, 3, None, None)),
     ],
 )
-def test_what_cannot_be_read_is_damage(text: str, expected: list[str], found: MetaProperties) -> None:
-    answer = meta(text.encode("latin-1"))
-    assert reasons(answer.damage) == expected
-    answer.damage = []
-    assert answer == found
+def test_unreadable_meta_properties_are_damage(text: str, expected: list[str], expected_properties: MetaProperties) -> None:
+    parsed = meta(text.encode("latin-1"))
+    assert reasons(parsed.damage) == expected
+    parsed.damage = []
+    assert parsed == expected_properties
 
 
-def test_damage_names_the_line_and_its_bytes() -> None:
+def test_damage_has_the_line_and_its_bytes() -> None:
     (row,) = meta(b"version=0\nbroker.id=\\\n  x\n").damage
     assert (row.position, row.size_in_bytes, row.detail) == (10, 12, {"reason": "node_id", "line": 2})
 
@@ -101,9 +101,9 @@ def test_partition_metadata() -> None:
         (bytes(40), None, ["zeros", "missing", "missing"]),
     ],
 )
-def test_partition_metadata_that_cannot_be_read(data: bytes, version: int | None, expected: list[str]) -> None:
-    answer = parse_partition_metadata(MemoryFile(data))
-    assert (answer.version, answer.topic_id, reasons(answer.damage)) == (version, None, expected)
+def test_unreadable_partition_metadata_is_damage(data: bytes, version: int | None, expected: list[str]) -> None:
+    parsed = parse_partition_metadata(MemoryFile(data))
+    assert (parsed.version, parsed.topic_id, reasons(parsed.damage)) == (version, None, expected)
 
 
 def test_clean_shutdown() -> None:
@@ -130,45 +130,45 @@ def test_clean_shutdown() -> None:
         (bytes(31), ["zeros"]),
     ],
 )
-def test_clean_shutdown_that_cannot_be_read(data: bytes, expected: list[str]) -> None:
-    answer = parse_clean_shutdown(MemoryFile(data))
-    assert (answer.broker_epoch, reasons(answer.damage)) == (None, expected)
+def test_an_unreadable_clean_shutdown_file_is_damage(data: bytes, expected: list[str]) -> None:
+    parsed = parse_clean_shutdown(MemoryFile(data))
+    assert (parsed.broker_epoch, reasons(parsed.damage)) == (None, expected)
 
 
-def test_a_version_not_known_leaves_the_epoch() -> None:
-    answer = parse_clean_shutdown(MemoryFile(b'{"version":1,"brokerEpoch":7}'))
-    assert (answer.broker_epoch, reasons(answer.damage)) == (7, ["version"])
+def test_the_epoch_is_read_from_an_unknown_version() -> None:
+    parsed = parse_clean_shutdown(MemoryFile(b'{"version":1,"brokerEpoch":7}'))
+    assert (parsed.broker_epoch, reasons(parsed.damage)) == (7, ["version"])
 
 
 PROPERTY_TEXT = st.text(alphabet="ab=:#! \\\t\f\n\ru01versiond.", max_size=60)
 
 
 @given(st.one_of(st.binary(max_size=200), PROPERTY_TEXT.map(str.encode)))
-def test_any_bytes_give_an_answer(data: bytes) -> None:
+def test_damage_of_any_bytes_is_inside_the_file(data: bytes) -> None:
     file = MemoryFile(data)
-    for answer in (parse_meta_properties(file), parse_partition_metadata(file), parse_clean_shutdown(file)):
-        assert all(0 <= row.position <= row.position + row.size_in_bytes <= len(data) for row in answer.damage)
+    for parsed in (parse_meta_properties(file), parse_partition_metadata(file), parse_clean_shutdown(file)):
+        assert all(0 <= row.position <= row.position + row.size_in_bytes <= len(data) for row in parsed.damage)
 
 
 @given(st.text(min_size=1, max_size=40))
-def test_any_cluster_id_survives_its_escapes(cluster_id: str) -> None:
-    answer = meta(write_meta_properties(node_id=1, cluster_id=cluster_id))
-    assert (answer.cluster_id, answer.damage) == (cluster_id, [])
+def test_any_cluster_id_is_read_back(cluster_id: str) -> None:
+    parsed = meta(write_meta_properties(node_id=1, cluster_id=cluster_id))
+    assert (parsed.cluster_id, parsed.damage) == (cluster_id, [])
 
 
-# `quorum-state`, as Kafka 4.3.0 wrote it and as nobody does.
+# `quorum-state`.
 
 
 DYNAMIC = b'{"leaderId":-1,"leaderEpoch":7,"votedId":2,"votedDirectoryId":"J8aAPcfLQt2bqs1JT_rMgQ","data_version":1}'
 
 
-def test_the_quorum_state_of_a_broker_that_follows() -> None:
+def test_the_quorum_state_of_a_broker_without_a_vote() -> None:
     data = (SAMPLES / "healthy" / "broker-1" / "__cluster_metadata-0" / "quorum-state").read_bytes()
     assert parse_quorum_state(MemoryFile(data)) == QuorumState(0, 1, (100,))
     assert write_quorum_state(1, 0, [100]).replace(b'"leaderId":-1', b'"leaderId":100') == data
 
 
-def test_a_quorum_state_is_read_as_written() -> None:
+def test_written_quorum_states_are_read_back() -> None:
     assert parse_quorum_state(MemoryFile(DYNAMIC)) == parse_quorum_state(MemoryFile(DYNAMIC + b"\nmore")) == QuorumState(1, 7)
     for state in (QuorumState(0, 9, (1, 2), "c", 3), QuorumState(1, 2**31 - 1)):
         data = write_quorum_state(
@@ -200,5 +200,5 @@ def test_a_quorum_state_is_read_as_written() -> None:
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_quorum_state(data: bytes) -> None:
+def test_an_invalid_quorum_state_is_none(data: bytes) -> None:
     assert parse_quorum_state(MemoryFile(data)) is None

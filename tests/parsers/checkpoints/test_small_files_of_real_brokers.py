@@ -1,4 +1,4 @@
-"""Small text files and names in the samples, as brokers wrote them; golden dumps hold indexes and snapshots to Kafka's tool."""
+"""Small text files and directory names that real brokers wrote; golden dumps compare indexes and snapshots with Kafka's tool."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.places import SAMPLES
 
 
 @pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
-def test_files_are_read_without_damage_and_written_again(sample: str) -> None:
+def test_files_are_read_without_damage_and_written_back_unchanged(sample: str) -> None:
     for path in (SAMPLES / sample).glob("broker-*/*offset-checkpoint"):
         checkpoint = checkpoints.parse_offset_checkpoint(MemoryFile(path.read_bytes()))
         assert checkpoint.damage == []
@@ -41,8 +41,8 @@ def test_checkpoints_of_an_unclean_election() -> None:
 
 
 @pytest.mark.parametrize(("sample", "version", "partitions"), [("healthy", 1, 13), ("silent-divergence", 0, 1)])
-def test_identities_and_names(sample: str, version: int, partitions: int) -> None:
-    """The older brokers knew neither a cluster's id nor the directory's."""
+def test_identities_and_directory_names(sample: str, version: int, partitions: int) -> None:
+    """Version 0 has no cluster id and no directory id."""
     source = LocalSource(str(SAMPLES / sample))
     directories = discover(source).log_directories
     assert [directory.path for directory in directories] == [f"broker-{broker}" for broker in (1, 2, 3)]

@@ -23,12 +23,12 @@ ENTRIES = [(20_030, 4_131), (20_061, 8_260), (20_092, 12_389)]
 bytes_with_zeros = st.lists(st.one_of(st.binary(max_size=20), st.integers(0, 40).map(bytes)), max_size=12).map(b"".join)
 
 
-def tiles(index: OffsetIndex | TimeIndex, width: int, size: int) -> bool:
+def accounts_for_every_byte(index: OffsetIndex | TimeIndex, width: int, size: int) -> bool:
     """Whether entries, zero tail and damage account for every byte of a file."""
     return len(index.offsets) * width + index.zero_tail_bytes + sum(row.size_in_bytes for row in index.damage) == size
 
 
-def test_holes_are_not_read() -> None:
+def test_holes_of_a_sparse_file_are_not_read() -> None:
     file = MemoryFile(write_time_index([(1_700_000_000_000, 20_001)], BASE), ranges=[(0, 4096)], size_in_bytes=8 << 40)
     index = parse_time_index(file, BASE)
     assert index.timestamps.tolist() == [1_700_000_000_000]
@@ -38,7 +38,7 @@ def test_holes_are_not_read() -> None:
     assert file.bytes_read <= 4096
 
 
-def test_a_hole_between_entries_is_entries() -> None:
+def test_a_hole_between_entries_is_zero_entries() -> None:
     data = write_offset_index(ENTRIES[:1], BASE) + bytes(4088) + write_offset_index(ENTRIES[1:2], BASE)
     dense = parse_offset_index(MemoryFile(data), BASE)
     sparse = parse_offset_index(MemoryFile(data, ranges=[(0, 8), (4096, 4104)]), BASE)
@@ -47,20 +47,20 @@ def test_a_hole_between_entries_is_entries() -> None:
 
 
 @pytest.mark.parametrize(("parse", "width"), [(parse_offset_index, 8), (parse_time_index, 12)])
-def test_bytes_that_make_no_entry_are_damage(parse: Callable[[MemoryFile, int], OffsetIndex | TimeIndex], width: int) -> None:
+def test_a_partial_entry_is_damage(parse: Callable[[MemoryFile, int], OffsetIndex | TimeIndex], width: int) -> None:
     index = parse(MemoryFile(b"\1" * (width + 3)), BASE)
     assert len(index.offsets) == 1
     detail = {"reason": "partial_entry", "entry_size": width, "file_size": width + 3}
     assert index.damage == [Damage("INDEX_MISMATCH", width, 3, detail=detail)]  # type: ignore[arg-type]
 
 
-def test_offsets_never_wrap() -> None:
+def test_offsets_do_not_wrap() -> None:
     data = struct.pack(">4i", 2**31 - 1, 1, -(2**31), 2)
     assert parse_offset_index(MemoryFile(data), MAX_OFFSET - 5).offsets.tolist() == [MAX_OFFSET, MAX_OFFSET - 5 - 2**31]
     assert parse_offset_index(MemoryFile(data), 0).offsets.tolist() == [2**31 - 1, -(2**31)]
 
 
-def test_entries_past_the_limit_are_said_to_be_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_past_the_limit_are_reported_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     data = write_offset_index([(BASE + number, number) for number in range(1, 101)], BASE)
     detail: dict[str, int | str | bool | list[int]] = {"reason": "index_too_large", "limit": 80}
     for window in (1 << 20, 100, 16):
@@ -81,15 +81,15 @@ class FetchedFile(MemoryFile):
     """A file that is fetched range by range."""
 
     def will_read(self, start: int, end: int) -> None:
-        raise AssertionError(f"nobody reads an index from {start} to {end}")
+        raise AssertionError(f"an index was announced from {start} to {end}")
 
 
-A_FETCH = bounded.FETCHED_BYTES
+FETCHED_BYTES = bounded.FETCHED_BYTES
 
 
-@pytest.mark.parametrize("entries", [0, 1, 500, A_FETCH // 8, A_FETCH // 8 + 1, 3 * A_FETCH // 8 - 1])
+@pytest.mark.parametrize("entries", [0, 1, 500, FETCHED_BYTES // 8, FETCHED_BYTES // 8 + 1, 3 * FETCHED_BYTES // 8 - 1])
 @pytest.mark.parametrize(("write", "parse"), [(write_offset_index, parse_offset_index), (write_time_index, parse_time_index)])
-def test_of_a_preallocated_index_little_is_fetched(
+def test_a_preallocated_index_is_fetched_up_to_its_zeros(
     entries: int, write: Callable[..., bytes], parse: Callable[[MemoryFile, int], OffsetIndex | TimeIndex]
 ) -> None:
     written = write([(BASE + number, number) for number in range(1, entries + 1)], BASE)
@@ -97,24 +97,24 @@ def test_of_a_preallocated_index_little_is_fetched(
     data = written + bytes((10 << 20) // width * width - len(written))
     fetched, whole = FetchedFile(data), MemoryFile(data)
     assert_equal(parse(fetched, BASE), parse(whole, BASE))
-    assert fetched.bytes_read <= len(written) + 2 * A_FETCH + A_FETCH // 2
+    assert fetched.bytes_read <= len(written) + 2 * FETCHED_BYTES + FETCHED_BYTES // 2
     assert whole.bytes_read == len(data)
 
 
-def test_an_index_that_does_not_end_in_zeros_is_fetched_whole() -> None:
-    for zeros in (1, A_FETCH, 5 * A_FETCH):
+def test_an_index_without_a_zero_tail_is_fetched_whole() -> None:
+    for zeros in (1, FETCHED_BYTES, 5 * FETCHED_BYTES):
         data = b"\1" * 80 + bytes(zeros * 8) + b"\1" * 16
         assert_equal(parse_offset_index(FetchedFile(data), BASE), parse_offset_index(MemoryFile(data), BASE))
 
 
-@given(data=bytes_with_zeros, window=st.integers(1, 30), enough=st.integers(1, 30))
-def test_a_fetched_index_is_the_index_up_to_many_zeros(data: bytes, window: int, enough: int) -> None:
+@given(data=bytes_with_zeros, window=st.integers(1, 30), enough_zeros=st.integers(1, 30))
+def test_a_fetched_index_is_the_whole_index_or_ends_at_many_zeros(data: bytes, window: int, enough_zeros: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "FETCHED_BYTES", window)
-        patch.setattr(bounded, "ENOUGH_ZEROS", enough)
+        patch.setattr(bounded, "ENOUGH_ZEROS", enough_zeros)
         fetched = parse_offset_index(FetchedFile(data), BASE)
     whole = parse_offset_index(MemoryFile(data), BASE)
-    assert tiles(fetched, 8, len(data))
+    assert accounts_for_every_byte(fetched, 8, len(data))
     count = len(fetched.offsets)
     assert fetched.offsets.tolist() == whole.offsets[:count].tolist()
     if count < len(whole.offsets):
@@ -122,11 +122,10 @@ def test_a_fetched_index_is_the_index_up_to_many_zeros(data: bytes, window: int,
         tail = len(scanned) - window
         assert not any(scanned[tail:])
         ends = [min(at + window, tail) for at in range(0, tail, window)]
-        assert any(end >= enough and not any(scanned[end - enough : end]) for end in ends)
+        assert any(end >= enough_zeros and not any(scanned[end - enough_zeros : end]) for end in ends)
 
 
 def assert_equal(index: OffsetIndex | TimeIndex, other: OffsetIndex | TimeIndex) -> None:
-    """The same in every field."""
     for field in fields(index):
         assert np.array_equal(getattr(index, field.name), getattr(other, field.name)), field.name
 
@@ -143,11 +142,11 @@ def test_offset_index_agrees_with_spec_on_any_bytes(data: bytes, base_offset: in
     expected = without_zero_tail(parse_entries(OFFSET_INDEX_ENTRY, data))
     assert index.offsets.tolist() == [base_offset + entry["relative_offset"] for entry in expected]
     assert index.positions.tolist() == [entry["position"] for entry in expected]
-    assert tiles(index, 8, len(data))
+    assert accounts_for_every_byte(index, 8, len(data))
 
 
 @given(data=bytes_with_zeros, base_offset=st.integers(0, 2**62), window=st.integers(1, 30), cut=st.integers(0, 60))
-def test_time_index_agrees_with_spec_in_any_windows(data: bytes, base_offset: int, window: int, cut: int) -> None:
+def test_time_index_agrees_with_spec_with_windows_of_any_size(data: bytes, base_offset: int, window: int, cut: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "_WINDOW", window)
         ranges = [(0, min(cut, len(data))), (min(cut, len(data)), len(data))]
@@ -155,7 +154,7 @@ def test_time_index_agrees_with_spec_in_any_windows(data: bytes, base_offset: in
     expected = without_zero_tail(parse_entries(TIME_INDEX_ENTRY, data))
     assert index.timestamps.tolist() == [entry["timestamp"] for entry in expected]
     assert index.offsets.tolist() == [base_offset + entry["relative_offset"] for entry in expected]
-    assert tiles(index, 12, len(data))
+    assert accounts_for_every_byte(index, 12, len(data))
 
 
 # The index of aborted transactions.
@@ -169,7 +168,7 @@ ABORTED = [
 TXNINDEX = write_transaction_index(ABORTED)
 
 
-def test_a_cut_transaction_is_damage_and_the_others_stay() -> None:
+def test_a_cut_transaction_is_damage_and_the_others_are_read() -> None:
     for cut in range(69, 102):
         index = parse_transaction_index(MemoryFile(TXNINDEX[:cut]))
         assert index.entries == ABORTED[:2]
@@ -177,7 +176,7 @@ def test_a_cut_transaction_is_damage_and_the_others_stay() -> None:
         assert index.damage[0].detail["reason"] == "partial_entry"
 
 
-def test_either_byte_of_another_version_is_damage() -> None:
+def test_an_unknown_version_is_damage() -> None:
     for position, version in [(34, 256), (35, 1)]:
         data = bytearray(TXNINDEX)
         data[position] = 1
@@ -189,14 +188,14 @@ def test_either_byte_of_another_version_is_damage() -> None:
         ]
 
 
-def test_zeros_at_the_end_are_damage_and_no_entries() -> None:
+def test_a_zero_tail_of_a_transaction_index_is_damage_without_entries() -> None:
     index = parse_transaction_index(MemoryFile(TXNINDEX + bytes(70)))
     assert index.entries == ABORTED
-    told = [(row.position, row.size_in_bytes, row.detail["reason"]) for row in index.damage]
-    assert told == [(102, 68, "zero_tail"), (170, 2, "partial_entry")]
+    reasons = [(row.position, row.size_in_bytes, row.detail["reason"]) for row in index.damage]
+    assert reasons == [(102, 68, "zero_tail"), (170, 2, "partial_entry")]
 
 
-def test_damage_rows_of_transactions_are_few_however_bad_the_file() -> None:
+def test_damage_rows_of_transactions_are_limited() -> None:
     index = parse_transaction_index(MemoryFile(b"\1" * 34 * 5000))
     assert (len(index.entries), len(index.damage)) == (5000, 33)
     assert index.damage[-1].detail == {"reason": "more", "count": 4968}

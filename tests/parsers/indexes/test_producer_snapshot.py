@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
-from kafka_forensics.parsers import indexes as offset_index
+from kafka_forensics.parsers import indexes
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.spec.indexes import PRODUCER_ENTRY, SNAPSHOT_HEADER
 from kafka_forensics.writers.files import write_producer_snapshot
@@ -31,7 +31,7 @@ def reasons(snapshot: ProducerSnapshot) -> list[object]:
 
 
 def with_count(count: int, data: bytes = DATA) -> bytes:
-    """`data` claiming `count` entries under a good CRC."""
+    """`data` with another count of entries and the right CRC."""
     body = struct.pack(">i", count) + data[10:]
     return data[:2] + struct.pack(">I", google_crc32c.value(body)) + body
 
@@ -39,11 +39,11 @@ def with_count(count: int, data: bytes = DATA) -> bytes:
 def test_a_whole_snapshot_has_no_damage() -> None:
     snapshot = parse(DATA)
     assert (snapshot.entries, snapshot.offset, snapshot.version, snapshot.damage) == (ENTRIES, 121, 1, [])
-    nobodys = write_producer_snapshot([])
-    assert (len(nobodys), parse(nobodys).entries, parse(nobodys).damage) == (10, [], [])
+    empty = write_producer_snapshot([])
+    assert (len(empty), parse(empty).entries, parse(empty).damage) == (10, [], [])
 
 
-def test_any_flipped_byte_is_noticed() -> None:
+def test_any_flipped_byte_is_damage() -> None:
     for position in range(len(DATA)):
         data = bytearray(DATA)
         data[position] ^= 0x10
@@ -52,14 +52,14 @@ def test_any_flipped_byte_is_noticed() -> None:
         assert len(snapshot.entries) == 3
 
 
-def test_any_cut_is_noticed_and_whole_entries_stay() -> None:
+def test_any_cut_is_damage_and_whole_entries_are_read() -> None:
     for size in range(len(DATA)):
         snapshot = parse(DATA[:size])
         assert "short" in reasons(snapshot)
         assert snapshot.entries == ENTRIES[: max(0, size - 10) // 46]
 
 
-def test_a_header_cut_short_leaves_its_numbers_unread() -> None:
+def test_the_numbers_of_a_cut_header_are_not_read() -> None:
     snapshot = parse(DATA[:9])
     assert (snapshot.version, snapshot.crc, snapshot.crc_computed) == (-1, -1, -1)
     assert [(row.position, row.size_in_bytes) for row in snapshot.damage] == [(0, 9)]
@@ -69,23 +69,23 @@ def test_a_header_cut_short_leaves_its_numbers_unread() -> None:
     ("count", "tail", "reason"),
     [(2**31 - 1, b"", "short"), (4, b"", "short"), (2, b"", "count"), (0, b"", "count"), (-1, b"", "count"), (3, b"tail", "count")],
 )
-def test_the_count_is_not_trusted(count: int, tail: bytes, reason: str) -> None:
+def test_a_wrong_count_is_damage_and_all_entries_are_read(count: int, tail: bytes, reason: str) -> None:
     snapshot = parse(with_count(count, DATA + tail))
     assert (snapshot.entries, reasons(snapshot)) == (ENTRIES, [reason])
     detail = snapshot.damage[0].detail
     assert (detail["declared"], detail["present"], detail.get("trailing_bytes", 0)) == (count, 3, len(tail))
 
 
-def test_long_snapshots_are_decoded_in_part_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_index, "_WINDOW", 46)
-    monkeypatch.setattr(offset_index, "MAX_DECODED_BYTES", 46)
+def test_entries_past_the_limit_are_reported_as_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "_WINDOW", 46)
+    monkeypatch.setattr(indexes, "MAX_DECODED_BYTES", 46)
     snapshot = parse(DATA)
     assert snapshot.entries == ENTRIES[:1]
     assert snapshot.crc == snapshot.crc_computed
     assert [(row.kind, row.position, row.size_in_bytes, row.detail["crc_checked"]) for row in snapshot.damage] == [
         ("BUDGET_EXCEEDED", 56, 92, True)
     ]
-    monkeypatch.setattr(offset_index, "MAX_CHECKED_BYTES", 100)
+    monkeypatch.setattr(indexes, "MAX_CHECKED_BYTES", 100)
     unchecked = parse(DATA)
     assert (unchecked.entries, unchecked.crc_computed) == (ENTRIES[:1], -1)
     assert [row.detail["crc_checked"] for row in unchecked.damage] == [False]

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: every version as written, and both twins on any bytes."""
+"""Records of `__consumer_offsets`: the parser agrees with the declared layouts on every version and on any bytes."""
 
 from base64 import urlsafe_b64encode
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.groups import TOPIC_ID_BYTES, commit_key, commit_value, group
 
 
 def exact(layout: Any, data: bytes) -> dict[str, Any] | None:
-    """What the declaration reads, None if it cannot."""
+    """The fields that the declaration reads; None if it cannot read them."""
     try:
         return dict(layout.parse(data))
     except ConstructError:
@@ -53,10 +53,10 @@ def assert_groups_agree(value: bytes) -> GroupMetadata | str:
     assert isinstance(fast, GroupMetadata)
     members = tuple(
         GroupMember(
-            *(one["member_id"], one.get("group_instance_id"), one["client_id"], one["client_host"]),
-            *(one.get("rebalance_timeout", -1), one["session_timeout"], len(one["subscription"]), len(one["assignment"])),
+            *(row["member_id"], row.get("group_instance_id"), row["client_id"], row["client_host"]),
+            *(row.get("rebalance_timeout", -1), row["session_timeout"], len(row["subscription"]), len(row["assignment"])),
         )
-        for one in read["members"]
+        for row in read["members"]
     )
     assert (fast.members, fast.members_count) == (members[:MEMBERS_LISTED], len(members))
     names = ("protocol_type", "generation", "protocol", "leader", "current_state_timestamp")
@@ -79,7 +79,7 @@ def assert_keys_agree(key: bytes) -> GroupKey | str:
     return fast
 
 
-def test_keys_of_every_type_and_values_that_are_only_measured() -> None:
+def test_keys_of_every_type_are_read_and_versions_of_values_are_checked() -> None:
     assert list(map(check_value, (b"\0\0", b"\0\0rest", b"\0\1", b"\0", b""))) == [None, None, "version", "truncated", "truncated"]
     assert assert_keys_agree(commit_key("g", "t", 3)) == GroupKey(1, "g", "t", 3)
     assert assert_keys_agree(commit_key("g", "t", 3, record_type=0)) == GroupKey(0, "g", "t", 3)
@@ -107,12 +107,12 @@ def test_keys_of_every_type_and_values_that_are_only_measured() -> None:
         (commit_value(1, metadata="xx")[:16] + b"\xff\xfe" + bytes(8), "text"),
     ],
 )
-def test_commits_that_lie(value: bytes, reason: str) -> None:
+def test_malformed_commits_have_a_reason(value: bytes, reason: str) -> None:
     assert assert_commits_agree(value) == reason
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_a_count_of_members_is_not_believed(version: int) -> None:
+def test_a_wrong_count_of_members_has_a_reason(version: int) -> None:
     value = group_value(version=version)
     assert assert_groups_agree(value[:-4] + b"\x7f\xff\xff\xff") == "truncated"
     assert assert_groups_agree(value[:-4] + b"\xff\xff\xff\xff") == "array"
@@ -121,9 +121,9 @@ def test_a_count_of_members_is_not_believed(version: int) -> None:
     assert assert_groups_agree(flexible[:-2] + b"\0\0") == "array"
 
 
-def test_more_members_than_are_listed_are_counted() -> None:
-    one = member("", client_id="", client_host="", subscription=b"", assignment=b"")
-    read = assert_groups_agree(group_value(*[one] * (MEMBERS_LISTED + 3), version=0))
+def test_members_past_the_limit_are_counted_but_not_listed() -> None:
+    empty = member("", client_id="", client_host="", subscription=b"", assignment=b"")
+    read = assert_groups_agree(group_value(*[empty] * (MEMBERS_LISTED + 3), version=0))
     assert isinstance(read, GroupMetadata)
     assert (read.members_count, len(read.members)) == (MEMBERS_LISTED + 3, MEMBERS_LISTED)
 
@@ -142,10 +142,10 @@ SEEDS = [
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_twins_agree_on_every_version_and_every_beginning_of_a_record(seed: bytes) -> None:
+def test_twins_agree_on_every_version_and_every_prefix_of_a_record(seed: bytes) -> None:
     answers = [assert_commits_agree(seed), assert_groups_agree(seed), assert_keys_agree(seed)]
     assert any(not isinstance(answer, str) for answer in answers)
-    for data in (seed + b"behind", *(seed[:size] for size in range(len(seed)))):
+    for data in (seed + b"trailing", *(seed[:size] for size in range(len(seed)))):
         assert_commits_agree(data)
         assert_groups_agree(data)
         assert_keys_agree(data)

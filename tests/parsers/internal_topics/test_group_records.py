@@ -1,4 +1,4 @@
-"""Records of new groups and of share partitions' state: both twins on any bytes, on what Kafka's serializers and brokers wrote."""
+"""Records of new groups and share partitions: parsers agree with declared layouts on any bytes and on records that Kafka wrote."""
 
 from base64 import b64encode
 from typing import Any
@@ -28,7 +28,7 @@ Record = tuple[bytes, bytes]
 
 
 def records_of(*names: str) -> list[Record]:
-    """Keys and values of golden inputs, tombstones left out."""
+    """Keys and values of golden inputs, without tombstones."""
     found = []
     for name in names:
         data = (DUMP_INPUTS / name / LOG).read_bytes()
@@ -46,18 +46,20 @@ SHARE_RECORDS = records_of("share-state", "share-records")
 
 
 def exact(layouts: list[Flexible], value: bytes) -> dict[str, Any] | None:
-    """What the declarations read: the first that takes all, else the first that reads."""
+    """What the first layout reads that takes the whole value; else what the first layout reads that takes a part."""
     found = [read for layout in layouts if (read := read_value(layout, value)) is not None]
     return next((fields for fields, rest in found if not rest), found[0][0] if found else None)
 
 
 def assert_group_values_agree(record_type: int, value: bytes) -> dict[str, Any] | str:
-    layouts = [kinds[record_type] for kinds in (GROUP_VALUES, EARLY_GROUP_VALUES) if record_type in kinds]
+    layouts = [
+        layouts_by_type[record_type] for layouts_by_type in (GROUP_VALUES, EARLY_GROUP_VALUES) if record_type in layouts_by_type
+    ]
     return assert_agree(read_group_value(record_type, value), exact(layouts, value))
 
 
 def assert_share_values_agree(record_type: int, value: bytes) -> dict[str, Any] | str:
-    layouts = [kinds[record_type] for kinds in (SHARE_STATE_VALUES, EARLY_SHARE_STATE_VALUES)]
+    layouts = [layouts_by_type[record_type] for layouts_by_type in (SHARE_STATE_VALUES, EARLY_SHARE_STATE_VALUES)]
     return assert_agree(read_share_value(record_type, value), exact(layouts, value))
 
 
@@ -69,42 +71,42 @@ def assert_agree(fast: dict[str, Any] | str, read: dict[str, Any] | None) -> dic
 
 
 def _texts(value: Any) -> Any:
-    """Bytes as the fast twin has them."""
+    """`value` with bytes as base64 text, as the fast twin returns them."""
     if isinstance(value, dict):
-        return {name: _texts(each) for name, each in value.items()}
+        return {name: _texts(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_texts(each) for each in value]
+        return [_texts(item) for item in value]
     return b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def kind(key: bytes) -> int:
+def type_of(key: bytes) -> int:
     return int.from_bytes(key[:2], "big", signed=True)
 
 
-def test_every_kind_of_a_release_has_a_layout_and_was_written_by_kafka() -> None:
-    written = {kind(key) for key, _ in GROUP_RECORDS}
+def test_every_record_type_of_a_release_has_a_layout_and_a_record_by_kafka() -> None:
+    written = {type_of(key) for key, _ in GROUP_RECORDS}
     assert set(GROUP_VALUES) <= written
     assert set(GROUP_VALUES) | set(EARLY_GROUP_VALUES) == set(RECORD_TYPES) - {0, 1, 2, 18, 24}
-    assert set(SHARE_STATE_VALUES) == {kind(key) for key, _ in SHARE_RECORDS} & {0, 1}
-    by_brokers = {kind(key) for key, _ in records_of("group-kinds")}
-    assert set(GROUP_VALUES) - by_brokers == {4}
+    assert set(SHARE_STATE_VALUES) == {type_of(key) for key, _ in SHARE_RECORDS} & {0, 1}
+    types_by_brokers = {type_of(key) for key, _ in records_of("group-kinds")}
+    assert set(GROUP_VALUES) - types_by_brokers == {4}
 
 
-def test_twins_agree_on_all_that_kafka_wrote_and_its_beginnings() -> None:
+def test_twins_agree_on_every_prefix_of_records_by_kafka() -> None:
     for key, value in GROUP_RECORDS:
-        for size in range(len(value) + 1) if kind(key) in GROUP_VALUES else ():
-            assert_group_values_agree(kind(key), value[:size])
+        for size in range(len(value) + 1) if type_of(key) in GROUP_VALUES else ():
+            assert_group_values_agree(type_of(key), value[:size])
     for key, value in SHARE_RECORDS:
-        for size in range(len(value) + 1) if kind(key) in SHARE_STATE_VALUES else ():
-            assert_share_values_agree(kind(key), value[:size])
+        for size in range(len(value) + 1) if type_of(key) in SHARE_STATE_VALUES else ():
+            assert_share_values_agree(type_of(key), value[:size])
         for size in range(len(key) + 1):
             assert_share_keys_agree(key[:size])
 
 
 def assert_share_keys_agree(key: bytes) -> ShareKey | str:
     fast = read_share_key(key)
-    if len(key) >= 2 and kind(key) not in SHARE_STATE_VALUES:
-        assert fast == ShareKey(kind(key), "", "", -1)
+    if len(key) >= 2 and type_of(key) not in SHARE_STATE_VALUES:
+        assert fast == ShareKey(type_of(key), "", "", -1)
         return fast
     read = parsed(SHARE_STATE_KEY, key)
     if isinstance(read, str):
@@ -116,13 +118,13 @@ def assert_share_keys_agree(key: bytes) -> ShareKey | str:
 
 
 BATCH = {"first_offset": 0, "last_offset": 9, "delivery_state": 2, "delivery_count": 1}
-SHARED = {"topic_id": TOPIC_ID, "topic_name": "t", "partitions": [0, 1]}
+SHARED_TOPIC = {"topic_id": TOPIC_ID, "topic_name": "t", "partitions": [0, 1]}
 EARLY_SNAPSHOT = {"snapshot_epoch": 65535, "state_epoch": 1, "leader_epoch": 2, "start_offset": 3, "state_batches": [BATCH]}
 EARLY_UPDATE = {"snapshot_epoch": 1, "leader_epoch": 2, "start_offset": -1, "state_batches": [BATCH, BATCH]}
-EARLY_TOPICS = {"initialized_topics": [SHARED], "deleting_topics": [{"topic_id": TOPIC_ID, "topic_name": "u"}]}
+EARLY_TOPICS = {"initialized_topics": [SHARED_TOPIC], "deleting_topics": [{"topic_id": TOPIC_ID, "topic_name": "u"}]}
 
 
-def test_the_preview_of_share_groups_in_4_0() -> None:
+def test_share_groups_of_the_preview_in_kafka_4_0_are_read() -> None:
     groups: dict[int, dict[str, Any]] = {9: {"topics": []}, 11: {"epoch": 5}, 15: EARLY_TOPICS}
     for record_type, fields in groups.items():
         assert assert_group_values_agree(record_type, write_value(EARLY_GROUP_VALUES[record_type], fields)) == fields
@@ -149,11 +151,11 @@ def test_the_preview_of_share_groups_in_4_0() -> None:
         (3, b"\0\0" + bytes(MAX_VALUE_BYTES), "oversized"),
     ],
 )
-def test_values_that_lie(record_type: int, value: bytes, reason: str) -> None:
+def test_malformed_values_have_a_reason(record_type: int, value: bytes, reason: str) -> None:
     assert read_group_value(record_type, value) == reason
 
 
-def test_what_is_as_large_as_it_may_be_is_read() -> None:
+def test_a_value_just_below_the_size_limit_is_read() -> None:
     empty = {"key": "", "value": ""}
     value = write_value(GROUP_VALUES[17], {"epoch": 1, "metadata_hash": 0, "last_assignment_configs": [empty] * 60_000})
     read = read_group_value(17, value)
@@ -170,9 +172,9 @@ def changed(draw: st.DrawFn, records: list[Record]) -> Record:
     return key, bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
 
 
-@given(changed([record for record in GROUP_RECORDS if kind(record[0]) in GROUP_VALUES and record[1]]))
+@given(changed([record for record in GROUP_RECORDS if type_of(record[0]) in GROUP_VALUES and record[1]]))
 def test_twins_agree_on_changed_values(record: Record) -> None:
-    assert_group_values_agree(kind(record[0]), record[1])
+    assert_group_values_agree(type_of(record[0]), record[1])
 
 
 @given(st.sampled_from(sorted({**GROUP_VALUES, **EARLY_GROUP_VALUES})), st.binary(max_size=60))
@@ -181,9 +183,9 @@ def test_twins_agree_on_any_bytes(record_type: int, rest: bytes) -> None:
     assert_group_values_agree(record_type, rest)
 
 
-@given(changed([record for record in SHARE_RECORDS if kind(record[0]) in SHARE_STATE_VALUES]), st.binary(max_size=60))
+@given(changed([record for record in SHARE_RECORDS if type_of(record[0]) in SHARE_STATE_VALUES]), st.binary(max_size=60))
 def test_twins_agree_on_share_records(record: Record, data: bytes) -> None:
-    assert_share_values_agree(kind(record[0]), record[1])
+    assert_share_values_agree(type_of(record[0]), record[1])
     for record_type in SHARE_STATE_VALUES:
         assert_share_values_agree(record_type, b"\0\0" + data)
         assert_share_keys_agree(bytes((0, record_type)) + data)

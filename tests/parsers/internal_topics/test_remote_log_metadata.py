@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`: both twins against each other, against what a broker wrote, and against liars."""
+"""Records of `__remote_log_metadata`: the parser agrees with the declared layouts, on records by a broker and on malformed ones."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES
 from tests.parsers.exact_readers import read_remote_log_record
 from tests.support.remote_log import copy_started, deleted_partition, segment_id, segment_update
 
-BY_A_BROKER = (
+RECORDS_BY_A_BROKER = (
     "01000004617564bb62218128874c15a6168c7da51f14490000000000c20ffc994e9a42558cace6b2bc811795000000000000000000000000000000003b"
     "00000001000001a21c58076e000001a21c5817640200000000000000000000000000000010300000" + "01000101",
     "01010004617564bb62218128874c15a6168c7da51f14490000000000c20ffc994e9a42558cace6b2bc8117950000000001000001a21c58178e000100",
 )
-"""What Kafka 4.3.1 wrote of a segment: the copy has begun, the copy has ended."""
+"""Records of one segment by Kafka 4.3.1: copy started, copy finished."""
 REASONS = {"value", "frame", "kind", "version", "fields", "state", "offsets", "epochs"}
 
 
-def snapshot(**given: Any) -> bytes:
+def snapshot(**changes: Any) -> bytes:
     fields = {
         "segment_id": segment_id(3),
         "start_offset": 0,
@@ -33,14 +33,14 @@ def snapshot(**given: Any) -> bytes:
         "custom_metadata": "",
         "remote_log_segment_state": 1,
     }
-    return write_remote_log_record(3, fields | given)
+    return write_remote_log_record(3, fields | changes)
 
 
 EVERY_KIND = (
     *(copy_started(1, 0, 9), copy_started(2, 10, 2**63 - 1, epochs=((0, 10), (7, 2**40)), txn_index_empty=False, topic="größe")),
     *(segment_update(1, 1, custom_metadata="AAEC"), segment_update(1, 3, topic="")),
     *(deleted_partition(), snapshot()),
-    *map(bytes.fromhex, BY_A_BROKER),
+    *map(bytes.fromhex, RECORDS_BY_A_BROKER),
 )
 
 
@@ -56,7 +56,7 @@ def assert_twins_agree(value: bytes) -> MetadataRecord:
     return fast
 
 
-def test_every_kind_to_its_last_byte() -> None:
+def test_every_kind_is_read_and_must_fill_its_value() -> None:
     assert {assert_twins_agree(value).api_key for value in EVERY_KIND} == set(REMOTE_LOG_RECORDS) == set(REMOTE_LOG_MESSAGES)
     for value in EVERY_KIND:
         assert decode_remote_log_record(value).problem is None
@@ -84,7 +84,7 @@ def test_every_kind_to_its_last_byte() -> None:
         (segment_update(1, 1)[:-3] + b"\xff\xff\xff\xff\x0f\1\0", "fields"),
     ],
 )
-def test_values_that_lie(value: bytes | None, reason: str) -> None:
+def test_malformed_values_have_a_reason(value: bytes | None, reason: str) -> None:
     record = decode_remote_log_record(value)
     assert (record.problem, record.fields) == (reason, None)
 

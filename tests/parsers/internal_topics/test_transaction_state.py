@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: both twins on any bytes, and lies about sizes."""
+"""Records of `__transaction_state`: the parser agrees with the declared layouts on any bytes, also with wrong sizes."""
 
 import struct
 from dataclasses import replace
@@ -18,8 +18,8 @@ TAGGED = replace(ONGOING, previous_producer_id=999, next_producer_id=1001, clien
 EMPTY = TransactionMetadata(1, 0, 600_000, "Empty", (), 1_795_226_411_967, -1, previous_producer_id=1)
 
 
-def by_spec(value: bytes) -> TransactionMetadata | None:
-    """What the declared layout says, None if it says nothing."""
+def read_with_spec(value: bytes) -> TransactionMetadata | None:
+    """The value read with the declared layout; None if the layout cannot read it."""
     version = int.from_bytes(value[:2], "big", signed=True)
     if len(value) < 2 or version not in (0, 1):
         return None
@@ -41,7 +41,7 @@ def by_spec(value: bytes) -> TransactionMetadata | None:
         fields.producer_epoch,
         fields.transaction_timeout_ms,
         TRANSACTION_STATES[fields.transaction_status],
-        tuple((one.topic, number) for one in fields.transaction_partitions or () for number in one.partition_ids),
+        tuple((topic.topic, number) for topic in fields.transaction_partitions or () for number in topic.partition_ids),
         fields.transaction_last_update_timestamp_ms,
         fields.transaction_start_timestamp_ms,
         **tags,
@@ -49,7 +49,7 @@ def by_spec(value: bytes) -> TransactionMetadata | None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_what_is_written_is_read(version: int) -> None:
+def test_written_values_are_read_back(version: int) -> None:
     for state in TRANSACTION_STATES:
         metadata = replace(ONGOING, state=state)
         assert parse_transaction_log_value(write_transaction_log_value(metadata, version)) == (metadata, None)
@@ -58,10 +58,10 @@ def test_what_is_written_is_read(version: int) -> None:
     assert parse_transaction_log_value(write_transaction_log_value(ONGOING) + b"more") == (ONGOING, None)
 
 
-def test_keys() -> None:
+def test_written_keys_are_read_back_and_malformed_keys_have_a_reason() -> None:
     assert parse_transaction_log_key(write_transaction_log_key("päy-0")) == ("päy-0", None)
     assert parse_transaction_log_key(write_transaction_log_key("")) == ("", None)
-    for key, why in {
+    for key, reason in {
         None: "key_null",
         b"\0": "key_short",
         b"\0\1\0\1a": "key_version",
@@ -70,14 +70,14 @@ def test_keys() -> None:
         b"\0\0\xff\xff": "key_null",
         b"\0\0\0\1\xff": "key_string",
     }.items():
-        assert parse_transaction_log_key(key) == (None, why)
+        assert parse_transaction_log_key(key) == (None, reason)
 
 
 HEAD_0, HEAD_1 = (struct.pack(">hqhib", version, 7, 0, 60_000, 1) for version in (0, 1))
 TIMES = struct.pack(">qq", 2, 1)
 HUGE_VARINT = b"\xff\xff\xff\xff\x07"
 """2^31 - 1 as an unsigned varint."""
-LIES = {
+MALFORMED = {
     "unknown version": (struct.pack(">h", 2) + HEAD_1[2:] + TIMES, "version"),
     "negative version": (struct.pack(">h", -1) + HEAD_1[2:] + TIMES, "version"),
     "nothing": (b"", "short"),
@@ -99,14 +99,14 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("case", LIES)
-def test_lies_are_told_by_name(case: str) -> None:
-    value, why = LIES[case]
-    assert parse_transaction_log_value(value) == (None, why)
-    assert by_spec(value) is None
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_values_have_a_reason(case: str) -> None:
+    value, reason = MALFORMED[case]
+    assert parse_transaction_log_value(value) == (None, reason)
+    assert read_with_spec(value) is None
 
 
-def test_more_partitions_than_a_transaction_can_have() -> None:
+def test_too_many_partitions_are_refused() -> None:
     value = write_transaction_log_value(replace(ONGOING, partitions=tuple(("t", number) for number in range(1 << 16))))
     assert parse_transaction_log_value(value)[1] is None
     value = write_transaction_log_value(replace(ONGOING, partitions=tuple(("t", number) for number in range((1 << 16) + 1))))
@@ -114,7 +114,7 @@ def test_more_partitions_than_a_transaction_can_have() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_beginning_of_a_value_is_too_short(version: int) -> None:
+def test_every_prefix_of_a_value_is_too_short(version: int) -> None:
     value = write_transaction_log_value(TAGGED, version)
     for size in range(len(value)):
         assert parse_transaction_log_value(value[:size]) == (None, "short")
@@ -134,7 +134,7 @@ MUTATED = st.builds(
 def test_both_twins_agree_on_any_bytes(value: bytes) -> None:
     metadata, problem = parse_transaction_log_value(value)
     assert (metadata is None) != (problem is None)
-    assert metadata == by_spec(value)
+    assert metadata == read_with_spec(value)
 
 
 @given(st.binary(max_size=12) | st.binary(max_size=8).map(lambda rest: b"\0\0" + rest))

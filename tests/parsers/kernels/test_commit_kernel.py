@@ -1,4 +1,4 @@
-"""Commits passed over because later ones say them anew: the replay must not notice, in either form of the kernel."""
+"""Skipping commits that a later commit supersedes does not change the replayed state, in either form of the kernel."""
 
 import tempfile
 from pathlib import Path
@@ -46,10 +46,10 @@ RECORD = st.one_of(
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches of a few records of the same few keys, some in transactions, some compressed, some broken under a right CRC."""
+    """Batches of a few records of the same few keys, some in transactions, some compressed, some malformed under a right CRC."""
     data, offset = b"", 0
     for _ in range(draw(st.integers(1, 14))):
-        kind = draw(st.sampled_from(["plain"] * 6 + ["transaction", "marker", "gzip", "broken"]))
+        kind = draw(st.sampled_from(["plain"] * 6 + ["transaction", "marker", "gzip", "malformed"]))
         records = draw(st.lists(RECORD, min_size=1, max_size=4))
         if kind == "marker":
             data += write_marker(
@@ -69,7 +69,7 @@ def logs(draw: st.DrawFn) -> bytes:
             is_transactional=kind == "transaction",
             compression_type="gzip" if kind == "gzip" else "none",
         )
-        if kind == "broken":
+        if kind == "malformed":
             at = draw(st.integers(57, len(batch) - 1))
             batch = fix_crc(batch[:at] + bytes([draw(st.integers(0, 255))]) + batch[at + 1 :])
         data += batch
@@ -77,23 +77,23 @@ def logs(draw: st.DrawFn) -> bytes:
     return data
 
 
-def replayed(log: bytes, superseded: Superseded | None) -> GroupLog:
+def replay(log: bytes, superseded: Superseded | None) -> GroupLog:
     with tempfile.TemporaryDirectory() as folder:
         put_consumer_offsets(Path(folder) / "b1", log)
         inputs = gather([folder], ScanOptions())
         read = replay_log(inputs, inputs.internal[0], superseded)
-        read.malformed = []  # they name the folder
+        read.malformed = []  # their places name the temporary folder
         return read
 
 
 @given(logs())
-def test_the_replay_does_not_notice(log: bytes) -> None:
-    whole = replayed(log, None)
-    assert replayed(log, Superseded(compiled=False)) == whole
-    assert replayed(log, Superseded(compiled=True)) == whole
+def test_skipping_superseded_commits_does_not_change_the_replay(log: bytes) -> None:
+    whole = replay(log, None)
+    assert replay(log, Superseded(compiled=False)) == whole
+    assert replay(log, Superseded(compiled=True)) == whole
 
 
-def alive(log: bytes, *, compiled: bool) -> list[bool]:
+def batches_to_read(log: bytes, *, compiled: bool) -> list[bool]:
     found: list[bool] = []
     superseded = Superseded(compiled=compiled)
 
@@ -107,20 +107,20 @@ def alive(log: bytes, *, compiled: bool) -> list[bool]:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_only_what_counts_is_looked_at(compiled: bool) -> None:
+def test_a_batch_is_read_unless_later_commits_supersede_all_its_records(compiled: bool) -> None:
     key, other = commit_key("g"), commit_key("h")
-    assert alive(coordinator_batches(*[(key, commit_value(number)) for number in range(5)]), compiled=compiled) == [False] * 4 + [
-        True
-    ]
-    falling = [(key, commit_value(9)), (key, commit_value(3)), (key, commit_value(4))]
-    assert alive(coordinator_batches(*falling), compiled=compiled) == [True, False, True]
-    across = [(key, commit_value(1)), (key, None), (key, commit_value(2))]
-    assert alive(coordinator_batches(*across), compiled=compiled) == [True, True, True]
-    beside = [(key, commit_value(1)), (group_key(), group_value()), (key, commit_value(2)), (other, commit_value(1))]
-    assert alive(coordinator_batches(*beside), compiled=compiled) == [False, True, True, True]
+    assert batches_to_read(coordinator_batches(*[(key, commit_value(number)) for number in range(5)]), compiled=compiled) == [
+        False
+    ] * 4 + [True]
+    falling_offsets = [(key, commit_value(9)), (key, commit_value(3)), (key, commit_value(4))]
+    assert batches_to_read(coordinator_batches(*falling_offsets), compiled=compiled) == [True, False, True]
+    with_tombstone = [(key, commit_value(1)), (key, None), (key, commit_value(2))]
+    assert batches_to_read(coordinator_batches(*with_tombstone), compiled=compiled) == [True, True, True]
+    with_group_record = [(key, commit_value(1)), (group_key(), group_value()), (key, commit_value(2)), (other, commit_value(1))]
+    assert batches_to_read(coordinator_batches(*with_group_record), compiled=compiled) == [False, True, True, True]
     pair = write_batch(
         [RecordToWrite(key, commit_value(5)), RecordToWrite(other, commit_value(5))], base_offset=0, base_timestamp=BASE_TIMESTAMP
     )
-    assert alive(pair + coordinator_batches((key, commit_value(6)), start=2), compiled=compiled) == [True, True]
+    assert batches_to_read(pair + coordinator_batches((key, commit_value(6)), start=2), compiled=compiled) == [True, True]
     both = coordinator_batches((key, commit_value(6)), (other, commit_value(6)), start=2)
-    assert alive(pair + both, compiled=compiled) == [False, True, True]
+    assert batches_to_read(pair + both, compiled=compiled) == [False, True, True]

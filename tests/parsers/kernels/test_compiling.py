@@ -1,4 +1,4 @@
-"""Kernels in two forms: which one runs and when, what a form may call, what the cache depends on."""
+"""Kernels have an interpreted and a compiled form: which form runs when, what it may call, what the key of the cache depends on."""
 
 import os
 import pkgutil
@@ -30,7 +30,7 @@ WORK = 1 << 30
 
 
 class Clock:
-    """Every look at it finds so many seconds gone: no timing decides a test."""
+    """A clock that advances by `step` seconds each time it is read."""
 
     def __init__(self) -> None:
         self.step = 0.001
@@ -43,14 +43,14 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Clock]:
-    """A process that has done nothing yet, with an empty cache of its own."""
+    """A process that has compiled nothing, with an empty cache."""
     monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
     monkeypatch.setattr(compiling, "_process", compiling._ProcessState("interpreted"))
-    ours = Clock()
-    monkeypatch.setattr(compiling, "time", ours)
+    fake = Clock()
+    monkeypatch.setattr(compiling, "time", fake)
     (tmp_path / "cache").mkdir(mode=0o700)
     set_cache_directory(str(tmp_path / "cache"))
-    yield ours
+    yield fake
     set_cache_directory(None)
 
 
@@ -60,7 +60,7 @@ def native_form() -> Any:
 
 @partial(Kernel, native=native_form)
 def which() -> str:
-    """Say which form runs."""
+    """Return the form that runs."""
     return "python"
 
 
@@ -70,7 +70,7 @@ def _seven() -> int:
 
 @partial(Kernel, native=partial(compiling.compile_function, _seven))
 def form() -> int:
-    """3 as Python runs it, 7 compiled."""
+    """3 interpreted, 7 compiled."""
     return 3
 
 
@@ -86,16 +86,16 @@ def calling_caller() -> str:
     return caller() + "!"
 
 
-def test_plain_calls_run_the_chosen_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_runs_the_chosen_form(monkeypatch: pytest.MonkeyPatch) -> None:
     use_compiled(compiled=False)
     assert form() == 3
     use_compiled(compiled=True)
     assert form() == 7
-    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "turbo")  # which is no word for either
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "turbo")  # an unknown value is ignored
     assert using_compiled()
 
 
-def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_form_calls_the_same_form_of_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "compile_function", lambda function, **_: function)
     use_compiled(compiled=True)
     assert calling_caller.interpreted() == "python!"
@@ -104,7 +104,7 @@ def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(("value", "expected"), [("compiled", True), ("interpreted", False)])
-def test_the_environment_wins(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool) -> None:
+def test_the_environment_variable_takes_precedence(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool) -> None:
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", value)
     use_compiled(not expected)
     assert using_compiled() is expected
@@ -113,7 +113,7 @@ def test_the_environment_wins(monkeypatch: pytest.MonkeyPatch, value: str, expec
 
 
 def fresh(name: str = "at_least_seven") -> Kernel[int]:
-    """A kernel that was not called yet."""
+    """A kernel that nothing has called."""
 
     def at_least_seven(number: int) -> int:
         """Seven or more."""
@@ -128,7 +128,7 @@ def is_compiled(kernel_: Kernel[int]) -> bool:
 
 
 def calls_until_compiled(kernel_: Kernel[int]) -> int:
-    """How often it was interpreted before; `MANY` where it never was compiled."""
+    """The number of the call that compiles the kernel; `MANY` if none does."""
     for call in range(MANY):
         assert kernel_(1) == 7
         if is_compiled(kernel_):
@@ -142,14 +142,14 @@ MANY = 20
 @pytest.mark.parametrize(
     ("cached", "work", "step", "calls"),
     [
-        (False, compiling.COMPILED_ABOVE_BYTES, 10.0, MANY),  # a small work compiles nothing
-        (False, WORK, 0.03, 17),  # half a second of use is needed
-        (True, compiling._CALL_BYTES, 0.02, 13),  # a quarter, where the code is in the cache
+        (False, compiling.COMPILED_ABOVE_BYTES, 10.0, MANY),  # little work compiles nothing
+        (False, WORK, 0.03, 17),  # half a second of use compiles
+        (True, compiling._CALL_BYTES, 0.02, 13),  # a quarter loads code from the cache
         (True, 100 * compiling._CALL_BYTES, 0.009, MANY),
         (True, 100 * compiling._CALL_BYTES, 0.011, 1),  # one call shows that the work is long
     ],
 )
-def test_kernels_are_compiled_or_loaded_once_worth_it(clock: Clock, cached: bool, work: int, step: float, calls: int) -> None:
+def test_kernels_are_compiled_or_loaded_after_enough_use(clock: Clock, cached: bool, work: int, step: float, calls: int) -> None:
     if cached:
         fresh().compiled(1)
     compile_as_needed(work)
@@ -159,7 +159,7 @@ def test_kernels_are_compiled_or_loaded_once_worth_it(clock: Clock, cached: bool
     assert work != WORK or worth_threads()
 
 
-def test_other_code_is_better_until_kernels_are_compiled_or_in_the_cache(clock: Clock) -> None:
+def test_a_kernel_is_ready_once_kernels_are_compiled_or_cached(clock: Clock) -> None:
     compile_as_needed(WORK)
     other = fresh()
     assert not other.is_ready()
@@ -180,7 +180,7 @@ PACKAGE = Path(compiling.__file__).parents[2]
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the package, to be changed."""
+    """A copy of the package, for tests that change it."""
     return Path(shutil.copytree(PACKAGE, tmp_path / "copy" / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__")))
 
 
@@ -191,13 +191,13 @@ def replace_in(path: Path, old: str, new: str) -> None:
 
 
 def key(package: Path) -> str | None:
-    """Of a package whose process begins now."""
+    """The cache key of a package, for a process that starts after its last change."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "_STARTED_NS", 1 << 62)
         return compiling._cache_key.__wrapped__(package)
 
 
-def test_the_key_changes_with_every_module_and_what_it_is_called(package: Path) -> None:
+def test_the_key_changes_with_the_content_and_name_of_every_module(package: Path) -> None:
     seen = [key(package)]
     assert seen == [key(PACKAGE)]
     for path in (package / "version.py", package / "model" / "constants.py", package / "parsers" / "kernels" / "walk.py"):
@@ -209,13 +209,13 @@ def test_the_key_changes_with_every_module_and_what_it_is_called(package: Path) 
     assert len(set(seen)) == 7
 
 
-def test_a_package_without_sources_or_with_newer_ones_has_no_key(tmp_path: Path, package: Path) -> None:
+def test_a_package_without_sources_or_with_changed_sources_has_no_key(tmp_path: Path, package: Path) -> None:
     assert compiling._cache_key(tmp_path / "package.zip" / "kafka_forensics") is None
-    assert compiling._cache_key(package) is None  # its files were written after this process began
+    assert compiling._cache_key(package) is None  # its files are newer than this process
 
 
-def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path: Path) -> None:
-    """The cache holds the package as it was when a constant in `model` changes."""
+def test_a_changed_constant_changes_both_forms(package: Path, tmp_path: Path) -> None:
+    """The cache holds code from before the change of a constant in `model`."""
     program = (
         "import numpy as np\n"
         "from kafka_forensics.analysis.producers import rules\n"
@@ -248,15 +248,15 @@ def test_a_second_kernel_loads_what_the_first_compiled() -> None:
 @pytest.mark.parametrize(
     ("suffix", "content"), [("nbi", b"\x80"), ("nbc", b""), ("nbc", bytes(100))], ids=["cut", "empty", "zeros"]
 )
-def test_damaged_files_of_the_cache_are_compiled_anew_in_memory(suffix: str, content: bytes) -> None:
+def test_damaged_cache_files_do_not_stop_compilation(suffix: str, content: bytes) -> None:
     fresh().compiled(1)
     [path] = Path(kernel_directory(make=False)).rglob(f"*.{suffix}")
     path.write_bytes(content)
     assert fresh().compiled(1) == 7
 
 
-def test_arrays_of_every_layout_run_compiled() -> None:
-    """Each has code of its own: other steps between items, or none that may be written."""
+def test_arrays_of_every_layout_have_compiled_code() -> None:
+    """Layouts differ in strides and in whether the array is writable; each one is a signature."""
 
     @kernel
     def last_of(numbers: "np.ndarray[Any, Any]") -> int:
@@ -271,34 +271,34 @@ def test_arrays_of_every_layout_run_compiled() -> None:
     assert len(last_of._signatures) == 6
 
 
-def test_where_the_cache_cannot_be_written_nothing_is_written_elsewhere(
+def test_code_that_cannot_be_cached_is_written_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """numba would go on to the directory of the sources and to HOME, which may be evidence."""
+    """By itself, numba would write to the directory of the sources or to HOME, which may be evidence."""
     for name in ("HOME", "XDG_CACHE_HOME"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
-    own = fresh("kept_nowhere")
-    (Path(kernel_directory(make=True)) / f"{own._cache_name}-{compiling._digest(('int',))}").write_bytes(b"")
+    uncached = fresh("never_cached")
+    (Path(kernel_directory(make=True)) / f"{uncached._cache_name}-{compiling._digest(('int',))}").write_bytes(b"")
     compiling._say_not_cached.cache_clear()
     with caplog.at_level("INFO", logger="kafka_forensics"):
-        assert own.compiled(1) == 7
+        assert uncached.compiled(1) == 7
     assert "kernels are compiled in memory, for this process alone: " in caplog.text
     assert [*(tmp_path / "HOME").iterdir(), *(tmp_path / "XDG_CACHE_HOME").iterdir()] == []
-    assert not list(Path(__file__).parent.rglob("*kept_nowhere*"))
+    assert not list(Path(__file__).parent.rglob("*never_cached*"))
 
 
 def kernels_of_the_package() -> "set[Kernel[Any]]":
-    """Those of all folders that have any."""
+    """The kernels of all folders that have any."""
     names = [module_info.name for module_info in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.")]
     folders = ("kernels.", ".analysis.", ".simulation.")
     modules = [import_module(name) for name in names if any(folder in name for folder in folders)]
     return {value for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
 
 
-def test_no_kernel_asks_for_memory() -> None:
-    """What a declared length requests is not allocated; and code that names functions of numba is slow to compile."""
-    asking = {"zeros", "empty", "full", "ones", "array", "arange", "concatenate", "append", "copy"}
+def test_no_kernel_allocates_memory() -> None:
+    """A length in a file must not decide an allocation; and code that calls numba's functions is slow to compile."""
+    allocating = {"zeros", "empty", "full", "ones", "array", "arange", "concatenate", "append", "copy"}
     kernels = kernels_of_the_package()
     assert len(kernels) > 55
-    assert [each.__name__ for each in kernels if asking & set(each._function.__code__.co_names)] == []
+    assert [kernel.__name__ for kernel in kernels if allocating & set(kernel._function.__code__.co_names)] == []

@@ -1,4 +1,4 @@
-"""CRCs, loads, the identity hash and digests: interpreted, compiled and independent oracles agree on any bytes."""
+"""CRCs, loads, the identity hash and digests: both forms agree with independent implementations on any bytes."""
 
 import hashlib
 import struct
@@ -23,14 +23,14 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def both(kernel: Kernel[int], data: bytes, *arguments: int) -> int:
-    """The answer of both forms, which must be one."""
+    """The answer of both forms, which must be equal."""
     buffer = np.frombuffer(bytearray(data), np.uint8)
     [answer] = {int(getattr(kernel, form)(buffer, *arguments)) for form in FORMS}
     return answer
 
 
 @given(st.binary(max_size=200), st.data())
-def test_crcs_agree_with_libraries_on_any_range_and_any_cut(data: bytes, draw: st.DataObject) -> None:
+def test_crcs_of_any_range_in_two_steps_agree_with_libraries(data: bytes, draw: st.DataObject) -> None:
     start = draw.draw(st.integers(0, len(data)))
     end = draw.draw(st.integers(start, len(data)))
     middle = draw.draw(st.integers(start, end))
@@ -42,7 +42,7 @@ def test_crcs_agree_with_libraries_on_any_range_and_any_cut(data: bytes, draw: s
 
 
 @given(st.binary(max_size=100), st.integers(0, 2**32 - 1))
-def test_the_table_path_of_other_processors_equals_the_instruction(data: bytes, crc: int) -> None:
+def test_the_table_path_agrees_with_the_processor_instruction(data: bytes, crc: int) -> None:
     buffer = np.frombuffer(bytearray(data), np.uint8)
     expected = google_crc32c.extend(crc, data)
     assert int(crc_by_tables()(buffer, 0, len(data), crc)) == expected
@@ -51,7 +51,7 @@ def test_the_table_path_of_other_processors_equals_the_instruction(data: bytes, 
 
 @cache
 def crc_by_tables() -> Callable[..., Any]:
-    """The path without an instruction."""
+    """The CRC for processors without the instruction."""
     return compile_function(crc_native._crc32c_by_tables)
 
 
@@ -63,22 +63,22 @@ def test_loads_agree_with_struct(data: bytes, draw: st.DataObject) -> None:
 
 
 def plain_identity(words: list[int], key_high: int, key_low: int) -> tuple[int, int]:
-    """The hash as its definition reads, in unsigned words."""
+    """The hash by its definition, in unsigned words."""
 
     def folded(left: int, right: int) -> int:
         product = left * right
         return product % 2**64 ^ product // 2**64
 
-    first, second, third, fourth, one, two = (word % 2**64 for word in (*words, key_high, key_low))
+    first, second, third, fourth, high_key, low_key = (word % 2**64 for word in (*words, key_high, key_low))
     odd, other = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15
-    left, right = folded(first ^ one, second ^ two ^ odd), folded(third ^ two, fourth ^ one ^ odd)
-    high, low = folded(left ^ two, right ^ odd), folded((left + right) % 2**64, one ^ other)
+    left, right = folded(first ^ high_key, second ^ low_key ^ odd), folded(third ^ low_key, fourth ^ high_key ^ odd)
+    high, low = folded(left ^ low_key, right ^ odd), folded((left + right) % 2**64, high_key ^ other)
     signed: tuple[int, int] = struct.unpack(">qq", struct.pack(">QQ", high, low))
     return signed
 
 
 @given(st.lists(INT64, min_size=4, max_size=4), INT64, INT64)
-def test_identity_is_the_same_in_both_forms(words: list[int], key_high: int, key_low: int) -> None:
+def test_identity_agrees_with_its_definition(words: list[int], key_high: int, key_low: int) -> None:
     expected = plain_identity(words, key_high, key_low)
     keys = np.array([key_high, key_low], np.int64)
     for form in FORMS:
@@ -86,38 +86,38 @@ def test_identity_is_the_same_in_both_forms(words: list[int], key_high: int, key
 
 
 @given(st.lists(st.sampled_from([0, 0, 0, 1, 255]), max_size=60), st.data())
-def test_longest_zero_run(values: list[int], draw: st.DataObject) -> None:
+def test_longest_zero_run_of_any_range(values: list[int], draw: st.DataObject) -> None:
     start = draw.draw(st.integers(0, len(values)))
     end = draw.draw(st.integers(start, len(values)))
     expected = max(map(len, bytes(values[start:end]).replace(b"\xff", b"\x01").split(b"\x01")), default=0)
     assert both(longest_zero_run, bytes(values), start, end) == expected
 
 
-# Digests of content without a key: a library's BLAKE2b, of contents of any size.
+# Digests of content without a key are BLAKE2b.
 
 
 SIZES = (0, 1, 7, 8, 9, 63, 64, 120, 127, 128, 129, 135, 136, 255, 256, 257, SMALL_BYTES - 1, SMALL_BYTES)
 
 
-def library(content: bytes) -> bytes:
+def blake2b(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("form", ["interpreted", "compiled"])
-def test_it_is_a_librarys_digest_at_every_edge_of_a_block(form: str, size: int) -> None:
+def test_digests_at_the_edges_of_blocks_agree_with_the_library(form: str, size: int) -> None:
     data = np.random.default_rng(size).integers(0, 256, size + 5, np.uint8)
     halves = getattr(digest_of_range, form)(data, 3, 3 + size, np.full(16, -1, np.int64))
-    assert np.array(halves, "<i8").tobytes() == library(data[3 : 3 + size].tobytes())
+    assert np.array(halves, "<i8").tobytes() == blake2b(data[3 : 3 + size].tobytes())
 
 
 @given(st.lists(st.binary(max_size=400) | st.binary(min_size=900, max_size=1100), max_size=6), st.binary(max_size=9))
-def test_small_ranges_are_digested_one_by_one_and_large_ones_left_to_others(pieces: list[bytes], before: bytes) -> None:
-    ends = len(before) + np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
-    starts = (ends - [len(piece) for piece in pieces]).astype(np.int64)
-    buffer = np.frombuffer(bytearray(before + b"".join(pieces)), np.uint8)
-    expected = [library(piece) if len(piece) <= SMALL_BYTES else bytes(16) for piece in pieces]
+def test_small_ranges_are_digested_and_large_ranges_are_left_out(contents: list[bytes], before: bytes) -> None:
+    ends = len(before) + np.cumsum([len(content) for content in contents], dtype=np.int64)
+    starts = (ends - [len(content) for content in contents]).astype(np.int64)
+    buffer = np.frombuffer(bytearray(before + b"".join(contents)), np.uint8)
+    expected = [blake2b(content) if len(content) <= SMALL_BYTES else bytes(16) for content in contents]
     for form in ("interpreted", "compiled"):
-        digests = np.zeros((len(pieces), 2), np.int64)
+        digests = np.zeros((len(contents), 2), np.int64)
         getattr(strong_digest_ranges, form)(buffer, starts, ends, np.full(16, -1, np.int64), digests)
         assert [row.astype("<i8").tobytes() for row in digests] == expected

@@ -1,4 +1,4 @@
-"""Records of many batches, all or those that fit: both forms of the kernels and a plain answer over every record agree."""
+"""Kernels that find records in many batches: both forms agree with a plain search over every record."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ AB = st.text("ab", max_size=120).map(str.encode)
 
 
 @given(st.binary(min_size=LANES, max_size=120), st.data())
-def test_a_pair_of_bytes_is_seen_wherever_it_stands(data: bytes, draw: st.DataObject) -> None:
+def test_a_pair_of_bytes_is_found_at_every_lane(data: bytes, draw: st.DataObject) -> None:
     distance = draw.draw(st.integers(0, len(data) - LANES))
     position = draw.draw(st.integers(0, len(data) - LANES - distance))
     first, second = draw.draw(st.sampled_from(data)), draw.draw(st.sampled_from(data))
@@ -61,51 +61,51 @@ def test_a_pair_of_bytes_is_seen_wherever_it_stands(data: bytes, draw: st.DataOb
 
 
 @given(st.binary(max_size=14), st.integers(0, 14), st.integers(0, 14))
-def test_short_numbers_are_those_that_are_read_at_length(data: bytes, position: int, end: int) -> None:
+def test_the_fast_path_for_short_varints_agrees_with_the_general_reader(data: bytes, position: int, end: int) -> None:
     end = min(end, len(data))
     assert call_both_forms(small_or_varint, data, position, end) == read_varint.interpreted(data, position, end)
     assert call_both_forms(small_or_varlong, data, position, end) == read_varlong.interpreted(data, position, end)
 
 
 @given(AB, AB, st.integers(0, 9), st.booleans(), st.data())
-def test_bytes_are_found_where_they_stand_first(data: bytes, wanted: bytes, start: int, tuned: bool, draw: st.DataObject) -> None:
+def test_the_first_occurrence_of_bytes_is_found(data: bytes, wanted: bytes, start: int, tuned: bool, draw: st.DataObject) -> None:
     if draw.draw(st.booleans()) and data:
         begin = draw.draw(st.integers(0, len(data) - 1))
         wanted = data[begin : begin + draw.draw(st.integers(1, 60))]
-    asked = record_query((None, None), (None, None), key=wanted)
+    query = record_query((None, None), (None, None), key=wanted)
     if tuned:
-        choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
+        choose_rare_bytes(query, np.frombuffer(data, np.uint8))
     end = draw.draw(st.integers(0, len(data)))
-    place = call_both_forms(find_bytes, data, start, end, asked.text, asked.spans, 0)
-    assert place == (data.find(wanted, start, end) if wanted else start)
+    position = call_both_forms(find_bytes, data, start, end, query.text, query.spans, 0)
+    assert position == (data.find(wanted, start, end) if wanted else start)
 
 
 @given(st.lists(AB, min_size=1, max_size=5), st.lists(AB, min_size=1, max_size=3))
-def test_stretches_that_hold_all_pieces_are_marked(stretches: list[bytes], pieces: list[bytes]) -> None:
-    asked = record_query((None, None), (None, None), headers=[(piece, None) for piece in pieces])
-    sizes = np.array(list(map(len, stretches)), np.int64)
+def test_ranges_that_contain_all_pieces_are_marked(ranges: list[bytes], pieces: list[bytes]) -> None:
+    query = record_query((None, None), (None, None), headers=[(piece, None) for piece in pieces])
+    sizes = np.array(list(map(len, ranges)), np.int64)
     starts, marks = np.cumsum(sizes) - sizes, [np.full(len(sizes), 7, np.int64) for _ in FORMS]
-    for form, holding in zip(FORMS, marks, strict=True):
-        data = readable(b"".join(stretches), compiled=form == "compiled")
-        getattr(mark_containing, form)(data, starts, sizes, asked.text, asked.spans, holding)
-        assert holding.tolist() == [all(piece in stretch for piece in pieces) for stretch in stretches]
+    for form, marked in zip(FORMS, marks, strict=True):
+        data = readable(b"".join(ranges), compiled=form == "compiled")
+        getattr(mark_containing, form)(data, starts, sizes, query.text, query.spans, marked)
+        assert marked.tolist() == [all(piece in content for piece in pieces) for content in ranges]
 
 
-def test_bytes_that_cost_too_much_are_left_to_another_way() -> None:
+def test_a_costly_search_is_refused() -> None:
     data, wanted = b"ab" * 5000, b"ab" * 400 + b"cb" + b"ab" * 400
-    asked = record_query((None, None), (None, None), value_part=wanted)
-    assert call_both_forms(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == COSTLY
-    choose_rare_bytes(asked, np.frombuffer(data, np.uint8))
-    assert call_both_forms(find_bytes, data, 0, len(data), asked.text, asked.spans, 0) == NOT_FOUND
+    query = record_query((None, None), (None, None), value_part=wanted)
+    assert call_both_forms(find_bytes, data, 0, len(data), query.text, query.spans, 0) == COSTLY
+    choose_rare_bytes(query, np.frombuffer(data, np.uint8))
+    assert call_both_forms(find_bytes, data, 0, len(data), query.text, query.spans, 0) == NOT_FOUND
     marks = np.zeros(1, np.int64)
     ordinary = record_query((None, None), (None, None), value_part=wanted)
     mark_containing.compiled(
         readable(data, compiled=True), np.array([0]), np.array([len(data)]), ordinary.text, ordinary.spans, marks
     )
-    assert marks.tolist() == [1], "it may hold them"
+    assert marks.tolist() == [1], "the range may contain them"
 
 
-# Records that fit, of many batches.
+# Matching records of many batches.
 
 
 BASE_OFFSET, BASE_TIMESTAMP = 2**33, 2**41
@@ -138,12 +138,12 @@ BROKEN = st.builds(
     producer_epoch=st.just(300),
     base_sequence=st.just(70_000),
 )
-"""Batches that promise so many records; no other field has one of the values of another."""
+"""Batches with any payload and any count of records; each header field has a value that no other field has."""
 RANGES = st.tuples(st.none() | st.integers(-2, 5), st.none() | st.integers(-2, 7))
 
 
 @st.composite
-def asked_for(draw: st.DrawFn) -> dict[str, Any]:
+def queries(draw: st.DrawFn) -> dict[str, Any]:
     def moved(bounds: tuple[int | None, int | None], base: int) -> tuple[int | None, int | None]:
         start, end = bounds
         return None if start is None else base + start, None if end is None else base + end
@@ -158,7 +158,7 @@ def asked_for(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def payloads_of(batches: list[bytes]) -> "NDArray[np.int64]":
-    """What the kernel needs to know of batches that follow each other."""
+    """The rows that the kernel needs for consecutive batches."""
     ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
     payloads = np.zeros((PAYLOAD_ROWS, len(batches)), np.int64)
     payloads[PayloadRow.SEARCH_START] = ends - [len(batch) for batch in batches]
@@ -176,36 +176,38 @@ def payloads_of(batches: list[bytes]) -> "NDArray[np.int64]":
 
 
 Walked = tuple[list[tuple[int, list[int]]], list[int]]
-"""(number of the batch, columns of the record with positions that count in its payload) of each record; batches refused."""
-GATHERED = [PayloadRow.START, PayloadRow.END, PayloadRow.RECORDS_COUNT]
-"""What gathering needs to know of them."""
+"""(batch number, columns of the record with positions relative to its payload) of each record; the batches refused."""
+GATHER_ROWS = [PayloadRow.START, PayloadRow.END, PayloadRow.RECORDS_COUNT]
+"""Rows of `payloads` that `gather_records` needs."""
 POSITIONS = (RecordColumn.POSITION, RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION, RecordColumn.HEADERS_POSITION)
 
 
-def walked(form: str, kernel: Any, batches: list[bytes], payloads: "NDArray[np.int64]", room: int, *asked: RecordQuery) -> Walked:
-    """Records of all batches but those where the kernel stopped with no room left for it, or for good; and these."""
+def records_and_refusals(
+    form: str, kernel: Any, batches: list[bytes], payloads: "NDArray[np.int64]", room: int, *query: RecordQuery
+) -> Walked:
+    """The records of all batches that the kernel accepts; the batches that it refuses although the output is empty."""
     starts = payloads_of(batches)[PayloadRow.START]
     buffer = readable(b"".join(batches), compiled=form == "compiled")
     out, batch_of = np.full((RECORD_COLUMNS, room), 77, np.int64), np.empty(room, np.int64)
-    given: list[tuple[int, list[int]]] = []
+    found: list[tuple[int, list[int]]] = []
     refused: list[int] = []
     index = 0
     while index < len(batches):
-        stop, records, code = getattr(kernel, form)(buffer, payloads, index, *asked, out, batch_of)
+        stop, records, code = getattr(kernel, form)(buffer, payloads, index, *query, out, batch_of)
         assert (stop == len(batches)) == (code == OK)
         for record in range(records):
             columns = out[:, record].copy()
             columns[list(POSITIONS)] -= starts[batch_of[record]]
-            given.append((int(batch_of[record]), columns.tolist()))
+            found.append((int(batch_of[record]), columns.tolist()))
         if not records and code != OK:
             refused.append(int(stop))
             stop += 1
         index = int(stop)
-    return given, refused
+    return found, refused
 
 
 @given(st.lists(SOUND | BROKEN, max_size=6), st.integers(1, 9))
-def test_what_is_gathered_is_what_each_batch_holds(batches: list[bytes], room: int) -> None:
+def test_gathered_records_are_those_of_each_batch(batches: list[bytes], room: int) -> None:
     expected: Walked = ([], [])
     for number, batch in enumerate(batches):
         decoded = decode_batch(batch)
@@ -214,13 +216,13 @@ def test_what_is_gathered_is_what_each_batch_holds(batches: list[bytes], room: i
         else:
             expected[0].extend((number, record) for columns in decoded.iter_columns() for record in columns.T.tolist())
     for form in FORMS:
-        assert walked(form, gather_records, batches, payloads_of(batches)[GATHERED], room) == expected
+        assert records_and_refusals(form, gather_records, batches, payloads_of(batches)[GATHER_ROWS], room) == expected
 
 
-def test_gathering_says_why_it_stops() -> None:
+def test_gathering_returns_why_it_stops() -> None:
     two = write_batch([RecordToWrite(b"a", b"1"), RecordToWrite(b"b", b"2")], base_offset=0, base_timestamp=0)
-    liar = write_batch([RecordToWrite(b"a", b"1")], base_offset=2, base_timestamp=0, records_count=2)
-    data, payloads = two + two + liar, payloads_of([two, two, liar])[GATHERED]
+    wrong_count = write_batch([RecordToWrite(b"a", b"1")], base_offset=2, base_timestamp=0, records_count=2)
+    data, payloads = two + two + wrong_count, payloads_of([two, two, wrong_count])[GATHER_ROWS]
     out, batch_of = np.empty((RECORD_COLUMNS, 4), np.int64), np.empty(4, np.int64)
     assert call_both_forms(gather_records, data, payloads, 0, out[:, :3].copy(), batch_of) == (1, 2, FULL)
     assert call_both_forms(gather_records, data, payloads[:, :2].copy(), 0, out, batch_of) == (2, 4, OK)
@@ -228,8 +230,8 @@ def test_gathering_says_why_it_stops() -> None:
     assert call_both_forms(gather_records, data, payloads, 3, out, batch_of) == (3, 0, OK)
 
 
-def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
-    """The columns of the records that fit, by looking at every record."""
+def naive(batch: bytes, query: dict[str, Any]) -> list[list[int]]:
+    """The columns of the matching records, found by comparing every record."""
     decoded = decode_batch(batch)
     columns = np.empty((RECORD_COLUMNS, 9), np.int64)
     payload = readable(decoded.payload, compiled=False)
@@ -239,65 +241,65 @@ def naive(batch: bytes, asked: dict[str, Any]) -> list[list[int]]:
         start, end = bounds
         return (start is None or start <= number) and (end is None or number < end)
 
-    def fits(record: Any) -> bool:
+    def matches(record: Any) -> bool:
         return (
-            inside(record.offset, asked["offsets"])
-            and inside(record.timestamp, asked["times"])
-            and asked["key"] in (None, record.key)
-            and (asked["value_part"] is None or (record.value is not None and asked["value_part"] in record.value))
+            inside(record.offset, query["offsets"])
+            and inside(record.timestamp, query["times"])
+            and query["key"] in (None, record.key)
+            and (query["value_part"] is None or (record.value is not None and query["value_part"] in record.value))
             and all(
-                any(name == own and value in (None, content) for own, content in record.headers) for name, value in asked["headers"]
+                any(name == key and value in (None, content) for key, content in record.headers) for name, value in query["headers"]
             )
         )
 
-    return [columns[:, number].tolist() for number, record in enumerate(decoded.iter_records()) if fits(record)][:records]
+    return [columns[:, number].tolist() for number, record in enumerate(decoded.iter_records()) if matches(record)][:records]
 
 
-@given(st.lists(SOUND | BROKEN, max_size=6), asked_for(), st.integers(1, 9), st.booleans())
-def test_records_that_fit_are_those_of_each_batch(batches: list[bytes], asked: dict[str, Any], room: int, tuned: bool) -> None:
-    wanted = record_query(**asked)
+@given(st.lists(SOUND | BROKEN, max_size=6), queries(), st.integers(1, 9), st.booleans())
+def test_matching_records_are_those_of_each_batch(batches: list[bytes], query: dict[str, Any], room: int, tuned: bool) -> None:
+    prepared = record_query(**query)
     if tuned:
-        choose_rare_bytes(wanted, np.frombuffer(b"".join(batches), np.uint8))
-    given, refused = walked("interpreted", match_records, batches, payloads_of(batches), room, wanted)
-    assert walked("compiled", match_records, batches, payloads_of(batches), room, wanted) == (given, refused)
+        choose_rare_bytes(prepared, np.frombuffer(b"".join(batches), np.uint8))
+    found, refused = records_and_refusals("interpreted", match_records, batches, payloads_of(batches), room, prepared)
+    assert records_and_refusals("compiled", match_records, batches, payloads_of(batches), room, prepared) == (found, refused)
     pieces = [
         piece
-        for piece in (asked["key"], asked["value_part"], *(part for pair in asked["headers"] for part in pair))
+        for piece in (query["key"], query["value_part"], *(part for pair in query["headers"] for part in pair))
         if piece is not None
     ]
     for number, batch in enumerate(batches):
-        own = [columns for owner, columns in given if owner == number]
+        of_batch = [columns for batch_number, columns in found if batch_number == number]
         if not all(piece in batch for piece in pieces):
-            assert own == []
-            assert number not in refused, "nothing of it need be looked at"
+            assert of_batch == []
+            assert number not in refused, "the batch cannot match"
         elif number in refused:
-            assert own == []
-            assert decode_batch(batch).problems or len(naive(batch, asked)) > room
+            assert of_batch == []
+            assert decode_batch(batch).problems or len(naive(batch, query)) > room
         else:
             assert decode_batch(batch).problems == []
-            assert own == naive(batch, asked)
+            assert of_batch == naive(batch, query)
 
 
 @pytest.mark.parametrize("row", [PayloadRow.BASE_OFFSET, PayloadRow.BASE_TIMESTAMP])
-def test_numbers_too_large_to_be_added_are_left_to_another_way(row: PayloadRow) -> None:
+def test_numbers_too_large_to_be_added_are_refused(row: PayloadRow) -> None:
     batch = write_batch([RecordToWrite(b"a", b"b")], base_offset=5, base_timestamp=7)
-    payloads, asked = payloads_of([batch]), record_query((None, None), (None, None))
+    payloads, query = payloads_of([batch]), record_query((None, None), (None, None))
     out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
     for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNSURE), (-FAR - 1, UNSURE)):
         payloads[row] = number
-        assert call_both_forms(match_records, batch, payloads, 0, asked, out, batch_of)[2] == code
+        assert call_both_forms(match_records, batch, payloads, 0, query, out, batch_of)[2] == code
 
 
-def test_no_room_is_told_and_nothing_of_that_batch_given() -> None:
+def test_a_batch_that_does_not_fit_the_output_is_left_out() -> None:
     batches = [write_batch([RecordToWrite(b"a", b"b")] * 3, base_offset=5, base_timestamp=7)] * 2
-    payloads, asked = payloads_of(batches), record_query((None, None), (None, None), key=b"a")
+    payloads, query = payloads_of(batches), record_query((None, None), (None, None), key=b"a")
     for room, answer in ((2, (0, 0, FULL)), (3, (1, 3, FULL)), (5, (1, 3, FULL)), (6, (2, 6, OK))):
         out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
-        assert call_both_forms(match_records, b"".join(batches), payloads, 0, asked, out, batch_of) == answer
+        assert call_both_forms(match_records, b"".join(batches), payloads, 0, query, out, batch_of) == answer
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.integers(0, 3)), max_size=5), st.integers(0, 9))
-def test_records_are_moved_with_all_their_places(pieces: list[tuple[bytes, int]], at: int) -> None:
+def test_moved_records_have_all_positions_adjusted(pieces: list[tuple[bytes, int]], at: int) -> None:
     data = b"".join(record + bytes(gap) for record, gap in pieces)
     starts = np.cumsum([0, *(len(record) + gap for record, gap in pieces)])[:-1]
     columns = np.full((RECORD_COLUMNS, len(pieces)), 5, np.int64)
@@ -316,9 +318,9 @@ def test_records_are_moved_with_all_their_places(pieces: list[tuple[bytes, int]]
         assert moved[RecordColumn.POSITION].tolist() == (at + np.cumsum(sizes) - sizes).tolist()
 
 
-def test_values_of_any_length_end_within_their_records() -> None:
-    asked = record_query((None, None), (None, None))
+def test_values_of_any_length_are_matched() -> None:
+    query = record_query((None, None), (None, None))
     for length in range(200):
         batch = write_batch([RecordToWrite(b"a", bytes(length))], base_offset=5, base_timestamp=7)
         out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
-        assert call_both_forms(match_records, batch, payloads_of([batch]), 0, asked, out, batch_of) == (1, 1, OK), length
+        assert call_both_forms(match_records, batch, payloads_of([batch]), 0, query, out, batch_of) == (1, 1, OK), length

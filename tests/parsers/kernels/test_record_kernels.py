@@ -1,4 +1,4 @@
-"""The kernels' two forms and the spec read the same records out of any bytes, and stop at the same place for the same reason."""
+"""Both forms of the kernels and the spec read the same records from any bytes, and stop at the same position with the same code."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def decoded(form: str, payload: bytes, count: int) -> Answer:
 
 
 def agreed(payload: bytes, count: int) -> tuple[int, int, int]:
-    """(records, code, position) on which both forms, with and without output, agree with the spec."""
+    """(records, code, position): both forms, with and without output, agree with the spec."""
     expected = spec_records(payload, count)
     for form in FORMS:
         assert decoded(form, payload, count) == expected
@@ -67,25 +67,25 @@ def test_forms_and_spec_agree_on_any_bytes(payload: bytes, count: int) -> None:
         ),
         max_size=6,
     ),
-    place=st.integers(0, 400),
+    position=st.integers(0, 400),
     byte=st.none() | st.integers(0, 255),
-    lie=st.sampled_from([0, 0, 0, 1, -1]),
+    count_error=st.sampled_from([0, 0, 0, 1, -1]),
 )
-def test_usual_records_are_passed_as_the_spec_passes_them(
-    records: list[tuple[bytes | None, bytes | None, int, int, bool]], place: int, byte: int | None, lie: int
+def test_forms_and_spec_agree_on_ordinary_records(
+    records: list[tuple[bytes | None, bytes | None, int, int, bool]], position: int, byte: int | None, count_error: int
 ) -> None:
-    """Short numbers and long ones, with headers here and there, and often one byte that is wrong."""
+    """Short and long numbers, some headers, and often one wrong byte."""
     data = b"".join(
         write_record(RecordToWrite(key, value, [("h", b"x")] * with_headers), offset, timestamp)
         for key, value, timestamp, offset, with_headers in records
     )
-    if byte is not None and place < len(data):
-        data = data[:place] + bytes([byte]) + data[place + 1 :]
-    agreed(data, len(records) + lie)
+    if byte is not None and position < len(data):
+        data = data[:position] + bytes([byte]) + data[position + 1 :]
+    agreed(data, len(records) + count_error)
 
 
-def test_nothing_behind_a_payload_counts_for_it() -> None:
-    """Payloads lie side by side: what one lacks is not taken from the next."""
+def test_bytes_after_a_payload_are_not_part_of_it() -> None:
+    """Payloads are adjacent in the buffer; a short one must not continue in the next."""
     whole = b"".join(write_record(RecordToWrite(b"key", b"value" * 20), number, number) for number in range(4))
     spans = [(start, end) for start in (0, len(whole) // 4) for end in range(start, len(whole) + 1)]
     payloads = np.array([(start, end, 4 - 4 * start // len(whole)) for start, end in spans], np.int64).T.copy()
@@ -94,8 +94,8 @@ def test_nothing_behind_a_payload_counts_for_it() -> None:
     assert wrong[:found].tolist() == [index for index, (_, end) in enumerate(spans) if end != len(whole)]
 
 
-def test_right_batches_give_no_verdict() -> None:
-    """A verdict has a batch opened once more, by slower code."""
+def test_sound_batches_are_not_reported() -> None:
+    """A reported batch is decoded again by slower code."""
     marker = write_marker(commit=True, base_offset=10, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1000)
     data = b"".join([*log(5), marker])
     columns = read(data).columns
@@ -113,14 +113,14 @@ def test_varints_agree_on_any_bytes(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63)])
-def test_varints_at_their_edges(value: int) -> None:
+def test_varints_of_any_size_are_read_back(value: int) -> None:
     data = encode_zigzag(value)
     assert call_both_forms(read_varlong, data, 0, len(data)) == (value, len(data))
     if -(2**31) <= value < 2**31:
         assert call_both_forms(read_varint, data, 0, len(data)) == (value, len(data))
 
 
-def test_bits_beyond_the_width_are_dropped_and_too_many_bytes_are_not() -> None:
+def test_varints_drop_bits_beyond_their_width_and_refuse_too_many_bytes() -> None:
     assert call_both_forms(read_varint, b"\xff\xff\xff\xff\x7f", 0, 5) == (-(2**31), 5)
     assert call_both_forms(read_varlong, b"\xff" * 9 + b"\x7f", 0, 10) == (-(2**63), 10)
     for kernel, size in ((read_varint, 5), (read_varlong, 10)):
@@ -129,7 +129,7 @@ def test_bits_beyond_the_width_are_dropped_and_too_many_bytes_are_not() -> None:
         assert call_both_forms(kernel, data, 0, size - 1)[1] == -1
 
 
-def test_a_good_record_is_spelled_as_the_faults_below_assume() -> None:
+def test_the_good_record_is_valid() -> None:
     assert RECORD_BODY.parse(body()).headers[0].key == b"h"
     assert agreed(framed(body()) * 3, 3) == (3, OK, 3 * len(framed(body())))
 
@@ -145,16 +145,16 @@ FAULTS = {
     "overlong header length": (framed(body(headers=b"\x80" * 5 + b"\x01")), VARINT_OVERLONG),
     "record past the payload": (varint(len(body()) + 1) + body(), OUT_OF_BOUNDS),
     "record of 2 GiB": (HUGE_VARINT + body(), OUT_OF_BOUNDS),
-    "record of less than nothing": (varint(-1) + body(), OUT_OF_BOUNDS),
+    "record of negative length": (varint(-1) + body(), OUT_OF_BOUNDS),
     "length cut short": (b"\x80", OUT_OF_BOUNDS),
     "key past the record": (framed(body(key=varint(30) + b"k")), OUT_OF_BOUNDS),
     "value of 2 GiB": (framed(body(value=HUGE_VARINT)), OUT_OF_BOUNDS),
     "2^31-1 headers": (framed(body(headers_count=HUGE_VARINT)), OUT_OF_BOUNDS),
-    "fewer headers than none": (framed(body(headers_count=varint(-1))), OUT_OF_BOUNDS),
+    "negative count of headers": (framed(body(headers_count=varint(-1))), OUT_OF_BOUNDS),
     "header key past the record": (framed(body(headers=varint(9) + b"h")), OUT_OF_BOUNDS),
-    "header key of less than nothing": (framed(body(headers=varint(-1) + varint(0))), OUT_OF_BOUNDS),
+    "header key of negative length": (framed(body(headers=varint(-1) + varint(0))), OUT_OF_BOUNDS),
     "header value past the record": (framed(body(headers=varint(1) + b"h" + varint(9))), OUT_OF_BOUNDS),
-    "bytes behind the headers": (framed(body(rest=b"!")), MALFORMED),
+    "bytes after the headers": (framed(body(rest=b"!")), MALFORMED),
     "more headers than there are": (framed(body(headers_count=varint(2), headers=varint(1) + b"h" + varint(0))), MALFORMED),
     "empty record": (framed(b""), MALFORMED),
     "record ends in its value length": (framed(body()[:5]), MALFORMED),
@@ -162,18 +162,18 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(name: str) -> None:
+def test_a_malformed_record_has_a_code(name: str) -> None:
     record, code = FAULTS[name]
     assert agreed(GOOD + record, 2) == (1, code, len(GOOD))
-    assert agreed(GOOD + record, 1) == (1, COUNT_LIE, len(GOOD)), "behind the last record counted it is the count that lies"
+    assert agreed(GOOD + record, 1) == (1, COUNT_LIE, len(GOOD)), "after the last counted record, the count is wrong"
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, 4, 2**31 - 1])
-def test_counts_that_lie(count: int) -> None:
+def test_a_wrong_count_has_a_code(count: int) -> None:
     assert agreed(GOOD * 3, count) == (3, COUNT_LIE, 3 * len(GOOD))
 
 
-def test_null_and_empty_are_not_the_same() -> None:
+def test_null_and_empty_differ() -> None:
     rows, code, _ = spec_records(
         b"".join(write_record(RecordToWrite(data, data, [("", data)]), 0, 0) for data in (None, b"", b"x")), 3
     )
@@ -184,7 +184,7 @@ def test_null_and_empty_are_not_the_same() -> None:
     assert (rows[0][RecordColumn.KEY_LENGTH], rows[0][RecordColumn.VALUE_LENGTH]) == (-1, -1), "any negative length is null"
 
 
-def test_a_full_matrix_is_gone_on_with() -> None:
+def test_scanning_continues_after_a_full_matrix() -> None:
     payload = GOOD * 10
     position, starts, codes = 0, [], []
     for _ in range(4):
@@ -197,15 +197,15 @@ def test_a_full_matrix_is_gone_on_with() -> None:
 
 
 @given(payload=payloads(), cut=st.integers(0, 200))
-def test_a_walk_may_be_cut_anywhere_and_gone_on_with(payload: bytes, cut: int) -> None:
-    """What a window gives and what is read from where it stopped are together what the whole gives."""
-    many, going_on = 10**6, False
+def test_scanning_continues_after_any_cut(payload: bytes, cut: int) -> None:
+    """The records of a window and those read from where it stopped are the records of the whole payload."""
+    many, is_last_window = 10**6, False
     rows, code, position = spec_records(payload, many)
     window = payload[:cut]
-    records, why, at = call_both_forms(scan_records, window, 0, len(window), going_on, matrix(100), 1)
+    records, stop, at = call_both_forms(scan_records, window, 0, len(window), is_last_window, matrix(100), 1)
     rest, rest_code, rest_position = spec_records(payload[at:], many)
     assert (records + len(rest), rest_code, at + rest_position) == (len(rows), code, position)
-    if why == OK:
+    if stop == OK:
         assert at == len(window)
-    elif why != MORE:
-        assert (records, why, at) == (len(rows), code, position)
+    elif stop != MORE:
+        assert (records, stop, at) == (len(rows), code, position)

@@ -1,4 +1,4 @@
-"""What is read of many batches at once is what each of them holds, and no batch is read twice or passed over."""
+"""Reading many batches at once gives the content of each, and reads every batch once."""
 
 from typing import TYPE_CHECKING
 
@@ -28,15 +28,17 @@ MARKERS = st.builds(
 KEYS = st.none() | st.sampled_from([b"\0\0\0\0", b"\0\0\0\1x", b"\x80\0\0\1", b"\0\0\0\2"]) | st.binary(max_size=5)
 VALUES = st.none() | st.sampled_from([b"\0\0\0\0\0\7", b"\0\1\xff\xff\xff\xffx", b"\x80\0\0\0\0\1"]) | st.binary(max_size=8)
 RECORDS = st.builds(RecordToWrite, KEYS, VALUES, st.sampled_from([[], [], [("h", b"1")]]), st.integers(-9, 2**33))
-OF_CONTROL = st.lists(RECORDS, min_size=1, max_size=2).map(
+CONTROL_BATCHES = st.lists(RECORDS, min_size=1, max_size=2).map(
     lambda records: write_batch(records, base_offset=2**33, base_timestamp=2**41, is_control_batch=True)
 )
-OF_MARKER = {"base_offset": 2**33, "base_timestamp": 2**41, "producer_id": 7, "records_count": 1}
-ANY = st.binary(max_size=20).map(lambda payload: with_payload(payload, **OF_MARKER, is_control_batch=True, is_transactional=True))
+MARKER_FIELDS = {"base_offset": 2**33, "base_timestamp": 2**41, "producer_id": 7, "records_count": 1}
+ANY_PAYLOADS = st.binary(max_size=20).map(
+    lambda payload: with_payload(payload, **MARKER_FIELDS, is_control_batch=True, is_transactional=True)
+)
 
 
-def said(batch: bytes) -> list[int] | None:
-    """What a batch says if it is nothing but one marker."""
+def marker_fields(batch: bytes) -> list[int] | None:
+    """[offset delta, timestamp delta, type, version, coordinator epoch] of a batch of one marker; None for other batches."""
     decoded = decode_batch(batch)
     records = list(decoded.iter_records())
     if decoded.problems or len(records) != 1 or records[0].headers:
@@ -48,11 +50,11 @@ def said(batch: bytes) -> list[int] | None:
     return [*deltas, control.type, control.version, control.coordinator_epoch]
 
 
-@given(st.lists(MARKERS | OF_CONTROL | ANY, max_size=6))
+@given(st.lists(MARKERS | CONTROL_BATCHES | ANY_PAYLOADS, max_size=6))
 def test_markers_are_the_records_of_their_batches(batches: list[bytes]) -> None:
     expected = []
     for batch in batches:
-        marker = said(batch)
+        marker = marker_fields(batch)
         if marker is None:
             break
         expected.append(marker)
@@ -65,24 +67,24 @@ def test_markers_are_the_records_of_their_batches(batches: list[bytes]) -> None:
         assert out[:, :read].T.tolist() == expected
 
 
-def one_by_one(columns: "NDArray[np.int64]", rows: list[int]) -> list[list[int]]:
-    """`rows` in pieces, a piece as long as what is read for it is not too much and little lies between."""
-    pieces: list[list[int]] = []
+def expected_groups(columns: "NDArray[np.int64]", rows: list[int]) -> list[list[int]]:
+    """`rows` in groups: a group spans at most 40 bytes, with gaps of at most 5 bytes."""
+    groups: list[list[int]] = []
     for row in rows:
         start = int(columns[BatchColumn.POSITION, row])
         end = start + int(columns[BatchColumn.SIZE_IN_BYTES, row])
-        if pieces:
-            first, last = (int(columns[BatchColumn.POSITION, piece]) for piece in (pieces[-1][0], pieces[-1][-1]))
-            behind = last + int(columns[BatchColumn.SIZE_IN_BYTES, pieces[-1][-1]])
-            if end - first <= 40 and start - behind <= 5:
-                pieces[-1].append(row)
+        if groups:
+            first, last = (int(columns[BatchColumn.POSITION, edge]) for edge in (groups[-1][0], groups[-1][-1]))
+            end_of_last = last + int(columns[BatchColumn.SIZE_IN_BYTES, groups[-1][-1]])
+            if end - first <= 40 and start - end_of_last <= 5:
+                groups[-1].append(row)
                 continue
-        pieces.append([row])
-    return pieces
+        groups.append([row])
+    return groups
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 50), st.booleans()), max_size=30))
-def test_batches_that_lie_near_are_read_at_once(places: list[tuple[int, int, bool]]) -> None:
+def test_adjacent_batches_are_read_together(places: list[tuple[int, int, bool]]) -> None:
     columns = np.zeros((BATCH_COLUMNS, len(places)), np.int64)
     position = 0
     for row, (gap, size, _) in enumerate(places):
@@ -93,7 +95,7 @@ def test_batches_that_lie_near_are_read_at_once(places: list[tuple[int, int, boo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "READ_BYTES", 40)
         patch.setattr(blocks, "_GAP_BYTES", 5)
-        together = [
+        read_groups = [
             group.tolist() for group, _ in blocks._read_groups(columns, np.array(rows, np.int64), lambda _, size: bytes(size))
         ]
-    assert together == one_by_one(columns, rows)
+    assert read_groups == expected_groups(columns, rows)

@@ -1,4 +1,4 @@
-"""Decompression: what Kafka's writers make comes back, and hostile streams end early with what came before them kept."""
+"""Decompression: streams of Kafka's writers are decompressed, hostile streams end early and keep the data before the fault."""
 
 import gzip
 import random
@@ -30,27 +30,27 @@ def raw_lz4_block(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", COMPRESSION_TYPES)
 @pytest.mark.parametrize("size", [0, 1, 1000, 65_536, 300_000, len(TEXT)])
-def test_round_trip(name: str, size: int) -> None:
+def test_compressed_text_is_read_back(name: str, size: int) -> None:
     answer = decompress(COMPRESSION_TYPES.index(name), compress(name, TEXT[:size]))
     assert (answer.problem, answer.detail) == (None, {})
     assert answer.data == TEXT[:size]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_incompressible_bytes_come_back_in_small_pieces(name: str) -> None:
+def test_incompressible_bytes_are_read_back_in_small_pieces(name: str) -> None:
     data = random.Random(1).randbytes(1_500_000)
     pieces = list(Decompression(NAMES.index(name) + 1, compress(name, data)))
     assert b"".join(pieces) == data
     assert max(map(len, pieces)) <= PIECE_BYTES
 
 
-def test_an_illegal_codec() -> None:
+def test_an_unknown_codec_is_malformed() -> None:
     answer = decompress(5, b"anything")
     assert (answer.data, answer.problem) == (b"", "CODEC_MALFORMED")
     assert answer.detail == {"codec": "unknown(5)", "bytes_in": 8, "bytes_out": 0, "reason": "unknown_codec"}
 
 
-def test_gzip_members_follow_one_another() -> None:
+def test_gzip_members_are_concatenated() -> None:
     parts = [TEXT, b"", b"second", TEXT[:70_000]]
     assert decompress(GZIP, b"".join(map(gzip.compress, parts))).data == b"".join(parts)
     assert decompress(GZIP, gzip.compress(b"x") * 3000).data == b"x" * 3000
@@ -58,7 +58,7 @@ def test_gzip_members_follow_one_another() -> None:
     assert (answer.data, answer.problem, answer.detail["reason"]) == (TEXT, "CODEC_MALFORMED", "trailing_bytes")
 
 
-def test_snappy_raw_block_and_concatenated_streams() -> None:
+def test_snappy_raw_blocks_and_concatenated_streams_are_read() -> None:
     assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))).data == TEXT
     assert decompress(SNAPPY, b"\x05\x10hello").data == b"hello"
     assert decompress(SNAPPY, xerial(b"one") + xerial(TEXT) + xerial(b"")).data == b"one" + TEXT
@@ -79,12 +79,12 @@ def test_snappy_raw_block_and_concatenated_streams() -> None:
         (xerial(b"kept") + b"\x82SNAPPY\x00" + bytes(8), b"kept", "CODEC_MALFORMED", "header"),
     ],
 )
-def test_snappy_lies(payload: bytes, data: bytes, problem: str, reason: str) -> None:
+def test_malformed_snappy_has_a_reason(payload: bytes, data: bytes, problem: str, reason: str) -> None:
     answer = decompress(SNAPPY, payload)
     assert (answer.data, answer.problem, answer.detail["reason"]) == (data, problem, reason)
 
 
-def test_lz4_header_checksum_counts_from_magic_1_on() -> None:
+def test_lz4_header_checksum_is_checked_from_magic_1_on() -> None:
     quirk = lz4_frame(TEXT, magic=0)
     assert decompress(LZ4, quirk, magic=0).problem is None
     for magic in (1, 2):
@@ -92,7 +92,7 @@ def test_lz4_header_checksum_counts_from_magic_1_on() -> None:
         assert (answer.data, answer.problem, answer.detail["reason"]) == (TEXT, "CODEC_MALFORMED", "header_checksum")
 
 
-def test_lz4_optional_fields() -> None:
+def test_lz4_optional_fields_are_read() -> None:
     block = raw_lz4_block(b"hello")
     checksum = xxhash.xxh32_intdigest(b"hello").to_bytes(4, "little")
     for flags, extra, body in (
@@ -127,12 +127,12 @@ _FRAME = lz4_frame(b"a" * 9)
         (rehashed(_FRAME[:4] + b"\x70" + _FRAME[5:7] + raw_lz4_block(b"x") + b"bad!" + bytes(4)), b"", "block_checksum"),
     ],
 )
-def test_lz4_faults(payload: bytes, data: bytes, reason: str) -> None:
+def test_malformed_lz4_has_a_reason(payload: bytes, data: bytes, reason: str) -> None:
     answer = decompress(LZ4, payload)
     assert (answer.data, answer.problem, answer.detail["reason"]) == (data, "CODEC_MALFORMED", reason)
 
 
-def test_zstd_frames_follow_one_another_and_junk_is_told() -> None:
+def test_zstd_frames_are_concatenated_and_junk_is_malformed() -> None:
     frame = compress("zstd", TEXT)
     assert decompress(ZSTD, frame + compress("zstd", b"more")).data == TEXT + b"more"
     answer = decompress(ZSTD, frame + b"junk")
@@ -141,7 +141,7 @@ def test_zstd_frames_follow_one_another_and_junk_is_told() -> None:
     assert (early.data, early.problem, early.detail["reason"]) == (TEXT, "CODEC_MALFORMED", "codec_before_magic_2")
 
 
-def test_zstd_window_larger_than_readers_allow() -> None:
+def test_a_zstd_window_larger_than_readers_allow_is_refused() -> None:
     frame = bytes.fromhex("28b52ffd") + bytes([0, (31 - 10) << 3]) + ((131_072 << 3) | 3).to_bytes(3, "little") + b"x"
     answer = decompress(ZSTD, frame)
     assert (answer.data, answer.problem) == (b"", "CODEC_MALFORMED")
@@ -150,7 +150,7 @@ def test_zstd_window_larger_than_readers_allow() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("keep", [0.3, 0.99])
-def test_cut_streams_keep_what_came_before(name: str, keep: float) -> None:
+def test_cut_streams_keep_the_data_before_the_cut(name: str, keep: float) -> None:
     data = random.Random(2).randbytes(500_000)
     payload = compress(name, data)
     answer = decompress(NAMES.index(name) + 1, payload[: int(len(payload) * keep)])
@@ -161,7 +161,7 @@ def test_cut_streams_keep_what_came_before(name: str, keep: float) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_limit_stops_a_bomb(name: str) -> None:
+def test_the_limit_stops_a_bomb(name: str) -> None:
     payload = compress(name, bytes(8 << 20))
     answer = decompress(NAMES.index(name) + 1, payload, limit=1_000_000)
     assert (answer.data, answer.problem) == (bytes(1_000_000), "DECOMP_LIMIT_EXCEEDED")
@@ -172,8 +172,8 @@ def test_limit_stops_a_bomb(name: str) -> None:
     assert answer.detail["ratio"] == bytes_out // len(payload)
 
 
-def test_a_bomb_of_32_gib_ends_at_the_limit_of_all() -> None:
-    """One frame of 2^18 blocks of a repeated byte: 1 MiB that says it is 32 GiB."""
+def test_a_bomb_of_32_gib_ends_at_the_default_limit() -> None:
+    """One frame of 2^18 blocks of a repeated byte: 1 MiB that decompresses to 32 GiB."""
     block = (131_072 << 3 | 2).to_bytes(3, "little") + b"x"
     payload = bytes.fromhex("28b52ffd") + bytes([0, (17 - 10) << 3]) + block * (1 << 18)
     pieces = Decompression(ZSTD, payload)
@@ -181,15 +181,15 @@ def test_a_bomb_of_32_gib_ends_at_the_limit_of_all() -> None:
     assert (pieces.problem, pieces.detail["ratio"]) == ("DECOMP_LIMIT_EXCEEDED", 1024)
 
 
-def test_snappy_block_too_large_to_take_whole_is_refused() -> None:
+def test_a_snappy_block_too_large_for_memory_is_refused() -> None:
     preamble = bytes([0x80, 0x80, 0x80, 0x64])  # 200 MiB
     answer = decompress(SNAPPY, preamble + bytes(10 << 20))
     assert (answer.data, answer.problem, answer.detail["declared"]) == (b"", "DECOMP_LIMIT_EXCEEDED", 200 << 20)
 
 
-def into(codec: int, payload: bytes, room: int = 300_000) -> bytes | None:
-    """What `decompress_into` gives, which must be what `decompress` does; None for a refusal."""
-    output = memoryview(bytearray(room))
+def into(codec: int, payload: bytes, capacity: int = 300_000) -> bytes | None:
+    """The bytes that `decompress_into` writes, equal to those of `decompress`; None if it refuses."""
+    output = memoryview(bytearray(capacity))
     size = decompress_into(codec, memoryview(payload), output)
     if size < 0:
         return None
@@ -200,7 +200,7 @@ def into(codec: int, payload: bytes, room: int = 300_000) -> bytes | None:
 
 @pytest.mark.parametrize("name", ["lz4", "zstd"])
 @pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 200_000])
-def test_a_sound_stream_needs_no_copy(name: str, size: int) -> None:
+def test_a_sound_stream_is_decompressed_in_place(name: str, size: int) -> None:
     codec = NAMES.index(name) + 1
     for data in (TEXT[:size], random.Random(4).randbytes(size)):
         payload = compress(name, data)
@@ -212,7 +212,7 @@ def test_a_sound_stream_needs_no_copy(name: str, size: int) -> None:
     assert into(codec, b"") is None
 
 
-def test_frames_with_more_than_blocks_are_left_to_the_other_way() -> None:
+def test_streams_with_optional_fields_are_not_decompressed_in_place() -> None:
     assert into(LZ4, lz4_frame(TEXT, magic=0)) is None
     assert into(LZ4, rehashed(_FRAME[:4] + b"\x64" + _FRAME[5:]) + b"ABCD") is None
     assert into(LZ4, rehashed(_FRAME[:5] + b"\x30" + _FRAME[6:])) is None
@@ -221,14 +221,14 @@ def test_frames_with_more_than_blocks_are_left_to_the_other_way() -> None:
 
 
 @given(codec=st.integers(0, 7), payload=st.binary(max_size=200), magic=st.integers(0, 2))
-def test_any_bytes_have_an_answer(codec: int, payload: bytes, magic: int) -> None:
+def test_any_bytes_are_decompressed_within_the_limit(codec: int, payload: bytes, magic: int) -> None:
     answer = decompress(codec, payload, magic=magic, limit=100_000)
     assert answer.problem in PROBLEMS
     assert len(answer.data) <= 100_000
 
 
 @given(name=st.sampled_from(NAMES), seed=st.integers(0, 2**32), faults=st.integers(1, 4))
-def test_damaged_streams_have_an_answer(name: str, seed: int, faults: int) -> None:
+def test_damaged_streams_are_decompressed_within_the_limit(name: str, seed: int, faults: int) -> None:
     rng = random.Random(seed)
     payload = compress(name, TEXT[:20_000])
     for _ in range(faults):

@@ -1,4 +1,4 @@
-"""Batches as a bundle holds them: what is written is read, whatever the columns hold, and any bytes give an answer."""
+"""Batches in a bundle: any columns are read back, and any bytes are read or refused."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,14 @@ FEW = st.integers(-2, 6)
 
 
 def row() -> st.SearchStrategy[Sequence[int]]:
-    """A batch by columns but for its identity, ordinary or of a liar."""
+    """The columns of a batch except its identity, plausible or not."""
     fields = [INT64] * 2 + [INT64 | FEW] * 2 + [INT32 | FEW, INT32 | FEW, st.integers(0, 127), UINT32, UINT32, INT16]
     fields += [INT64 | FEW] * 3 + [INT16, INT32 | FEW, INT32 | FEW, INT16, INT32, st.just(0), st.just(0)]
     return st.tuples(*fields)
 
 
 @given(st.lists(row(), max_size=40))
-def test_columns_come_back_as_they_were(rows: list[Sequence[int]]) -> None:
+def test_any_columns_are_read_back(rows: list[Sequence[int]]) -> None:
     columns = np.array(rows, np.int64).reshape(len(rows), BATCH_COLUMNS).T.copy()
     written = columns[BatchColumn.LAST_OFFSET] ^ 5
     digests = np.arange(len(rows) * 2, dtype=np.uint64).reshape(len(rows), 2)
@@ -38,7 +38,7 @@ def test_columns_come_back_as_they_were(rows: list[Sequence[int]]) -> None:
     assert facts.damage == []
 
 
-def test_ordinary_batches_take_few_bytes() -> None:
+def test_ordinary_batches_take_at_most_nine_bytes() -> None:
     columns = ordinary(CHUNK_ROWS)
     section = batches_section(columns)
     assert len(cramjam.zstd.compress(section, level=1)) < CHUNK_ROWS * 9
@@ -46,7 +46,7 @@ def test_ordinary_batches_take_few_bytes() -> None:
 
 
 def ordinary(rows: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
-    """Batches of three idempotent producers in turn."""
+    """Batches of three idempotent producers that take turns."""
     random = np.random.default_rng(1)
     columns = np.zeros((BATCH_COLUMNS, rows), np.int64)
     counts, sizes = random.integers(1, 9, rows), random.integers(100, 900, rows)
@@ -60,15 +60,15 @@ def ordinary(rows: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
     columns[BatchColumn.CRC] = columns[BatchColumn.CRC_COMPUTED] = random.integers(0, 1 << 32, rows)
     columns[BatchColumn.PRODUCER_ID] = np.arange(rows) % 3
     for producer in range(3):
-        of_one = counts[producer::3]
-        columns[BatchColumn.BASE_SEQUENCE, producer::3] = (2**31 - 100 + np.cumsum(of_one) - of_one) & (2**31 - 1)
+        sent = counts[producer::3]
+        columns[BatchColumn.BASE_SEQUENCE, producer::3] = (2**31 - 100 + np.cumsum(sent) - sent) & (2**31 - 1)
     columns[BatchColumn.BASE_TIMESTAMP] = 1_700_000_000_000 + np.arange(rows) * 3
     columns[BatchColumn.MAX_TIMESTAMP] = columns[BatchColumn.BASE_TIMESTAMP] + counts
     columns[BatchColumn.CONTROL_RECORD_TYPE] = columns[BatchColumn.COORDINATOR_EPOCH] = -1
     return columns
 
 
-def test_damage_comes_back_as_it_was() -> None:
+def test_damage_is_read_back() -> None:
     damage = [
         (Damage("SEG_HOLE", 5, 7, -1, -1, {"zero_bytes": 3, "candidates": 2, "runs_past_end": True}), False),
         (Damage("RECORD_MALFORMED", 20, 90, 3, 4, {"reason": "control_key", "record_index": 0}), True),
@@ -87,26 +87,26 @@ def test_damage_comes_back_as_it_was() -> None:
         Damage("SEG_HOLE", 0, 1 << 70),
     ],
 )
-def test_damage_that_no_log_has_is_refused(damage: Damage) -> None:
+def test_invalid_damage_is_refused(damage: Damage) -> None:
     with pytest.raises(FormatError):
         read_batches(batches_section(ordinary(1), [(damage, False)]))
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_give_an_answer(data: bytes) -> None:
-    answered(data)
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    assert_read_or_refused(data)
 
 
 @given(st.data())
-def test_changed_sections_give_an_answer(data: st.DataObject) -> None:
+def test_changed_sections_are_read_or_refused(data: st.DataObject) -> None:
     damage = [(Damage("RECORD_MALFORMED", 20, 90, 3, 4, {"reason": "control_key"}), True)]
     section = bytearray(batches_section(ordinary(20), damage, digests=np.ones((20, 2), np.uint64)))
     for _ in range(data.draw(st.integers(1, 4))):
         section[data.draw(st.integers(0, len(section) - 1))] = data.draw(st.integers(0, 255))
-    answered(bytes(section[: data.draw(st.integers(0, len(section)))]))
+    assert_read_or_refused(bytes(section[: data.draw(st.integers(0, len(section)))]))
 
 
-def answered(data: bytes) -> None:
+def assert_read_or_refused(data: bytes) -> None:
     try:
         facts = read_batches(data)
     except FormatError:
@@ -115,7 +115,7 @@ def answered(data: bytes) -> None:
     contradiction(facts, 0, 1 << 20)
 
 
-def test_rows_are_not_believed_beyond_their_bytes() -> None:
+def test_rows_that_contradict_the_size_of_the_file_are_found() -> None:
     columns = ordinary(4)
     end = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
     facts = read_batches(batches_section(columns))

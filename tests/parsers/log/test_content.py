@@ -1,4 +1,4 @@
-"""Digests of batches as a reader passes them: what they cover, in whatever windows, pieces and damage."""
+"""Digests of the content of batches: what they cover, with any windows, read sizes and damage."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -25,17 +25,17 @@ BOTH = pytest.mark.parametrize("key", KEYS, ids=["keyed", "unkeyed"])
 
 
 @dataclass
-class Passed:
-    """What a reader passed."""
+class DigestsByPosition:
+    """Digests of the batches of a segment."""
 
     good: dict[int, bytes] = field(default_factory=dict)
-    """Digest by position."""
+    """Position → digest of batches with the right CRC."""
     bad: dict[int, bytes] = field(default_factory=dict)
 
 
-def passed(data: bytes, key: bytes) -> Passed:
-    """The digests of all of a segment's batches."""
-    digests, found = ContentDigests(key), Passed()
+def digests_of(data: bytes, key: bytes) -> DigestsByPosition:
+    """The digests of all batches of a segment."""
+    digests, found = ContentDigests(key), DigestsByPosition()
     reader = SegmentReader(MemoryFile(data), inspect=digests.inspect, inspect_alone=digests.alone)
     for chunk in reader.chunks():
         columns = chunk.columns
@@ -48,52 +48,52 @@ def passed(data: bytes, key: bytes) -> Passed:
 
 
 def expected(data: bytes, key: bytes) -> bytes:
-    """The digest of a batch by itself."""
+    """The digest of one batch, computed with the library."""
     return hashlib.blake2b(data[61 if data[16] >= 2 else 17 :], digest_size=16, key=key).digest()
 
 
-def at_starts(batches: list[bytes], key: bytes) -> dict[int, bytes]:
+def expected_by_position(batches: list[bytes], key: bytes) -> dict[int, bytes]:
     starts = np.cumsum([0, *map(len, batches)]).tolist()
     return {start: expected(data, key) for start, data in zip(starts, batches, strict=False)}
 
 
 @BOTH
 @pytest.mark.parametrize("compiled", [False, True])
-def test_every_batch_has_the_digest_of_what_is_behind_its_header(key: bytes, compiled: bool) -> None:
+def test_every_batch_has_the_digest_of_the_bytes_after_its_header(key: bytes, compiled: bool) -> None:
     batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2), batch(12, 99, compression_type="zstd")]
     with kernels(compiled=compiled):
-        assert passed(b"".join(batches), key) == Passed(at_starts(batches, key))
-        assert passed(b"", key) == Passed()
+        assert digests_of(b"".join(batches), key) == DigestsByPosition(expected_by_position(batches, key))
+        assert digests_of(b"", key) == DigestsByPosition()
 
 
 @BOTH
-def test_nothing_of_the_header_is_in_a_digest_and_everything_behind_it(key: bytes) -> None:
+def test_a_digest_depends_on_the_records_and_not_on_the_header(key: bytes) -> None:
     plain, changed = batch(0, value=b"v"), batch(78, value=b"w")
     other = batch(77, value=b"v", epoch=4, base_timestamp=9, producer_id=8, producer_epoch=1, base_sequence=3)
-    digests = list(passed(plain + other + changed, key).good.values())
+    digests = list(digests_of(plain + other + changed, key).good.values())
     assert digests[0] == digests[1] != digests[2]
 
 
 @BOTH
-def test_behind_damage_batches_are_taken_by_themselves_and_bad_ones_too(key: bytes) -> None:
+def test_batches_after_damage_and_batches_with_a_wrong_crc_have_digests(key: bytes) -> None:
     batches = log(6)
-    whole = at_starts(batches, key)
+    whole = expected_by_position(batches, key)
     starts = list(whole)
     data = flip_bit(b"".join(batches), starts[1] + 9)
-    assert passed(data, key).good == {start: whole[start] for start in starts if start != starts[1]}
+    assert digests_of(data, key).good == {start: whole[start] for start in starts if start != starts[1]}
     data = flip_bit(b"".join(batches), starts[2] + 70)
-    found = passed(data, key)
+    found = digests_of(data, key)
     assert found.good == {start: whole[start] for start in starts if start != starts[2]}
     assert found.bad == {starts[2]: expected(data[starts[2] : starts[3]], key)}
 
 
 @BOTH
-def test_large_batches_have_the_digest_that_they_have_in_one_piece(key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_read_in_parts_have_the_same_digest(key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     small_windows(monkeypatch, 96, 256)
     batches = [batch(0), large(2, 6000), batch(3), large(5, 61 + 70 * 7), legacy_entry(6, 1)]
-    for piece in (7, 70, 700, content._READ_BYTES):
-        monkeypatch.setattr(content, "_READ_BYTES", piece)
-        assert passed(b"".join(batches), key) == Passed(at_starts(batches, key))
+    for size in (7, 70, 700, content._READ_BYTES):
+        monkeypatch.setattr(content, "_READ_BYTES", size)
+        assert digests_of(b"".join(batches), key) == DigestsByPosition(expected_by_position(batches, key))
 
 
 def large(offset: int, size: int) -> bytes:
@@ -102,22 +102,22 @@ def large(offset: int, size: int) -> bytes:
 
 @given(any_segments())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_windows_change_nothing_on_any_bytes(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    whole = {key: passed(data, key) for key in KEYS}
+def test_windows_do_not_change_digests_of_any_bytes(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    whole = {key: digests_of(data, key) for key in KEYS}
     with monkeypatch.context() as patch:
         small_windows(patch, 64, 96)
         for key, before in whole.items():
-            assert passed(data, key).good == before.good
+            assert digests_of(data, key).good == before.good
 
 
 class _CutFile(MemoryFile):
-    """A file that is found shorter when more than a page of it is read."""
+    """A file that returns at most 4096 bytes for each read."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         return super().read_into(position, buffer[:4096])
 
 
-def test_a_file_that_has_become_shorter_gives_zeros() -> None:
+def test_a_batch_that_became_shorter_has_the_digest_zero() -> None:
     digests = ContentDigests(SECRET)
     data = large(0, 9000)
     assert digests.alone(_CutFile(data), 0, len(data)) == []

@@ -1,4 +1,4 @@
-"""Control records: markers of transactions, and KRaft's, whose bytes are spelled here by hand from the schemas."""
+"""Control records: transaction markers, and KRaft's control records as hexadecimal text made from Kafka's schemas."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def key(control_type: int, version: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize(("control_type", "name"), [(0, "ABORT"), (1, "COMMIT")])
-def test_markers(control_type: int, name: str) -> None:
+def test_markers_have_their_coordinator_epoch(control_type: int, name: str) -> None:
     record = parse_control_record(key(control_type), bytes.fromhex("0000 0000002a"))
     assert record == ControlRecord(control_type, name, 0, 42)
     longer = parse_control_record(key(control_type, 3) + b"more", bytes.fromhex("0001 ffffffff 00"))
@@ -51,9 +51,9 @@ KRAFT = [
 ]
 
 
-@pytest.mark.parametrize(("control_type", "spelled", "fields"), KRAFT)
-def test_kraft_records(control_type: int, spelled: str, fields: dict[str, Any]) -> None:
-    value = bytes.fromhex(spelled)
+@pytest.mark.parametrize(("control_type", "hexadecimal", "fields"), KRAFT)
+def test_kraft_records_are_read_and_their_prefixes_refused(control_type: int, hexadecimal: str, fields: dict[str, Any]) -> None:
+    value = bytes.fromhex(hexadecimal)
     record = parse_control_record(key(control_type), value)
     assert (record.type, record.version, record.coordinator_epoch, record.problem) == (control_type, value[1], None, None)
     assert record.fields == fields
@@ -63,7 +63,7 @@ def test_kraft_records(control_type: int, spelled: str, fields: dict[str, Any]) 
         assert parse_control_record(key(control_type), value[:size]).problem == "value"
 
 
-def test_tagged_fields_are_passed_over_and_must_rise() -> None:
+def test_tagged_fields_are_skipped_and_must_be_ascending() -> None:
     layout = CONTROL_RECORD_VALUES[4]
     assert layout.build({"version": 0, "tagged_fields": {7: b"xy", 1: b""}}) == bytes.fromhex("0000 02 01 00 07 02 7879")
     assert parse_control_record(key(4), bytes.fromhex("0000 02 01 00 07 02 7879")).problem is None
@@ -73,25 +73,25 @@ def test_tagged_fields_are_passed_over_and_must_rise() -> None:
 
 
 @pytest.mark.parametrize("bad", ["0000 00000064 ffffffff0f", "0000 00000064 00"])
-def test_arrays_that_lie_or_are_null(bad: str) -> None:
+def test_arrays_of_wrong_length_or_null_are_refused(bad: str) -> None:
     assert parse_control_record(key(2), bytes.fromhex(bad)).problem == "value"
 
 
 def test_strings_must_be_utf_8() -> None:
-    spelled = KRAFT[4][1].replace("0243", "02ff")
-    assert parse_control_record(key(6), bytes.fromhex(spelled)).problem == "value"
+    hexadecimal = KRAFT[4][1].replace("0243", "02ff")
+    assert parse_control_record(key(6), bytes.fromhex(hexadecimal)).problem == "value"
 
 
 @pytest.mark.parametrize("bad", [None, b"", b"\0\0\0", b"\xff\xff\0\0"])
-def test_unreadable_keys(bad: bytes | None) -> None:
+def test_unreadable_keys_are_reported(bad: bytes | None) -> None:
     assert parse_control_record(bad, bytes(6)) == ControlRecord(-1, "UNKNOWN", problem="key")
 
 
 @pytest.mark.parametrize("control_type", [7, 99, -1])
-def test_types_that_readers_ignore(control_type: int) -> None:
+def test_unknown_types_are_ignored(control_type: int) -> None:
     assert parse_control_record(key(control_type), None) == ControlRecord(control_type, "UNKNOWN")
 
 
 @given(control_type=st.integers(-1, 8), value=st.one_of(st.none(), st.binary(max_size=40)))
-def test_any_bytes_have_an_answer(control_type: int, value: bytes | None) -> None:
+def test_any_value_is_read_or_refused(control_type: int, value: bytes | None) -> None:
     assert parse_control_record(key(control_type), value).problem in {None, "value"}

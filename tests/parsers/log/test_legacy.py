@@ -1,4 +1,4 @@
-"""Magic 0 and 1: single messages, wrappers with their offsets and times, the quirks readers tolerate and the faults they do not."""
+"""Magic 0 and 1: single messages, compressed wrapper messages, tolerated quirks and faults."""
 
 import zlib
 from typing import Any
@@ -33,7 +33,7 @@ def wrapper(entries: list[bytes], magic: int = 1, *, offset: int = 42, compressi
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("data", [None, b"", b"x"])
-def test_plain_messages(magic: int, data: bytes | None) -> None:
+def test_plain_messages_are_read(magic: int, data: bytes | None) -> None:
     entry = write_legacy_entry(
         data, data, offset=9, magic=magic, timestamp=7, timestamp_type=("CreateTime", "LogAppendTime")[magic]
     )
@@ -46,7 +46,7 @@ def test_plain_messages(magic: int, data: bytes | None) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(("magic", "start"), [(0, 38), (1, 0)])
-def test_wrappers_hold_absolute_offsets_or_such_as_count_from_their_first(magic: int, start: int, codec: str) -> None:
+def test_inner_offsets_are_absolute_in_magic_0_and_relative_in_magic_1(magic: int, start: int, codec: str) -> None:
     opened = open_wrapper(wrapper(inner(5, magic, start=start), magic, compression_type=codec, timestamp=104))
     assert (opened.base_offset, opened.last_offset, opened.records_count, opened.problems) == (38, 42, 5, [])
     for index, record in enumerate(opened.iter_records()):
@@ -55,24 +55,24 @@ def test_wrappers_hold_absolute_offsets_or_such_as_count_from_their_first(magic:
         assert (record.timestamp, record.timestamp_type) == stamp
 
 
-def test_gaps_left_by_compaction() -> None:
+def test_gaps_of_compaction_are_kept() -> None:
     entries = [entry for index, entry in enumerate(inner(8, 1)) if index in (0, 3, 7)]
     assert [record.offset for record in open_wrapper(wrapper(entries)).iter_records()] == [35, 38, 42]
 
 
-def test_log_append_time_of_the_wrapper_counts_for_all() -> None:
+def test_log_append_time_of_the_wrapper_applies_to_all_messages() -> None:
     opened = open_wrapper(wrapper(inner(2, 1), timestamp=5000, timestamp_type="LogAppendTime"))
     assert {(record.timestamp, record.timestamp_type) for record in opened.iter_records()} == {(5000, "LogAppendTime")}
 
 
-def test_wrapper_at_offset_0_of_old_librdkafka_and_below_its_last_inner_offset() -> None:
+def test_wrapper_offset_0_of_old_librdkafka_is_tolerated_and_other_wrong_offsets_are_damage() -> None:
     opened = open_wrapper(wrapper(inner(3, 1), offset=0))
     assert (opened.base_offset, opened.last_offset, opened.problems) == (0, 2, [])
     (damage,) = open_wrapper(wrapper(inner(3, 1), offset=1), 70).problems
     assert (damage.kind, damage.position, damage.detail) == ("RECORD_MALFORMED", 70, {"reason": "inner_offset", "inner_offset": 2})
 
 
-def test_inner_magic_other_than_the_wrappers_is_tolerated() -> None:
+def test_an_inner_magic_that_differs_from_the_wrapper_is_tolerated() -> None:
     opened = open_wrapper(wrapper([*inner(1, 0), *inner(2, 1)[1:]]))
     assert opened.problems == []
     found = [(record.offset, record.timestamp, record.timestamp_type) for record in opened.iter_records()]
@@ -80,39 +80,39 @@ def test_inner_magic_other_than_the_wrappers_is_tolerated() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 11, 12, 20, 30])
-def test_a_cut_inner_tail_is_dropped_silently(cut: int) -> None:
+def test_a_cut_last_message_is_dropped_without_damage(cut: int) -> None:
     entries = inner(3, 1)
     opened = open_wrapper(wrapper([*entries[:2], entries[2][:cut]]))
     assert (opened.problems, opened.records_count, opened.base_offset, opened.last_offset) == ([], 2, 41, 42)
 
 
 @pytest.mark.parametrize("depth", [2, 1000])
-def test_nested_wrappers_are_told_and_never_entered(depth: int) -> None:
-    made = inner(1, 1)[0]
+def test_nested_wrappers_are_damage_and_are_not_decompressed(depth: int) -> None:
+    nested = inner(1, 1)[0]
     for _ in range(depth):
-        made = wrapper([made], offset=0)
-    opened = open_wrapper(made)
+        nested = wrapper([nested], offset=0)
+    opened = open_wrapper(nested)
     assert [(damage.kind, damage.detail["record_index"]) for damage in opened.problems] == [("LEGACY_NESTED_COMPRESSION", 0)]
     (record,) = opened.iter_records()
     assert record.value is not None
     assert record.value[:2] == b"\x1f\x8b"
 
 
-def test_messages_around_a_bad_one_are_read() -> None:
+def test_messages_around_a_malformed_message_are_read() -> None:
     entries = inner(4, 1)
-    rotten = entries[1][:-1] + b"?"
-    opened = open_wrapper(wrapper([entries[0], rotten, *entries[2:]]))
+    corrupt = entries[1][:-1] + b"?"
+    opened = open_wrapper(wrapper([entries[0], corrupt, *entries[2:]]))
     assert [(damage.kind, damage.detail["reason"], damage.detail["record_index"]) for damage in opened.problems] == [
         ("RECORD_MALFORMED", "inner_crc", 1)
     ]
     assert [record.value for record in opened.iter_records()] == [b"v0", b"v?", b"v2", b"v3"]
-    lying = fix_legacy_crc(entries[1][:26] + (99).to_bytes(4, "big") + entries[1][30:])
-    opened = open_wrapper(wrapper([entries[0], lying, *entries[2:]]))
+    wrong_length = fix_legacy_crc(entries[1][:26] + (99).to_bytes(4, "big") + entries[1][30:])
+    opened = open_wrapper(wrapper([entries[0], wrong_length, *entries[2:]]))
     assert [(damage.kind, damage.detail["record_index"]) for damage in opened.problems] == [("RECORD_LENGTH_OUT_OF_BOUNDS", 1)]
     assert [(record.offset, record.value) for record in opened.iter_records()] == [(39, b"v0"), (41, b"v2"), (42, b"v3")]
 
 
-def test_bad_messages_are_given_up_after_many() -> None:
+def test_reading_stops_after_many_malformed_messages() -> None:
     assert open_wrapper(wrapper([inner(1, 1)[0][:-1] + b"?"] * (2 * MAX_BAD_MESSAGES))).records_count == MAX_BAD_MESSAGES
 
 
@@ -128,20 +128,20 @@ def test_bad_messages_are_given_up_after_many() -> None:
         (bytes(40), "RECORD_MALFORMED", "header"),
     ],
 )
-def test_faults_of_the_whole(entry: bytes, kind: str, reason: str) -> None:
+def test_a_malformed_wrapper_has_a_reason(entry: bytes, kind: str, reason: str) -> None:
     assert [(damage.kind, damage.detail["reason"]) for damage in open_wrapper(entry).problems] == [(kind, reason)]
 
 
-def test_lengths_of_a_plain_message_that_lie() -> None:
+def test_wrong_lengths_of_a_plain_message_are_damage() -> None:
     entry = legacy_entry(3)
     for place, kind in ((26, "RECORD_LENGTH_OUT_OF_BOUNDS"), (33, "RECORD_LENGTH_OUT_OF_BOUNDS")):
-        lie = fix_legacy_crc(entry[:place] + (2**31 - 1).to_bytes(4, "big") + entry[place + 4 :])
-        assert [damage.kind for damage in open_wrapper(lie).problems] == [kind]
+        wrong = fix_legacy_crc(entry[:place] + (2**31 - 1).to_bytes(4, "big") + entry[place + 4 :])
+        assert [damage.kind for damage in open_wrapper(wrong).problems] == [kind]
     short = fix_legacy_crc(entry[:33] + (1).to_bytes(4, "big") + entry[37:])
     assert [damage.kind for damage in open_wrapper(short).problems] == ["RECORD_MALFORMED"]
 
 
-def test_offsets_are_not_guessed_where_the_last_message_is_lost() -> None:
+def test_offsets_are_unknown_without_the_last_message() -> None:
     whole = wrapper(inner(2000, 1), compression_type="snappy", offset=5000)
     cut = whole[: len(whole) // 2]
     entry = fix_legacy_crc(
@@ -154,24 +154,24 @@ def test_offsets_are_not_guessed_where_the_last_message_is_lost() -> None:
     assert {record.offset for record in opened.iter_records()} == {-1}
 
 
-def test_a_bomb_ends_at_what_a_wrapper_may_hold() -> None:
+def test_a_bomb_ends_at_the_limit_of_a_wrapper() -> None:
     big = write_legacy_entry(None, bytes(LEGACY_HELD_BYTES), offset=0, magic=1)
     opened = open_wrapper(wrapper([big], offset=0, compression_type="lz4"))
     assert [(damage.kind, damage.detail["limit"]) for damage in opened.problems] == [("DECOMP_LIMIT_EXCEEDED", LEGACY_HELD_BYTES)]
 
 
 def spec_message(entry: bytes) -> tuple[Any, ...] | None:
-    """(attributes, timestamp, offset, key, value) as the spec reads a whole entry; None if it does not fill its size."""
+    """(attributes, timestamp, offset, key, value) of an entry, read with the spec; None if the message does not fill it."""
     try:
-        head = LEGACY_ENTRY_HEADER.parse(entry)
-        message = construct.FocusedSeq("it", "it" / LEGACY_MESSAGES[entry[16]], construct.Terminated).parse(entry[12:])
+        header = LEGACY_ENTRY_HEADER.parse(entry)
+        message = construct.FocusedSeq("message", "message" / LEGACY_MESSAGES[entry[16]], construct.Terminated).parse(entry[12:])
     except construct.ConstructError:
         return None
-    return message.attributes & 0xFF, message.get("timestamp", -1), head.offset, message.key, message.value
+    return message.attributes & 0xFF, message.get("timestamp", -1), header.offset, message.key, message.value
 
 
 def spec_messages(payload: bytes) -> tuple[list[tuple[Any, ...]], bool, int]:
-    """(messages as `spec_message` reads them, whether the walk ends well, where it ends) of a message set inside a wrapper."""
+    """(messages as `spec_message` reads them, whether all are valid, end position) of the message set of a wrapper."""
     messages: list[tuple[Any, ...]] = []
     position = 0
     while len(payload) - position >= 12:
@@ -193,7 +193,7 @@ SMALL = st.none() | st.binary(max_size=5)
 
 @st.composite
 def message_sets(draw: st.DrawFn) -> bytes:
-    """Messages of either format, some with a byte changed under a right CRC, and then an accident."""
+    """Messages of both formats, some with a changed byte and the right CRC; then some bytes may be replaced."""
     entries = []
     for _ in range(draw(st.integers(0, 3))):
         key, value = draw(SMALL), draw(SMALL)
@@ -224,24 +224,24 @@ def test_forms_and_spec_agree_on_any_message_set(entries: bytes) -> None:
 
 
 def message_of(entries: bytes, row: list[int]) -> tuple[Any, ...]:
-    """What a kernel's row says, as `spec_message` does."""
-    told = dict(zip(RecordColumn, row, strict=True))
+    """The message of a kernel's row, in the form of `spec_message`."""
+    fields = dict(zip(RecordColumn, row, strict=True))
     key, value = (
-        None if told[length] < 0 else entries[told[place] : told[place] + told[length]]
+        None if fields[length] < 0 else entries[fields[place] : fields[place] + fields[length]]
         for place, length in (
             (RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH),
             (RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH),
         )
     )
-    return told[RecordColumn.ATTRIBUTES], told[RecordColumn.TIMESTAMP_DELTA], told[RecordColumn.OFFSET_DELTA], key, value
+    return fields[RecordColumn.ATTRIBUTES], fields[RecordColumn.TIMESTAMP_DELTA], fields[RecordColumn.OFFSET_DELTA], key, value
 
 
 @pytest.mark.parametrize("magic", [2, 3, 127, 128, 255])
-def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int) -> None:
-    """Though its lengths would hold and its CRC is right."""
+def test_a_message_of_a_later_magic_in_a_wrapper_is_malformed(magic: int) -> None:
+    """Its lengths and its CRC are right."""
     stamps = bytes(8 * magic)
-    made = bytes(16) + bytes([magic, 0]) + stamps + b"\xff\xff\xff\xff" + (1).to_bytes(4, "big") + b"v"
-    later = fix_legacy_crc(made[:8] + (len(made) - 12).to_bytes(4, "big") + made[12:])
+    message = bytes(16) + bytes([magic, 0]) + stamps + b"\xff\xff\xff\xff" + (1).to_bytes(4, "big") + b"v"
+    later = fix_legacy_crc(message[:8] + (len(message) - 12).to_bytes(4, "big") + message[12:])
     entries = inner(1, 1)[0] + later
     assert call_both_forms(scan_messages, entries, 0, len(entries), matrix(4), 1) == (1, MALFORMED, len(inner(1, 1)[0]))
     opened = open_wrapper(wrapper([*inner(1, 1), later]))
@@ -250,7 +250,7 @@ def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int) -
 
 
 @given(entry=st.binary(max_size=120), codec=st.integers(0, 7), magic=st.integers(0, 2), compiled=st.booleans())
-def test_any_bytes_have_an_answer(entry: bytes, codec: int, magic: int, compiled: bool) -> None:
+def test_any_bytes_are_read_with_at_most_one_problem(entry: bytes, codec: int, magic: int, compiled: bool) -> None:
     patched = bytearray(entry)
     for place, byte in ((16, magic), (17, codec), (8, 0), (9, 0), (10, 0)):
         if place < len(patched):

@@ -1,4 +1,4 @@
-"""A payload walked in pieces, however small the window, gives what the whole payload gives."""
+"""A payload read in parts, with a window of any size, gives the same records as the whole payload."""
 
 import gzip
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.segments import BASE_TIMESTAMP, batch, replace_bytes
 from tests.support.strategies import payloads
 
 GOOD = framed(body())
-KEPT = (
+COMPARED_COLUMNS = (
     RecordColumn.SIZE_IN_BYTES,
     RecordColumn.ATTRIBUTES,
     RecordColumn.TIMESTAMP_DELTA,
@@ -27,7 +27,7 @@ KEPT = (
     RecordColumn.VALUE_LENGTH,
     RecordColumn.HEADERS_COUNT,
 )
-"""What is the same for a record too large to hold."""
+"""Columns that do not depend on whether the record fits the window."""
 
 
 def cut(payload: bytes, size: int) -> Iterator[bytes]:
@@ -39,11 +39,11 @@ def summary(records: RecordStream) -> tuple[int, int, int, int]:
 
 
 def rows_of(records: RecordStream) -> list[tuple[int, ...]]:
-    return [tuple(row[column] for column in KEPT) for _, columns in records.windows() for row in columns.T.tolist()]
+    return [tuple(row[column] for column in COMPARED_COLUMNS) for _, columns in records.windows() for row in columns.T.tolist()]
 
 
 @given(payload=payloads(), count=st.integers(-1, 5), piece=st.integers(1, 50), held=st.integers(12, 60))
-def test_any_window_gives_what_the_whole_gives(payload: bytes, count: int, piece: int, held: int) -> None:
+def test_any_window_gives_the_records_of_the_whole_payload(payload: bytes, count: int, piece: int, held: int) -> None:
     whole = RecordStream(payload, None, count)
     expected = rows_of(whole)
     checked = RecordStream(payload, None, count)
@@ -55,7 +55,7 @@ def test_any_window_gives_what_the_whole_gives(payload: bytes, count: int, piece
 
 
 @given(payload=payloads(), count=st.integers(-1, 5))
-def test_the_first_fault_is_the_one_the_spec_finds(payload: bytes, count: int) -> None:
+def test_the_first_fault_agrees_with_the_spec(payload: bytes, count: int) -> None:
     rows, code, position = spec_records(payload, count)
     records = RecordStream(payload, None, count)
     records.check()
@@ -66,7 +66,7 @@ def test_the_first_fault_is_the_one_the_spec_finds(payload: bytes, count: int) -
 
 
 @pytest.mark.parametrize("held", [12, 40, 1 << 20])
-def test_records_behind_a_bad_one_are_read(held: int) -> None:
+def test_records_after_a_malformed_record_are_read(held: int) -> None:
     for bad, code in (
         (body(rest=b"!"), MALFORMED),
         (body(value=varint(2**31 - 1)), OUT_OF_BOUNDS),
@@ -78,7 +78,7 @@ def test_records_behind_a_bad_one_are_read(held: int) -> None:
         assert summary(records) == (3, code, 1, len(GOOD))
 
 
-def test_bad_records_are_given_up_after_many() -> None:
+def test_reading_stops_after_many_malformed_records() -> None:
     records = RecordStream(framed(b"") * 1000 + GOOD, None, 1001)
     records.check()
     assert summary(records) == (0, MALFORMED, 0, 0)
@@ -87,14 +87,14 @@ def test_bad_records_are_given_up_after_many() -> None:
     assert summary(within) == (1, MALFORMED, 0, 0)
 
 
-def test_trailing_bytes_are_a_lie_of_the_count() -> None:
+def test_trailing_bytes_are_a_wrong_count() -> None:
     records = RecordStream(GOOD + b"\x80\x80trailing", None, 1)
     records.check()
     assert summary(records) == (1, COUNT_LIE, 1, len(GOOD))
 
 
 @pytest.mark.parametrize("held", [64, 4096])
-def test_large_headers_are_measured(held: int) -> None:
+def test_large_headers_are_measured_and_not_kept(held: int) -> None:
     headers = [("a" * 500, b"v" * 700), ("b", None), ("c", b"x" * 5000)]
     batch = write_batch([RecordToWrite(b"k" * 300, None, headers), RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0)
     records = RecordStream(b"", cut(batch[61:], 100), 2, held_bytes=held)
@@ -102,8 +102,8 @@ def test_large_headers_are_measured(held: int) -> None:
     assert (rows, records.code) == ([(True, 3), (False, 0)], OK)
 
 
-def test_a_value_of_256_mib_is_measured_not_held() -> None:
-    """Probe P7: no finding, and a small part of the value in memory at any time."""
+def test_a_value_of_256_mib_is_measured_and_not_kept() -> None:
+    """No problem is reported, and memory holds a small part of the value at any time."""
     size = 256 << 20
     head = b"\0\0\0" + varint(1) + b"k" + varint(size)
     parts = [varint(len(head) + size + 1) + head, *[bytes(1 << 20)] * 256, varint(0) + framed(body(offset_delta=varint(1)))]
@@ -118,7 +118,7 @@ def test_a_value_of_256_mib_is_measured_not_held() -> None:
     assert peak_bytes() < 64 << 20
 
 
-# Plain records read by hand, against the reader of every batch.
+# Plain records: the fast reader agrees with the general one.
 
 
 RECORDS = st.lists(
@@ -134,7 +134,7 @@ RECORDS = st.lists(
 
 
 def agrees(data: bytes) -> bool:
-    """Whether there is an answer; if so, it is that of the other reader."""
+    """Whether the fast reader reads the batch; if so, it agrees with the general reader."""
     records = plain_records(data)
     if records is None:
         return False
@@ -144,7 +144,7 @@ def agrees(data: bytes) -> bool:
     return True
 
 
-def test_what_is_not_plain_is_left_to_the_other() -> None:
+def test_the_fast_reader_refuses_other_batches() -> None:
     assert not agrees(batch(0, 2, compression_type="gzip"))
     assert not agrees(batch(0, 2, is_control_batch=True))
     assert not agrees(batch(0, 2, records_count=3))
@@ -157,6 +157,6 @@ def test_both_readers_agree_on_any_bytes(records: list[RecordToWrite], timestamp
     data = write_batch(
         records, base_offset=7, base_timestamp=BASE_TIMESTAMP, max_timestamp=BASE_TIMESTAMP - 7, timestamp_type=timestamp_type
     )
-    plain = not any(write.headers for write in records)
+    plain = not any(record.headers for record in records)
     assert agrees(data) == plain
     agrees(replace_bytes(data, min(61 + at, max(len(data) - len(new), 0)), new))

@@ -1,4 +1,4 @@
-"""Batches opened: what their records say with their header's help, and what is found wrong inside them."""
+"""Decoded batches: fields of their records that depend on the header, and faults inside them."""
 
 import random
 from itertools import accumulate
@@ -47,16 +47,16 @@ def check_batch(batch: bytes, position: int = 0) -> list[Damage]:
     return decode_batch(batch, position=position).problems
 
 
-def batch_of(*records: RecordToWrite, **given: Any) -> bytes:
-    return write_batch(records or RECORDS, **({"base_offset": 100, "base_timestamp": 1000} | given))
+def batch_of(*records: RecordToWrite, **fields: Any) -> bytes:
+    return write_batch(records or RECORDS, **({"base_offset": 100, "base_timestamp": 1000} | fields))
 
 
 def raw(payload: bytes, count: int, codec: int = 0) -> bytes:
-    given = {"base_offset": 100, "base_timestamp": 1000, "max_timestamp": 1005, "last_offset_delta": 9}
-    return with_payload(payload, records_count=count, compression_type=COMPRESSION_TYPES[codec], **given)
+    fields = {"base_offset": 100, "base_timestamp": 1000, "max_timestamp": 1005, "last_offset_delta": 9}
+    return with_payload(payload, records_count=count, compression_type=COMPRESSION_TYPES[codec], **fields)
 
 
-def test_header_twin() -> None:
+def test_the_header_agrees_with_the_spec() -> None:
     batch = batch_of(producer_id=7, producer_epoch=3, base_sequence=9, is_transactional=True)
     header = decode_batch(batch).header
     assert header is not None
@@ -66,11 +66,11 @@ def test_header_twin() -> None:
     assert header.last_offset == 102
 
 
-def test_a_header_decides_offsets_times_and_sequences() -> None:
+def test_offsets_timestamps_and_sequences_follow_from_the_header() -> None:
     plain = decode_batch(batch_of())
     records = list(plain.iter_records())
-    told = [(record.offset, record.timestamp, record.timestamp_type, record.sequence) for record in records]
-    assert told == [(100, 1005, "CreateTime", -1), (101, 997, "CreateTime", -1), (102, 1000, "CreateTime", -1)]
+    rows = [(record.offset, record.timestamp, record.timestamp_type, record.sequence) for record in records]
+    assert rows == [(100, 1005, "CreateTime", -1), (101, 997, "CreateTime", -1), (102, 1000, "CreateTime", -1)]
     assert sum(record.size_in_bytes for record in records) == len(plain.payload)
     appended = decode_batch(batch_of(timestamp_type="LogAppendTime", max_timestamp=9999)).iter_records()
     assert {(record.timestamp, record.timestamp_type) for record in appended} == {(9999, "LogAppendTime")}
@@ -90,12 +90,12 @@ def test_gaps_of_compaction_are_kept() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_an_emptied_batch_is_right(codec: int) -> None:
+def test_an_emptied_batch_has_no_problem(codec: int) -> None:
     decoded = decode_batch(raw(b"", 0, codec))
     assert (decoded.problems, decoded.records_count, list(decoded.iter_records())) == ([], 0, [])
 
 
-def test_offsets_and_times_at_the_ends_of_int64_wrap_as_javas_do() -> None:
+def test_offsets_and_timestamps_wrap_at_int64_as_in_java() -> None:
     batch = batch_of(RecordToWrite(b"", b"", timestamp_delta=2**63 - 1, offset_delta=5), base_offset=2**63 - 2, max_timestamp=0)
     record = next(decode_batch(batch).iter_records())
     assert (record.offset, record.timestamp) == (-(2**63) + 3, -(2**63) + 999)
@@ -103,7 +103,7 @@ def test_offsets_and_times_at_the_ends_of_int64_wrap_as_javas_do() -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSION_TYPES)
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 0, 2, 4])
-def test_counts_that_lie_hide_nothing(codec: str, count: int) -> None:
+def test_a_wrong_count_hides_no_record(codec: str, count: int) -> None:
     decoded = decode_batch(batch_of(compression_type=codec, records_count=count), position=77)
     assert [record.offset for record in decoded.iter_records()] == [100, 101, 102]
     size = len(batch_of(compression_type=codec))
@@ -123,7 +123,7 @@ def test_counts_that_lie_hide_nothing(codec: str, count: int) -> None:
         (framed(body(rest=b"?")), "RECORD_MALFORMED"),
     ],
 )
-def test_bad_records_are_told_with_their_index(codec: int, bad: bytes, kind: str) -> None:
+def test_damage_of_a_malformed_record_has_its_index(codec: int, bad: bytes, kind: str) -> None:
     good = framed(body())
     batch = raw(compress(COMPRESSION_TYPES[codec], good * 2 + bad), 3, codec)
     decoded = decode_batch(batch, position=5)
@@ -133,8 +133,8 @@ def test_bad_records_are_told_with_their_index(codec: int, bad: bytes, kind: str
     assert check_batch(batch, 5) == decoded.problems
 
 
-def test_compression_faults_come_before_what_follows_from_them() -> None:
-    stored = compress("gzip", b"".join(framed(body(value=varint(40) + random.Random(one).randbytes(40))) for one in range(500)))
+def test_compression_faults_precede_faults_that_follow_from_them() -> None:
+    stored = compress("gzip", b"".join(framed(body(value=varint(40) + random.Random(seed).randbytes(40))) for seed in range(500)))
     for payload, kind, reason in (
         (stored[:-30], "CODEC_MALFORMED", "truncated"),
         (stored + b"junk", "CODEC_MALFORMED", "trailing_bytes"),
@@ -142,8 +142,8 @@ def test_compression_faults_come_before_what_follows_from_them() -> None:
         decoded = decode_batch(raw(payload, 500, 1))
         assert [(damage.kind, damage.detail["reason"]) for damage in decoded.problems] == [(kind, reason)]
         assert decoded.records_count > 0
-    (lie,) = check_batch(raw(stored + compress("gzip", framed(body())), 500, 1))
-    assert (lie.kind, lie.detail["records_found"]) == ("BATCH_COUNT_LIE", 501)
+    (wrong_count,) = check_batch(raw(stored + compress("gzip", framed(body())), 500, 1))
+    assert (wrong_count.kind, wrong_count.detail["records_found"]) == ("BATCH_COUNT_LIE", 501)
     assert check_batch(raw(b"\xff\xff\xff\xff\x07", 1, 2))[0].kind == "CODEC_SIZE_LIE"
     assert check_batch(raw(b"", 1, 7 & 3))[0].kind == "CODEC_MALFORMED"
 
@@ -167,7 +167,7 @@ def test_control_records_must_be_readable(key: bytes | None, value: bytes | None
 
 
 @pytest.mark.parametrize("size", range(62))
-def test_short_bytes_have_an_answer(size: int) -> None:
+def test_a_cut_batch_has_one_problem(size: int) -> None:
     decoded = decode_batch(batch_of()[:size], position=3)
     assert [damage.position for damage in decoded.problems] == [3]
     assert list(decoded.iter_records()) == []
@@ -175,7 +175,7 @@ def test_short_bytes_have_an_answer(size: int) -> None:
 
 
 @given(batch=st.binary(min_size=17, max_size=200), magic=st.sampled_from([0, 1, 2, 3, 255]), codec=st.integers(0, 7))
-def test_any_bytes_have_an_answer(batch: bytes, magic: int, codec: int) -> None:
+def test_any_bytes_are_decoded_with_at_most_one_problem(batch: bytes, magic: int, codec: int) -> None:
     patched = bytearray(batch)
     patched[16] = magic
     for place in (17, 22):
@@ -192,25 +192,25 @@ def inspected_damage(data: bytes) -> list[Damage]:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @given(data=any_segments())
-def test_rows_of_a_chunk_get_what_each_batch_gets_alone(compiled: bool, data: bytes) -> None:
+def test_checking_a_chunk_agrees_with_checking_each_batch(compiled: bool, data: bytes) -> None:
     with kernels(compiled=compiled):
         plain = list(SegmentReader(MemoryFile(data)).chunks())
         inspected = inspected_damage(data)
     expected = [damage for chunk in plain for damage in chunk.damage]
-    places = [range(damage.position, damage.position + damage.size_in_bytes) for damage in expected]
+    damaged_ranges = [range(damage.position, damage.position + damage.size_in_bytes) for damage in expected]
     wanted = [BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]
     for position, size in (row for chunk in plain for row in chunk.columns[wanted].T.tolist()):
-        if not any(position in place for place in places):
+        if not any(position in damaged for damaged in damaged_ranges):
             expected += check_batch(data[position : position + size], position)
     assert sorted(map(repr, inspected)) == sorted(map(repr, expected))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_of_batches_that_are_opened_together_each_gets_what_it_gets_alone(compiled: bool) -> None:
-    """More than go together, with faults at the ends of groups, payloads that are large, and one too large for any group; and
-    batches whose CRC is right and whose inside is not."""
+def test_checking_many_batches_together_agrees_with_checking_each(compiled: bool) -> None:
+    """More batches than a group has, with faults at the ends of groups, large payloads, and one too large for any group;
+    malformed batches have a right CRC."""
     large = RecordToWrite(b"k", b"v" * 200_000)
-    made = [batch_of(base_offset=100 * number, compression_type="lz4") for number in range(2100)]
+    batches = [batch_of(base_offset=100 * number, compression_type="lz4") for number in range(2100)]
     for place, batch in {
         0: raw(b"\x1f\x8b", 1, 1),
         5: raw(compress("zstd", framed(body(rest=b"?"))), 1, 4),
@@ -226,32 +226,32 @@ def test_of_batches_that_are_opened_together_each_gets_what_it_gets_alone(compil
         1728: raw(b"", 0, 4),
         2099: batch_of(compression_type="gzip", records_count=-1),
     }.items():
-        made[place] = batch
-    starts = np.cumsum([0, *map(len, made)]).tolist()
+        batches[place] = batch
+    starts = np.cumsum([0, *map(len, batches)]).tolist()
     with kernels(compiled=compiled):
-        found = inspected_damage(b"".join(made))
-    assert found == [damage for batch, start in zip(made, starts, strict=False) for damage in check_batch(batch, start)]
+        found = inspected_damage(b"".join(batches))
+    assert found == [damage for batch, start in zip(batches, starts, strict=False) for damage in check_batch(batch, start)]
     assert [damage.position for damage in found] == [starts[place] for place in (0, 5, 10, 12, 703, 1000, 1727, 2099)]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_batches_are_checked_in_their_file(codec: str) -> None:
+def test_a_batch_is_checked_in_its_file(codec: str) -> None:
     good = batch_of(RecordToWrite(b"k", b"v" * 600_000), RecordToWrite(b"k", b"w" * 600_000), compression_type=codec)
-    lie = fix_crc(good[:57] + (3).to_bytes(4, "big") + good[61:])
-    file = MemoryFile(b"before" + good + lie)
+    wrong_count = fix_crc(good[:57] + (3).to_bytes(4, "big") + good[61:])
+    file = MemoryFile(b"before" + good + wrong_count)
     assert check_batch_in_file(file, 6, len(good)) == []
-    (damage,) = check_batch_in_file(file, 6 + len(good), len(lie))
-    assert damage == check_batch(lie, 6 + len(good))[0]
-    assert file.furthest_byte <= 6 + len(good) + len(lie)
+    (damage,) = check_batch_in_file(file, 6 + len(good), len(wrong_count))
+    assert damage == check_batch(wrong_count, 6 + len(good))[0]
+    assert file.furthest_byte <= 6 + len(good) + len(wrong_count)
 
 
-def test_a_compressed_batch_too_large_is_said_not_to_be_opened() -> None:
+def test_a_compressed_batch_above_the_limit_is_reported_as_unread() -> None:
     file = MemoryFile(batch_of(compression_type="gzip")[:61], size_in_bytes=MAX_BATCH_BYTES + 1)
     (damage,) = check_batch_in_file(file, 0, MAX_BATCH_BYTES + 1)
     assert (damage.kind, file.bytes_read) == ("BUDGET_EXCEEDED", 61)
 
 
-def test_the_header_has_the_layout_that_is_declared() -> None:
+def test_the_header_and_its_constants_agree_with_the_declared_layout() -> None:
     sizes = {field.name: field.sizeof() for field in RECORD_BATCH_HEADER.subcons}
     assert tuple(sizes) == BatchHeader._fields
     declared = {name: (end - sizes[name], sizes[name]) for name, end in zip(sizes, accumulate(sizes.values()), strict=True)}

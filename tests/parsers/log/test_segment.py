@@ -1,4 +1,4 @@
-"""Reading segments: every byte accounted for on any bytes, windows of any size, ranges that join."""
+"""Reading segments: every byte of any file is accounted for, with windows of any size and in any ranges."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ from tests.support.segments import batch, batch_positions, flip_bit, legacy_entr
 from tests.support.strategies import any_segments
 
 
-def test_a_sound_segment_gives_its_batches_and_nothing_else() -> None:
+def test_a_sound_segment_gives_its_batches_without_damage() -> None:
     batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2)]
     reading = read(b"".join(batches))
     assert (reading.damage, reading.base_offsets) == ([], [0, 1, 2, 4, 6, 8, 10])
     assert reading.column(BatchColumn.POSITION) == batch_positions(batches)[:-1]
-    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
+    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(batch) for batch in batches]
     assert reading.decoded == reading.landed == sum(map(len, batches))
 
 
@@ -29,7 +29,7 @@ def test_an_empty_segment_is_one_empty_chunk() -> None:
 
 
 @given(any_segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]), st.integers(4, 7))
-def test_every_byte_is_accounted_for_by_any_kernels_windows_and_chunks(data: bytes, ordinary: int, largest: int, rows: int) -> None:
+def test_kernels_windows_and_chunks_do_not_change_what_is_read(data: bytes, ordinary: int, largest: int, rows: int) -> None:
     with kernels(compiled=False):
         whole = read(data)
     assert whole.landed == whole.total == len(data)
@@ -46,12 +46,12 @@ def test_every_byte_is_accounted_for_by_any_kernels_windows_and_chunks(data: byt
         patch.setattr(segment, "MAX_CHAIN", 3)
         patch.setattr(damage, "MAX_CHAIN", 3)
         small = read(data)
-    for same in (compiled, narrow):
-        assert np.array_equal(same.columns, whole.columns)
-        assert same.damage == whole.damage
+    for other in (compiled, narrow):
+        assert np.array_equal(other.columns, whole.columns)
+        assert other.damage == whole.damage
     assert (streamed.landed, streamed.total, streamed.good) == (len(data), len(data), whole.good)
     assert (small.landed, small.total) == (len(data), len(data))
-    if whole.good == sorted(whole.good):  # behind an offset that lies only a chain finds batches, and `small` cuts chains
+    if whole.good == sorted(whole.good):  # after a wrong offset, only a chain of batches is accepted, and `small` cuts chains
         assert small.good == whole.good
     assert max(chunk.rows for chunk in small.chunks) <= rows
 
@@ -64,7 +64,7 @@ def spans_are_within(data: bytes, columns: "np.ndarray[tuple[int, int], np.dtype
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 8, 9])
-def test_a_chunk_is_full_at_its_rows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_a_chunk_has_at_most_its_limit_of_rows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(segment, "CHUNK_ROWS", 4)
     monkeypatch.setattr(segment, "MAX_CHAIN", 2)
     reading = read(b"".join(log(count)))
@@ -73,8 +73,8 @@ def test_a_chunk_is_full_at_its_rows(monkeypatch: pytest.MonkeyPatch, count: int
 
 
 @given(any_segments(), st.data())
-def test_ranges_that_join_give_what_the_whole_gives(data: bytes, draw: st.DataObject) -> None:
-    """Cut where a good batch begins; a walk that lands behind the cut makes the next range begin where it landed."""
+def test_adjacent_ranges_give_the_batches_of_the_whole_segment(data: bytes, draw: st.DataObject) -> None:
+    """Ranges end where good batches begin; if a walk ends after its range, the next range begins there."""
     whole = read(data)
     right = whole.columns[BatchColumn.CRC] == whole.columns[BatchColumn.CRC_COMPUTED]
     right &= whole.columns[BatchColumn.MAGIC] == 2
@@ -86,12 +86,12 @@ def test_ranges_that_join_give_what_the_whole_gives(data: bytes, draw: st.DataOb
         position = parts[-1].landed
     assert position == len(data)
     assert np.array_equal(np.concatenate([part.columns for part in parts], axis=1), whole.columns)
-    assert [one for part in parts for one in part.damage] == whole.damage
+    assert [found for part in parts for found in part.damage] == whole.damage
 
 
 @given(st.integers(0, 4), st.data())
-def test_find_batch_finds_the_next_one(count: int, draw: st.DataObject) -> None:
-    """It may find one inside a record's value; without such values, it is exactly the next batch."""
+def test_find_batch_finds_the_next_batch(count: int, draw: st.DataObject) -> None:
+    """It may find a batch inside a record's value; no value here contains one."""
     batches = log(count, records=1)
     data, at = b"".join(batches), batch_positions(batches)
     start = draw.draw(st.integers(0, len(data)))
@@ -99,7 +99,7 @@ def test_find_batch_finds_the_next_one(count: int, draw: st.DataObject) -> None:
     assert find_batch(MemoryFile(data), start, end, 0) == next((p for p in at[:-1] if start <= p < end), None)
 
 
-def test_a_split_point_has_offsets_of_its_segment() -> None:
+def test_a_split_point_has_an_offset_of_its_segment() -> None:
     data = batch(100) + batch(101)
     inside = len(batch(100)) // 2
     assert find_batch(MemoryFile(data), inside, len(data), 100) == len(batch(100))
@@ -114,20 +114,20 @@ def test_a_split_point_is_searched_in_small_windows() -> None:
 
 
 @pytest.mark.parametrize("size", [5 << 19, (16 << 20) + 100])
-def test_batches_larger_than_a_window_or_the_largest_one(size: int) -> None:
+def test_batches_larger_than_a_window_are_read(size: int) -> None:
     batches = [batch(0), batch(1, 1, value=b"x" * size), batch(2)]
     at, data = batch_positions(batches), b"".join(batches)
     with kernels(compiled=True):
         reading, torn, damaged = read(data), read(data[:-1]), read(flip_bit(data, at[1] + (1 << 20)))
     assert (reading.damage, reading.good) == ([], [0, 1, 2])
-    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
+    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(batch) for batch in batches]
     assert (torn.kinds, torn.good) == (["SEG_TORN_TAIL"], [0, 1])
     assert (damaged.kinds, damaged.base_offsets, damaged.good) == (["BATCH_CRC_MISMATCH"], [0, 1, 2], [0, 2])
 
 
-def test_a_file_that_shrinks_ends_where_its_bytes_end() -> None:
+def test_a_file_that_shrinks_is_read_to_its_end() -> None:
     class Shrinking(MemoryFile):
-        """Claims more bytes than it gives."""
+        """Has a larger size than it has bytes."""
 
         def read_into(self, position: int, buffer: memoryview) -> int:
             got = self.content[position : position + len(buffer)]
@@ -139,24 +139,26 @@ def test_a_file_that_shrinks_ends_where_its_bytes_end() -> None:
     for cut in (len(data), batch_positions(batches)[2], batch_positions(batches)[2] + 10, batch_positions(batches)[2] + 70, 0):
         reading = read(Shrinking(data[:cut], size_in_bytes=len(data) + 1000))
         assert reading.landed == cut
-        assert reading.good == [o for o, end in zip((0, 2, 4, 6), batch_positions(batches)[1:], strict=True) if end <= cut]
+        assert reading.good == [
+            offset for offset, end in zip((0, 2, 4, 6), batch_positions(batches)[1:], strict=True) if end <= cut
+        ]
 
 
-def test_batches_that_fit_no_window_are_inspected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walk never held their bytes: good ones are looked at in the file, not damaged ones or those of a claimed old format."""
+def test_batches_larger_than_any_window_are_inspected_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sound batches are inspected; damaged ones and those with the magic byte of an old format are not."""
     small_windows(monkeypatch, 128, 256)
     batches = [batch(0), batch(1, value=b"x" * 400), batch(2), batch(3, value=b"y" * 400), batch(4)]
     at = batch_positions(batches)
     data = flip_bit(flip_bit(flip_bit(b"".join(batches), at[2] + 16, 0), at[3] + 70), at[4] + 16, 1)
-    asked: list[tuple[int, int]] = []
+    inspected: list[tuple[int, int]] = []
 
     def alone(file: object, position: int, size: int) -> list[Damage]:
         assert isinstance(file, MemoryFile)
-        asked.append((position, size))
+        inspected.append((position, size))
         return [Damage("RECORD_MALFORMED", position, size)]
 
     reading = read(data, inspect_alone=alone)
-    assert asked == [(at[1], len(batches[1])), (at[2], len(batches[2]))]
-    assert [one.kind for one in reading.damage if one.position == at[1]] == ["RECORD_MALFORMED"]
-    assert [one.kind for one in reading.damage if one.position == at[2]] == ["BATCH_MAGIC_UNKNOWN", "RECORD_MALFORMED"]
-    assert [one.kind for one in reading.damage if one.position > at[2]] == ["BATCH_CRC_MISMATCH", "BATCH_MAGIC_REGRESSION"]
+    assert inspected == [(at[1], len(batches[1])), (at[2], len(batches[2]))]
+    assert [found.kind for found in reading.damage if found.position == at[1]] == ["RECORD_MALFORMED"]
+    assert [found.kind for found in reading.damage if found.position == at[2]] == ["BATCH_MAGIC_UNKNOWN", "RECORD_MALFORMED"]
+    assert [found.kind for found in reading.damage if found.position > at[2]] == ["BATCH_CRC_MISMATCH", "BATCH_MAGIC_REGRESSION"]

@@ -1,4 +1,4 @@
-"""Bytes made to waste a reader's time: an answer, all bytes accounted for, work in proportion to the size."""
+"""Bytes made to waste a reader's time: all bytes are accounted for, and the work is proportional to the size."""
 
 import random
 import struct
@@ -14,23 +14,23 @@ from tests.support.segments import batch, legacy_entry, read
 
 MEBIBYTE = 1 << 20
 SECONDS = 20
-"""Of processor time, for what takes a fraction of a second here."""
+"""Limit of processor time; a read takes a fraction of a second."""
 
 
 def header(size: int, base_offset: int) -> bytes:
-    """A plausible magic 2 header of a batch of `size` bytes, its CRC wrong."""
+    """A plausible magic 2 header of a batch of `size` bytes, with a wrong CRC."""
     return struct.pack(">qi", base_offset, size - 12) + batch(base_offset)[12:61]
 
 
 def headers_between_good_batches(size: int) -> bytes:
-    """Good pairs, and between them headers that claim everything up to the end."""
-    made, position, offset = [], 0, 1
+    """Pairs of good batches, and between them headers of batches that extend to the end of the file."""
+    parts, position, offset = [], 0, 1
     while position < size:
         pair = batch(offset) + batch(offset + 1)
-        made += [pair, header(max(61, size - position - len(pair)), offset + 2)]
+        parts += [pair, header(max(61, size - position - len(pair)), offset + 2)]
         position += len(pair) + 61
         offset += 3
-    return b"".join(made)
+    return b"".join(parts)
 
 
 def legacy_headers(size: int) -> bytes:
@@ -43,16 +43,16 @@ def overlapping_headers(size: int) -> bytes:
     return (b"\0" * 10 + b"\x01\0" + bytes(4) + b"\0\0") * (size // 18)
 
 
-MADE: dict[str, Callable[[int], bytes]] = {
+HOSTILE: dict[str, Callable[[int], bytes]] = {
     "random": lambda size: random.Random(1).randbytes(size),
-    "random behind a batch": lambda size: batch(0) + random.Random(2).randbytes(size),
+    "random after a batch": lambda size: batch(0) + random.Random(2).randbytes(size),
     "small headers": lambda size: b"".join(header(61, 10 + n) for n in range(size // 61)),
     "headers that reach the end": lambda size: b"".join(header(max(61, size - 61 * n), 10 + n) for n in range(size // 61)),
     "headers between good batches": headers_between_good_batches,
     "legacy headers": legacy_headers,
     "overlapping headers": overlapping_headers,
     "ones": lambda size: b"\xff" * size,
-    "ones behind a batch": lambda size: batch(0) + b"\xff" * size,
+    "ones after a batch": lambda size: batch(0) + b"\xff" * size,
     "zeros that do not reach the end": lambda size: batch(0) + bytes(size) + b"\x01",
     "small batches": lambda size: b"".join(batch(n) for n in range(size // 80)),
     "small legacy entries": lambda size: b"".join(legacy_entry(n, 0, value=b"") for n in range(size // 40)),
@@ -61,10 +61,11 @@ MADE: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "compiled"), [*((name, False) for name in MADE), ("random", True), ("small headers", True), ("legacy headers", True)]
+    ("name", "compiled"),
+    [*((name, False) for name in HOSTILE), ("random", True), ("small headers", True), ("legacy headers", True)],
 )
 def test_a_mebibyte_of_malice_is_read_in_bounded_time(name: str, compiled: bool) -> None:
-    data = MADE[name](MEBIBYTE)
+    data = HOSTILE[name](MEBIBYTE)
     started = time.process_time()
     with kernels(compiled=compiled):
         reading = read(data)
@@ -72,13 +73,13 @@ def test_a_mebibyte_of_malice_is_read_in_bounded_time(name: str, compiled: bool)
     assert reading.landed == reading.total == len(data)
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", HOSTILE)
 def test_bytes_are_read_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Small windows make every second look at a byte a second reading of it; a search may spend its first budget in any case."""
+    """With small windows, looking at a byte twice reads it twice; a search may always spend its first budget."""
     monkeypatch.setattr(damage, "WINDOW_BYTES", 4096)
     monkeypatch.setattr(damage, "VAIN_CRC_BYTES_PER_BYTE", 2)
     monkeypatch.setattr(damage, "FIRST_BUDGET_BYTES", 8 * MEBIBYTE)
-    data = MADE[name](40_000)
+    data = HOSTILE[name](40_000)
     file = MemoryFile(data)
     assert read(file).landed == len(data)
     assert file.bytes_read <= damage.FIRST_BUDGET_BYTES + 8 * (len(data) + MEBIBYTE)

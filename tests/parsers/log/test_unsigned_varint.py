@@ -1,4 +1,4 @@
-"""The one reader of unsigned varints against its declaration, and what the parsers make of varints that do not end."""
+"""The reader of unsigned varints agrees with its declaration; parsers report varints that do not end."""
 
 import pytest
 from construct import ConstructError
@@ -24,14 +24,14 @@ def test_it_agrees_with_the_declaration_on_any_bytes(data: bytes, position: int)
         with pytest.raises((IndexError, UnsignedVarintError)):
             read_unsigned(data, position)
         return
-    value, behind = read_unsigned(data, position)
+    value, end = read_unsigned(data, position)
     assert value == expected
-    assert UNSIGNED_VARINT.parse(data[position:behind]) == value
-    assert behind - position <= 5
+    assert UNSIGNED_VARINT.parse(data[position:end]) == value
+    assert end - position <= 5
 
 
 @pytest.mark.parametrize(("varint", "commit", "transaction"), [(b"\x80", "truncated", "short"), (b"\x80" * 5, "varint", "varint")])
-def test_parsers_say_which_it_was(varint: bytes, commit: str, transaction: str) -> None:
+def test_parsers_report_cut_and_overlong_varints(varint: bytes, commit: str, transaction: str) -> None:
     assert read_offset_commit(b"\0\4" + bytes(12) + varint) == commit
     assert parse_transaction_log_value(b"\0\1" + bytes(15) + varint) == (None, transaction)
     assert decode_metadata_record(b"\1" + varint).problem == "frame"

@@ -38,12 +38,12 @@ def paths_of(discovery: Discovery) -> dict[str, list[str]]:
     return {directory.path: [partition.name for partition in directory.partitions] for directory in discovery.log_directories}
 
 
-def test_a_log_directory_with_all_it_may_hold() -> None:
-    known = [".lock", ".DS_Store", ".kafka_cleanshutdown", "bootstrap.checkpoint", "meta.properties", "meta.properties.tmp"]
-    checkpoints = [f"{word}-offset-checkpoint" for word in ("replication", "recovery-point", "log-start", "cleaner")]
+def test_every_kind_of_entry_in_a_log_directory_is_found() -> None:
+    log_dir_files = [".lock", ".DS_Store", ".kafka_cleanshutdown", "bootstrap.checkpoint", "meta.properties", "meta.properties.tmp"]
+    checkpoints = [f"{kind}-offset-checkpoint" for kind in ("replication", "recovery-point", "log-start", "cleaner")]
     log_directory = only(
         found(
-            *known,
+            *log_dir_files,
             *checkpoints,
             "orders-0/partition.metadata",
             "remote-log-index-cache/0_x.index",
@@ -53,13 +53,13 @@ def test_a_log_directory_with_all_it_may_hold() -> None:
         )
     )
     assert log_directory.path == ""
-    assert sorted(log_directory.entries) == sorted([*known, *checkpoints, "lost+found", "remote-log-index-cache"])
+    assert sorted(log_directory.entries) == sorted([*log_dir_files, *checkpoints, "lost+found", "remote-log-index-cache"])
     assert [partition.name for partition in log_directory.partitions] == ["orders-0"]
     assert [entry.path for entry in log_directory.unknown] == ["notes.txt", "quorum-state"]
     assert [entry.path for entry in log_directory.irregular] == ["link-0", "pipe"]
 
 
-def test_a_partition_with_all_it_may_hold() -> None:
+def test_every_kind_of_entry_in_a_partition_is_found() -> None:
     names = [
         f"{LATER}.log",
         f"{LATER}.index",
@@ -108,14 +108,14 @@ def test_a_partition_with_all_it_may_hold() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["delete", "future", "stray"])
-def test_partitions_on_their_way(suffix: str) -> None:
+def test_partition_directories_with_a_suffix_are_found(suffix: str) -> None:
     partition = partition_of(found("meta.properties", f"t-3.{HEX}-{suffix}/{ZERO}.log"))
     assert (partition.topic, partition.partition, partition.suffix) == ("t", 3, suffix)
     assert partition.legal
     assert len(partition.segments) == 1
 
 
-def test_an_illegal_name_is_kept_and_nothing_read_into_it() -> None:
+def test_a_directory_with_an_illegal_name_has_no_topic_and_no_segments() -> None:
     names = ["..-0", "<script>-0", "=cmd-0", "nodash", f"t-0.{HEX}-gone", "t\x1b[31m-0"]
     log_directory = only(found("meta.properties", *(f"{name}/{ZERO}.log" for name in names)))
     assert [partition.name for partition in log_directory.partitions] == sorted(names)
@@ -124,16 +124,16 @@ def test_an_illegal_name_is_kept_and_nothing_read_into_it() -> None:
         assert [entry.path for entry in partition.unknown] == [f"{partition.name}/{ZERO}.log"]
 
 
-def test_without_own_files_partitions_make_a_log_directory() -> None:
+def test_partitions_make_a_log_directory_without_its_files() -> None:
     discovery = found(f"logs/t-0/{ZERO}.log", "logs/t-1/empty", "logs/notes/readme", "logs/x!-1/readme", "golden/t-0")
     assert paths_of(discovery) == {"logs": ["t-0", "t-1", "x!-1"]}
     assert [entry.path for entry in only(discovery).unknown] == ["logs/notes"]
     assert [entry.path for entry in discovery.unknown] == ["golden/t-0"]
 
 
-@pytest.mark.parametrize("own", [["meta.properties"], ["replication-offset-checkpoint"], [".kafka_cleanshutdown"], []])
-def test_brokers_named_like_partitions_are_brokers(own: list[str]) -> None:
-    paths = [f"broker-{number}/{name}" for number in (1, 2) for name in [*own, f"t-0/{ZERO}.log"]]
+@pytest.mark.parametrize("log_dir_files", [["meta.properties"], ["replication-offset-checkpoint"], [".kafka_cleanshutdown"], []])
+def test_log_directories_named_like_partitions_are_log_directories(log_dir_files: list[str]) -> None:
+    paths = [f"broker-{number}/{name}" for number in (1, 2) for name in [*log_dir_files, f"t-0/{ZERO}.log"]]
     assert paths_of(found(*paths, "truth.json")) == {"broker-1": ["t-0"], "broker-2": ["t-0"]}
 
 
@@ -142,7 +142,7 @@ def test_log_directories_below_a_log_directory_are_found() -> None:
     assert paths_of(discovery) == {"": ["t-0", "x-2"], "old-1": ["t-0"]}
 
 
-def test_depth() -> None:
+def test_directories_below_the_maximum_depth_are_not_searched() -> None:
     discovery = found("a/b/c/meta.properties", f"a/b/d/t-0/{ZERO}.log", "a/b/e/f/meta.properties", "a/b/e/f/g/h")
     assert paths_of(discovery) == {"a/b/c": [], "a/b/d": ["t-0"]}
     assert {entry.path for entry in discovery.unsearched} == {"a/b/e/f/meta.properties", "a/b/e/f/g"}
@@ -160,7 +160,7 @@ def test_depth() -> None:
         (".", None, None),
     ],
 )
-def test_a_partition_alone_is_read_whatever_its_name(name: str, topic: str | None, partition: int | None) -> None:
+def test_a_single_partition_is_read_with_any_name(name: str, topic: str | None, partition: int | None) -> None:
     discovery = found(f"{ZERO}.log", "leader-epoch-checkpoint", name=name)
     directory = partition_of(discovery)
     assert (only(discovery).path, directory.path, directory.topic, directory.partition) == ("", "", topic, partition)
@@ -168,19 +168,19 @@ def test_a_partition_alone_is_read_whatever_its_name(name: str, topic: str | Non
     assert [segment.base_offset for segment in directory.segments] == [0]
 
 
-def test_partitions_alone_in_a_folder() -> None:
+def test_single_partitions_in_a_folder_are_log_directories() -> None:
     discovery = found(f"audit of 1/{ZERO}.log", f"audit of 2/{ZERO}.log", "notes/text")
     assert paths_of(discovery) == {"audit of 1": ["audit of 1"], "audit of 2": ["audit of 2"]}
     assert [len(directory.partitions[0].segments) for directory in discovery.log_directories] == [1, 1]
     assert [entry.path for entry in discovery.unknown] == ["notes/text"]
 
 
-def test_a_single_file() -> None:
+def test_a_single_file_is_a_file_without_a_log_directory() -> None:
     discovery = discover(MemorySource({"": b"abc"}, name="x.log"))
     assert ([entry.size_in_bytes for entry in discovery.files], discovery.log_directories) == ([3], [])
 
 
-def test_nothing_of_kafkas() -> None:
+def test_entries_that_are_not_from_kafka_are_unknown() -> None:
     discovery = found("a/readme", "b", **{"c": EntryKind.SYMLINK, "a/d": EntryKind.OTHER, "e": EntryKind.DIRECTORY})
     assert discovery.log_directories == []
     assert [entry.path for entry in discovery.unknown] == ["b", "a/readme"]
@@ -188,7 +188,7 @@ def test_nothing_of_kafkas() -> None:
     assert discover(MemorySource({}, kinds={"": EntryKind.OTHER})).irregular[0].path == ""
 
 
-def test_what_is_no_file_takes_the_place_its_name_promises_and_cannot_be_read() -> None:
+def test_links_and_special_files_are_recorded_as_unreadable_under_their_names() -> None:
     links = ("t-0", "meta.properties", f"t-1/{ZERO}.log", f"t-1/{ZERO}.index", "t-1/partition.metadata", "t-1/strange", "backup")
     kinds = dict.fromkeys(links, EntryKind.SYMLINK) | dict.fromkeys(("u-0", "socket", ".lock", "t-1/pipe"), EntryKind.OTHER)
     discovery = discover(MemorySource(files("cleaner-offset-checkpoint", f"t-1/{LATER}.log"), kinds=kinds))
@@ -208,7 +208,7 @@ def test_what_is_no_file_takes_the_place_its_name_promises_and_cannot_be_read() 
     assert partition.unknown == []
 
 
-def test_beside_log_directories_only_links_and_names_of_partitions_may_hide_one() -> None:
+def test_links_and_partition_names_beside_log_directories_are_incomplete() -> None:
     kinds = {"b2": EntryKind.SYMLINK, "t-0": EntryKind.OTHER, "pipe": EntryKind.OTHER, "notes.log": EntryKind.OTHER}
     discovery = found("b1/meta.properties", "README", **kinds)
     assert paths_of(discovery) == {"b1": []}
@@ -217,7 +217,7 @@ def test_beside_log_directories_only_links_and_names_of_partitions_may_hide_one(
     assert [entry.path for entry in discovery.unknown] == ["README"]
 
 
-def test_what_cannot_be_listed_is_said_and_the_rest_found() -> None:
+def test_directories_that_cannot_be_listed_are_incomplete_and_others_are_found() -> None:
     paths = ["b1/meta.properties", f"b1/t-0/{ZERO}.log", f"b1/t-1/{ZERO}.log", "b1/u-0/v/w", "b2/meta.properties"]
     discovery = discover(MemorySource(files(*paths), unreadable=["b1/t-0", "b2", "b1/u-0/v"]))
     assert paths_of(discovery) == {"b1": ["t-1", "u-0"]}
@@ -230,11 +230,9 @@ def test_what_cannot_be_listed_is_said_and_the_rest_found() -> None:
 
 @pytest.mark.parametrize("archived", [False, True])
 @pytest.mark.parametrize("place", ["zz", "aa", "aa/disk"])
-@pytest.mark.parametrize("given", ["", "parent"])
-def test_a_partition_that_is_a_link_below_its_log_directory_belongs_to_it(
-    tmp_path: Path, archived: bool, place: str, given: str
-) -> None:
-    log_dir = tmp_path / "all" / given / "b1"
+@pytest.mark.parametrize("parent", ["", "parent"])
+def test_a_partition_linked_within_its_log_directory_belongs_to_it(tmp_path: Path, archived: bool, place: str, parent: str) -> None:
+    log_dir = tmp_path / "all" / parent / "b1"
     for name in ("t-0", "t-1"):
         (log_dir / place / name).mkdir(parents=True)
         (log_dir / place / name / segment_file(0)).write_bytes(b"")
@@ -251,7 +249,7 @@ def test_a_partition_that_is_a_link_below_its_log_directory_belongs_to_it(
     assert all(part.segments for part in directory.partitions if part.legal)
 
 
-def test_a_link_to_another_log_directory_is_read_there(tmp_path: Path) -> None:
+def test_a_link_to_a_partition_of_another_log_directory_is_found_in_both(tmp_path: Path) -> None:
     for broker in (1, 2):
         (tmp_path / f"b{broker}").mkdir()
         (tmp_path / f"b{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\n")

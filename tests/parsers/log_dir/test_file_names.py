@@ -35,7 +35,7 @@ HEX = "0123456789abcdef" * 2
         (".kafka_cleanshutdown", FileName(FileKind.CLEAN_SHUTDOWN)),
     ],
 )
-def test_names_that_are_kafkas(name: str, expected: FileName) -> None:
+def test_names_of_kafkas_files_are_parsed(name: str, expected: FileName) -> None:
     assert parse_file_name(name) == expected
     assert classify_file(name) is expected.kind
 
@@ -47,7 +47,7 @@ NOT_KAFKAS = """370.log 09223372036854775808.log 99999999999999999999.index serv
 @pytest.mark.parametrize(
     "name", ["", f"{OFFSET}.log\n", "\u0660" * 20 + ".log", "deleted" + ".deleted" * 50, *NOT_KAFKAS.replace("@", OFFSET).split()]
 )
-def test_names_that_are_not(name: str) -> None:
+def test_other_names_are_refused(name: str) -> None:
     assert parse_file_name(name) is None
     assert classify_file(name) is None
 
@@ -69,12 +69,12 @@ def test_names_that_are_not(name: str) -> None:
         (f"t-0.{HEX}-5", PartitionName(f"t-0.{HEX}", 5)),
     ],
 )
-def test_directories_that_are_partitions(name: str, expected: PartitionName) -> None:
+def test_names_of_partition_directories_are_parsed(name: str, expected: PartitionName) -> None:
     assert parse_partition_name(name) == expected
 
 
-NO_PARTITIONS = """-0 t- t .-0 ..-0 ..-0.@-delete t-00 t-+1 t-2147483648 t-99999999999999999999 <script>-0 =cmd-0 t-0.@-gone"""
-ODD = (
+NOT_PARTITIONS = """-0 t- t .-0 ..-0 ..-0.@-delete t-00 t-+1 t-2147483648 t-99999999999999999999 <script>-0 =cmd-0 t-0.@-gone"""
+UNUSUAL_NAMES = (
     "",
     "x" * 250 + "-0",
     "t\x1b-0",
@@ -88,13 +88,13 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("name", [*ODD, *NO_PARTITIONS.replace("@", HEX).split()])
-def test_directories_that_are_not(name: str) -> None:
+@pytest.mark.parametrize("name", [*UNUSUAL_NAMES, *NOT_PARTITIONS.replace("@", HEX).split()])
+def test_other_directory_names_are_refused(name: str) -> None:
     assert parse_partition_name(name) is None
 
 
 @given(st.text(max_size=60))
-def test_any_name_gives_an_answer(name: str) -> None:
+def test_any_name_is_parsed_or_refused(name: str) -> None:
     parsed = parse_partition_name(name)
     if parsed is not None and parsed.suffix is None:
         assert f"{parsed.topic}-{parsed.partition}" == name
