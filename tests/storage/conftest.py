@@ -1,4 +1,4 @@
-"""One tree of files for all tests of this room, and the containers made from it."""
+"""One tree of files for all tests of storage, and the archives made from it."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Server
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small broker's directory; its contents are never changed."""
+    """The files of a small broker, which no test changes."""
     root = tmp_path_factory.mktemp("tree")
     make_tree(root)
     return root
@@ -22,7 +22,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def packed(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """form → the tree in that container, alone in a directory; made once and never changed."""
+    """form → an archive of the tree in its own directory, which no test changes."""
 
     @cache
     def archive(form: str) -> Path:
@@ -36,7 +36,7 @@ def packed(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
 
 @pytest.fixture
 def credentials(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an operator's environment holds; pauses between attempts are brief."""
+    """Credentials in the environment, and short pauses between attempts."""
     monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Compiled code is kept where nobody else can change it, never in evidence, and code in other places is not run."""
+"""Compiled code is cached where no other user can change it and never in inputs; code in other directories is not run."""
 
 import os
 import pwd
@@ -50,15 +50,15 @@ def cache_path() -> str:
 
 
 def write() -> None:
-    """Keep code, if there is a place."""
+    """Cache code if a directory is available."""
     with suppress(NoCacheDirectoryError):
         directory = private_cache_directory("kafka-forensics", KEY, make=True)
         mark_used.__wrapped__(directory)
         Path(directory, NAME).write_bytes(b"code")
 
 
-def kept() -> dict[str, bytes]:
-    """The kernels in the directory of this process's key."""
+def cached_files() -> dict[str, bytes]:
+    """name → content of files in the cache directory of this process."""
     try:
         return {path.name: path.read_bytes() for path in Path(cache_path()).iterdir()}
     except (NoCacheDirectoryError, FileNotFoundError):
@@ -66,8 +66,8 @@ def kept() -> dict[str, bytes]:
 
 
 @pytest.fixture(autouse=True)
-def no_place_set(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Without a requested place, and without inputs."""
+def no_cache_directory_set(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without a requested cache directory, and without inputs."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     code_cache._inputs.clear()
     code_cache._above_inputs.clear()
@@ -97,7 +97,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def reason() -> str:
-    """Why there is no place; empty if there is."""
+    """Why there is no cache directory; empty if there is one."""
     try:
         cache_path()
     except NoCacheDirectoryError as error:
@@ -106,33 +106,33 @@ def reason() -> str:
 
 
 def assert_refused(words: str, *untouched: Path) -> None:
-    """Nothing is written, created or read, and the reason is logged."""
+    """Nothing is written, created or read, and `words` are in the reason."""
     before = [sorted(path.rglob("*")) for path in untouched]
     write()
-    assert kept() == {}
+    assert cached_files() == {}
     assert [sorted(path.rglob("*")) for path in untouched] == before
     assert words in reason()
 
 
-def assert_kept(directory: Path) -> None:
+def assert_cached(directory: Path) -> None:
     write()
-    assert kept() == {NAME: b"code"}
+    assert cached_files() == {NAME: b"code"}
     assert Path(cache_path()) == directory / "kafka-forensics" / KEY
     assert (directory / "kafka-forensics" / KEY / NAME).read_bytes() == b"code"
 
 
-def test_code_is_kept_in_a_private_directory(place: Path) -> None:
-    assert_kept(place)
+def test_code_is_cached_in_a_private_directory(place: Path) -> None:
+    assert_cached(place)
     for path in (place / "kafka-forensics", place / "kafka-forensics" / KEY):
         assert path.stat().st_mode & 0o777 == 0o700
     assert os.listdir(place / "kafka-forensics" / KEY) == [NAME]
 
 
-def test_a_named_place_is_created_when_code_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_directory_is_created_when_code_is_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
-    assert (kept(), reason()) == ({}, "")
+    assert (cached_files(), reason()) == ({}, "")
     assert list(tmp_path.iterdir()) == []
-    assert_kept(tmp_path / "a" / "b")
+    assert_cached(tmp_path / "a" / "b")
 
 
 @pytest.mark.parametrize("environment", [{}, {"HOME": "."}, {"HOME": "{elsewhere}"}, {"HOME": ""}], ids=str)
@@ -140,7 +140,7 @@ def test_a_named_place_is_created_when_code_is_kept(monkeypatch: pytest.MonkeyPa
 def test_home_comes_from_the_password_database(
     monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path, environment: dict[str, str], named: str | None
 ) -> None:
-    """HOME and a relative XDG_CACHE_HOME are ignored, so that neither leads into evidence in the current directory."""
+    """HOME and a relative XDG_CACHE_HOME are ignored, because they may name evidence in the current directory."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -149,13 +149,13 @@ def test_home_comes_from_the_password_database(
         monkeypatch.setenv(name, value.format(elsewhere=elsewhere))
     if named is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", named)
-    assert_kept(home / ".cache")
+    assert_cached(home / ".cache")
     assert list(elsewhere.iterdir()) == []
 
 
 def test_the_option_precedes_the_environment(place: Path, tmp_path: Path) -> None:
     set_cache_directory(str(tmp_path / "option"))
-    assert_kept(tmp_path / "option")
+    assert_cached(tmp_path / "option")
     assert list(place.iterdir()) == []
 
 
@@ -172,26 +172,28 @@ def test_a_missing_home_is_not_created(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("named", "given"),
+    ("named", "input_path"),
     [
         ("{place}", "{place}"),
         ("{place}/x", "{place}"),
         ("{place}/x/y", "{place}"),
-        ("{link}/cache", "file://{place}"),  # reached by links, and an input that is
+        ("{link}/cache", "file://{place}"),  # reached through a link
         ("{place}", "{link}"),
     ],
 )
-def test_no_code_is_kept_in_an_input(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, given: str) -> None:
+def test_no_code_is_cached_in_an_input(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, input_path: str
+) -> None:
     (place / "x").mkdir()
     (tmp_path / "link").symlink_to("place")
     monkeypatch.setenv("XDG_CACHE_HOME", named.format(place=place, link=tmp_path / "link"))
-    open_source(given.format(place=place, link=tmp_path / "link"))
+    open_source(input_path.format(place=place, link=tmp_path / "link"))
     assert_refused("inside the input", place)
 
 
 @pytest.mark.parametrize("folder", ["evidence", "kafka-forensics/evidence", f"kafka-forensics/{KEY}/evidence"])
 @pytest.mark.parametrize("kind", ["directory", "file", "archive"])
-def test_code_is_not_kept_above_an_input(place: Path, folder: str, kind: str) -> None:
+def test_no_code_is_cached_above_an_input(place: Path, folder: str, kind: str) -> None:
     path = place / folder
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if kind == "directory":
@@ -212,20 +214,20 @@ def test_old_kernels_in_an_input_are_not_removed(place: Path) -> None:
 
 
 def test_kernels_inside_an_input_are_not_loaded(place: Path) -> None:
-    assert_kept(place)
+    assert_cached(place)
     exclude_input(str(place))
-    assert kept() == {}
+    assert cached_files() == {}
 
 
 def test_missing_inputs_exclude_nothing(place: Path) -> None:
-    """Its inode may be reused by the next directory."""
-    assert_kept(place)
+    """The inode of a deleted input may be reused by another directory."""
+    assert_cached(place)
     directory = (place / "kafka-forensics" / KEY).stat()
-    for known in (code_cache._inputs, code_cache._above_inputs):
-        known[directory.st_dev, directory.st_ino] = str(place / "gone")
+    for directories in (code_cache._inputs, code_cache._above_inputs):
+        directories[directory.st_dev, directory.st_ino] = str(place / "gone")
     for path in ("/nowhere/at/all", "s3://bucket/key"):
         exclude_input(path)
-    assert_kept(place)
+    assert_cached(place)
 
 
 @pytest.mark.parametrize("which", ["above", "place", "kafka-forensics", KEY])
@@ -239,11 +241,11 @@ def test_a_directory_writable_by_others_is_refused(place: Path, monkeypatch: pyt
     assert reason()
 
 
-def test_a_sticky_directory_may_contain_the_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can remove another user's files there."""
+def test_a_sticky_directory_may_contain_the_cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sticky directory, no user can remove files of another user."""
     place.chmod(0o1777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "mine"))
-    assert_kept(place / "mine")
+    assert_cached(place / "mine")
     for folder in (place / "mine" / "kafka-forensics" / KEY, place / "mine" / "kafka-forensics"):
         folder.chmod(0o1777)
         assert_refused("not this user's alone", place)
@@ -256,7 +258,7 @@ def test_links_of_the_user_are_followed(place: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "absolute"))
     (tmp_path / "absolute").symlink_to(tmp_path / "disk" / "link")
     write()
-    assert (place / "kafka-forensics" / KEY / NAME).read_bytes() == kept()[NAME] == b"code"
+    assert (place / "kafka-forensics" / KEY / NAME).read_bytes() == cached_files()[NAME] == b"code"
 
 
 def test_links_to_files_or_shared_directories_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,10 +306,10 @@ def test_only_kernels_unused_for_a_month_are_removed(place: Path) -> None:
 def put_wrong_kernel() -> Path:
     """A compiled kernel that returns 666, in place of the real one."""
     assert crc_by(crc32c) == CHECK_CRC
-    own_code = next(Path(kernel_directory(make=False)).rglob("*crc32c*.nbc"))
+    cached_code = next(Path(kernel_directory(make=False)).rglob("*crc32c*.nbc"))
     assert crc_by(kernel(wrong_crc)) == 666
-    shutil.copyfile(next(Path(kernel_directory(make=False)).rglob("*wrong_crc*.nbc")), own_code)
-    return own_code
+    shutil.copyfile(next(Path(kernel_directory(make=False)).rglob("*wrong_crc*.nbc")), cached_code)
+    return cached_code
 
 
 COMMAND = (
@@ -326,16 +328,16 @@ def crc_of_a_process(place: Path, *inputs: Path) -> int:
 
 
 def test_compiled_kernels_in_an_input_are_not_run(place: Path) -> None:
-    """Outside of inputs the code is run, because only its user can write there: this shows that the attack would work."""
-    planted = put_wrong_kernel()
-    before = planted.read_bytes()
+    """Code outside of inputs is run, because only the user can write there; so the attack would work."""
+    wrong_kernel = put_wrong_kernel()
+    before = wrong_kernel.read_bytes()
     assert crc_of_a_process(place) == 666
     assert crc_of_a_process(place, place) == CHECK_CRC
-    assert planted.read_bytes() == before
+    assert wrong_kernel.read_bytes() == before
 
 
 def test_numba_settings_in_an_input_are_ignored(tmp_path: Path) -> None:
-    """They would change how kernels are compiled: this one disables compilation."""
+    """Settings change how kernels are compiled; this one disables compilation."""
     (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\n")
     program = COMMAND + "import numba\nprint(numba.config.DISABLE_JIT, numba.config.OPT == 2, None in sys.modules.values())\n"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_OPT": "2"}
@@ -350,7 +352,7 @@ def test_a_relative_cache_directory_is_refused(named: str, capsys: pytest.Captur
     assert "no absolute path" in capsys.readouterr().err
 
 
-def test_the_command_line_and_the_library_set_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_and_the_library_set_the_cache_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", "-q", "--fail-on", "none", "--cache-dir", str(tmp_path), str(SAMPLE)]) == 0
     assert code_cache._requested == [str(tmp_path)]
     kafka_forensics.scan(str(SAMPLE), topic="orders", cache_dir=str(tmp_path / "other"))
@@ -362,7 +364,7 @@ def test_the_command_line_and_the_library_set_the_place(tmp_path: Path, capsys: 
         kafka_forensics.scan(str(SAMPLE), cache_dir="relative")
 
 
-def test_files_read_by_themselves_are_inputs(tmp_path: Path) -> None:
+def test_single_files_are_inputs(tmp_path: Path) -> None:
     path = tmp_path / "evidence" / "00000000000000000000.log"
     path.parent.mkdir()
     shutil.copy(SAMPLE / "orders-0" / path.name, path)
@@ -371,7 +373,7 @@ def test_files_read_by_themselves_are_inputs(tmp_path: Path) -> None:
     assert_refused("an input lies below", tmp_path)
 
 
-def test_workers_keep_code_out_of_all_inputs(tmp_path: Path) -> None:
+def test_workers_cache_no_code_in_any_input(tmp_path: Path) -> None:
     """A Spark worker opens only some of the inputs, but others may be on its machine."""
     inputs = gather([str(SAMPLE)], ScanOptions())
     common = TaskArguments(
@@ -390,39 +392,39 @@ ATTACK = "import os, sys; os.setgroups([]); os.setgid({user}); os.setuid({user})
 
 
 def attack(what: str) -> None:
-    """Run a command as another user."""
+    """Run Python code as another user."""
     subprocess.run([sys.executable, "-c", ATTACK.format(user=second_user(), what=what)], cwd="/", check=True)
 
 
 @pytest.fixture
-def street(tmp_path: Path) -> Path:
-    """A directory like /tmp, in which the other user can write."""
+def shared_directory(tmp_path: Path) -> Path:
+    """A directory like /tmp, in which another user can write."""
     for path in (tmp_path, *tmp_path.parents):
         if path.parent == Path("/") or path.stat().st_uid != os.geteuid():
             break
         path.chmod(path.stat().st_mode | 0o011)
-    street = tmp_path / "street"
-    street.mkdir()
-    street.chmod(0o1777)
-    return street
+    shared_directory = tmp_path / "street"
+    shared_directory.mkdir()
+    shared_directory.chmod(0o1777)
+    return shared_directory
 
 
 @pytest.mark.two_users
-def test_root_refuses_a_path_below_another_users_directory(street: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other user owns a parent directory, and replaces root's directory by his own code."""
-    attack(f"os.mkdir('{street}/his')")
-    place = street / "his" / "cache"
+def test_root_refuses_a_path_below_another_users_directory(shared_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other user owns a parent directory, and replaces root's directory by one with other code."""
+    attack(f"os.mkdir('{shared_directory}/his')")
+    place = shared_directory / "his" / "cache"
     place.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
-    assert_refused(f"{street}/his belongs to another user", street)
+    assert_refused(f"{shared_directory}/his belongs to another user", shared_directory)
     folder = f"kafka-forensics/{compiling._cache_key(Path(compiling.__file__).parents[2])}"
     attack(
-        f"os.rename('{place}', '{street}/his/before'); os.makedirs('{place}/{folder}', 0o700);"
-        f" open('{place}/{folder}/crc32c.nbi', 'wb').write(b'planted')"
+        f"os.rename('{place}', '{shared_directory}/his/before'); os.makedirs('{place}/{folder}', 0o700);"
+        f" open('{place}/{folder}/crc32c.nbi', 'wb').write(b'wrong')"
     )
-    before = sorted(street.rglob("*"))
+    before = sorted(shared_directory.rglob("*"))
     assert crc_of_a_process(place) == CHECK_CRC
-    assert sorted(street.rglob("*")) == before
+    assert sorted(shared_directory.rglob("*")) == before
 
 
 @pytest.mark.two_users
@@ -430,20 +432,22 @@ def test_root_refuses_a_path_below_another_users_directory(street: Path, monkeyp
 def test_directories_of_another_user_are_refused(place: Path, folder: str) -> None:
     user = second_user()
     assert user is not None
-    assert_kept(place)
+    assert_cached(place)
     os.chown(place / folder, user, user)
-    assert kept() == {}
+    assert cached_files() == {}
     assert reason()
 
 
 @pytest.mark.two_users
-def test_another_users_directory_in_a_shared_one_is_refused(street: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_users_directory_in_a_shared_one_is_refused(
+    shared_directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "roots").mkdir()
-    attack(f"os.mkdir('{street}/directory', 0o755); os.symlink('{tmp_path}/roots', '{street}/link')")
+    attack(f"os.mkdir('{shared_directory}/directory', 0o755); os.symlink('{tmp_path}/roots', '{shared_directory}/link')")
     for name in ("directory", "link"):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(street / name))
-        assert_refused("belongs to another user", street, tmp_path / "roots")
-    (street / "own").symlink_to(tmp_path / "roots")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(street / "own"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(shared_directory / name))
+        assert_refused("belongs to another user", shared_directory, tmp_path / "roots")
+    (shared_directory / "link-of-root").symlink_to(tmp_path / "roots")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_directory / "link-of-root"))
     write()
-    assert (tmp_path / "roots" / "kafka-forensics" / KEY / NAME).read_bytes() == kept()[NAME] == b"code"
+    assert (tmp_path / "roots" / "kafka-forensics" / KEY / NAME).read_bytes() == cached_files()[NAME] == b"code"

@@ -1,4 +1,4 @@
-"""Errors name the full disk, for outputs, standard output and temporary files."""
+"""Errors name the full disk of exports, output files and temporary files."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def mounted(monkeypatch: pytest.MonkeyPatch, *places: Path) -> None:
-    """Let disks be mounted at these places, beside the root."""
+    """Simulate disks that are mounted at these paths and at the root."""
     monkeypatch.setattr("kafka_forensics.storage.disks.os.path.ismount", lambda path: path in {"/", *map(str, places)})
 
 
@@ -33,7 +33,9 @@ def test_the_disk_is_named_by_its_mount(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert why(PermissionError(errno.EACCES, "Permission denied"), str(tmp_path)) == "Permission denied"
 
 
-def test_an_export_to_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_an_export_names_the_full_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mounted(monkeypatch, tmp_path)
 
     def full(_: int) -> None:
@@ -46,17 +48,17 @@ def test_an_export_to_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "make room there" in output
 
 
-def test_an_output_file_on_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_an_output_file_names_the_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", SAMPLE, "-q", "--format", "json", "--output", "/dev/full"]) == 2
     assert "error: cannot write to /dev/full: No space left on device: the disk mounted at " in capsys.readouterr().err
 
 
-def test_temporary_files_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_of_temporary_files_names_the_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mounted(monkeypatch, tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("kafka_forensics.scanning.folding.keys.question.tempfile.TemporaryFile", Mock(side_effect=NO_SPACE))
     rows = np.arange(64 * ROW_WIDTH, dtype=np.int64).reshape(-1, ROW_WIDTH)
-    wanted = f": no room for a temporary file in {tmp_path} (TMPDIR names another): No space left on device: the disk mounted at"
+    expected = f": no room for a temporary file in {tmp_path} (TMPDIR names another): No space left on device: the disk mounted at"
     with KeyRuns(capacity=16) as sorted_rows, pytest.raises(SourceError) as caught:
         sorted_rows.add(rows)
-    assert str(caught.value).startswith(wanted)
+    assert str(caught.value).startswith(expected)

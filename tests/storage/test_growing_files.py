@@ -1,4 +1,4 @@
-"""Reads of a file that another thread is writing wait for their bytes."""
+"""Reads of a file that another thread writes wait for their bytes."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,20 +14,20 @@ from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import sha256_of
 
 DATA = bytes(number * 31 % 253 for number in range(10_000))
-WAIT = 0.05
-"""Seconds in which a read that must wait does not come back; nothing depends on a longer one."""
+WAIT_SECONDS = 0.05
+"""Time in which a read that must wait does not return."""
 
 
 def waits(read: Future[Any]) -> bool:
     try:
-        read.result(WAIT)
+        read.result(WAIT_SECONDS)
     except TimeoutError:
         return True
     return False
 
 
-LONG: Final = 60
-"""Seconds after which a read that should have come back never will."""
+TIMEOUT_SECONDS: Final = 60
+"""Time after which a read has failed to return."""
 
 
 @pytest.fixture
@@ -36,61 +36,61 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def test_a_read_waits_for_its_bytes_and_no_longer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    path, growth = tmp_path / "log", WriteProgress()
-    opened = pool.submit(open_while_written, path, len(DATA), growth)
+def test_a_read_waits_until_its_bytes_are_written(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    path, progress = tmp_path / "log", WriteProgress()
+    opened = pool.submit(open_while_written, path, len(DATA), progress)
     assert waits(opened)
-    with growth, path.open("wb", buffering=0) as target:
-        growth.begin()
-        with opened.result(LONG) as file:
+    with progress, path.open("wb", buffering=0) as target:
+        progress.begin()
+        with opened.result(TIMEOUT_SECONDS) as file:
             assert file.size_in_bytes == len(DATA)
             assert file.read_at(0, 0) == b""
             read = pool.submit(file.read_at, 0, 100)
             target.write(DATA[:99])
-            growth.grow(99)
+            progress.grow(99)
             assert waits(read)
             target.write(DATA[99:150])
-            growth.grow(51)
-            assert read.result(LONG) == DATA[:100]
+            progress.grow(51)
+            assert read.result(TIMEOUT_SECONDS) == DATA[:100]
             buffer = bytearray(50)
             assert file.read_into(100, memoryview(buffer)) == 50
             assert buffer == DATA[100:150]
             ranges = pool.submit(file.data_ranges)
             assert waits(ranges)
             target.write(DATA[150:])
-            growth.grow(len(DATA) - 150)
+            progress.grow(len(DATA) - 150)
             assert file.read_at(9_990, 100) == DATA[9_990:]
-            assert ranges.result(LONG) == [(0, len(DATA))]
+            assert ranges.result(TIMEOUT_SECONDS) == [(0, len(DATA))]
 
 
-def test_the_error_that_ended_the_writing_is_raised_by_every_read(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    path, growth = tmp_path / "log", WriteProgress()
+def test_the_error_of_the_writer_is_raised_by_every_read(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    path, progress = tmp_path / "log", WriteProgress()
     path.write_bytes(DATA[:10])
-    growth.begin()
-    growth.grow(10)
-    read = pool.submit(sha256_of, open_while_written(path, len(DATA), growth))
+    progress.begin()
+    progress.grow(10)
+    read = pool.submit(sha256_of, open_while_written(path, len(DATA), progress))
     assert waits(read)
-    with pytest.raises(SourceError), growth:
+    with pytest.raises(SourceError), progress:
         raise SourceError("in", "input/output error")
-    assert isinstance(read.exception(LONG), SourceError)
+    assert isinstance(read.exception(TIMEOUT_SECONDS), SourceError)
     with pytest.raises(SourceError, match="input/output error"):
-        open_while_written(path, len(DATA), growth)
+        open_while_written(path, len(DATA), progress)
 
 
-def test_a_file_that_was_never_created_is_not_waited_for(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
-    growth = WriteProgress()
-    opened = pool.submit(open_while_written, tmp_path / "log", 10, growth)
-    with pytest.raises(PermissionError), growth:
+def test_opening_a_file_that_is_never_created_raises_the_error_of_the_writer(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    progress = WriteProgress()
+    opened = pool.submit(open_while_written, tmp_path / "log", 10, progress)
+    with pytest.raises(PermissionError), progress:
         raise PermissionError
-    assert isinstance(opened.exception(LONG), PermissionError)
+    assert isinstance(opened.exception(TIMEOUT_SECONDS), PermissionError)
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_a_copy_reports_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_hand: bool) -> None:
+@pytest.mark.parametrize("without_system_call", [False, True])
+def test_a_copy_reports_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_system_call: bool) -> None:
     (tmp_path / "in").write_bytes(DATA)
     monkeypatch.setattr(copying, "_AT_ONCE", 4096)
     monkeypatch.setattr(copying, "_BLOCK_BYTES", 4096)
-    if by_hand:
+    if without_system_call:
         monkeypatch.setattr(copying, "_HAS_COPY_FILE_RANGE", False)
     reported = list[int]()
     with LocalSource(str(tmp_path)).open("in") as file, (tmp_path / "out").open("wb", buffering=0) as target:

@@ -1,4 +1,4 @@
-"""The manifest notices what changed since a file was first seen."""
+"""The manifest reports files that changed after they were recorded."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def recorded(root: Path) -> Manifest:
     return manifest
 
 
-def test_every_kind_of_change_is_noticed_in_order(evidence: Path) -> None:
+def test_every_kind_of_change_is_reported_in_order_of_paths(evidence: Path) -> None:
     manifest = recorded(evidence)
     with (evidence / "f").open("ab") as file:
         file.write(b"more")
@@ -74,9 +74,9 @@ def test_an_archive_is_recorded_as_one_file(form: str, tree: Path, tmp_path: Pat
     source = open_source(str(path))
     for member in (LOG, SPARSE):
         manifest.record(source, source.stat(member))
-    assert [found for found, _ in manifest.entries()] == [str(path)]
+    assert [recorded_path for recorded_path, _ in manifest.entries()] == [str(path)]
     assert manifest.changes() == []
     os.utime(path, ns=(5, 5))
-    ((found, before, after),) = manifest.changes()
-    assert (found, after is not None and after.mtime_ns) == (str(path), 5)
+    ((changed_path, before, after),) = manifest.changes()
+    assert (changed_path, after is not None and after.mtime_ns) == (str(path), 5)
     assert before.size_in_bytes == path.stat().st_size

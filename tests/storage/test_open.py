@@ -1,4 +1,4 @@
-"""What a user types is opened as a source, or is an error in one sentence."""
+"""A path on the command line is opened as a source, or is an error in one sentence."""
 
 import gzip
 import os
@@ -17,7 +17,7 @@ from tests.storage.trees import CONTAINERS
 from tests.support.places import SAMPLES
 
 
-def test_an_archive_is_a_regular_file_with_its_suffix(tree: Path, tmp_path: Path) -> None:
+def test_a_regular_file_with_the_suffix_of_an_archive_is_an_archive(tree: Path, tmp_path: Path) -> None:
     CONTAINERS["gz"][1](tree, tmp_path / "Bundle.TGZ")
     CONTAINERS["zip stored"][1](tree, tmp_path / "bundle.zip")
     assert isinstance(open_source(str(tmp_path / "Bundle.TGZ")), TarSource)
@@ -28,7 +28,7 @@ def test_an_archive_is_a_regular_file_with_its_suffix(tree: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["a.tar.bz2", "a.7z", "00000000000000000000.log.gz"])
-def test_other_containers_are_named_as_unsupported(name: str, tmp_path: Path) -> None:
+def test_other_archive_formats_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b""))
     with pytest.raises(SourceError, match=r"an unsupported container; supported are \.tar, "):
         open_source(str(tmp_path / name))
@@ -57,7 +57,7 @@ def test_an_impossible_path_is_refused(path: str) -> None:
         open_source(path)
 
 
-def test_a_file_uri_and_a_path_that_looks_like_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_uris_are_decoded_and_existing_paths_precede_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a b").mkdir()
     assert open_source(f"file://{tmp_path}/a%20b").name == f"{tmp_path}/a b"
     with pytest.raises(UsageError, match="looks like file:///"):
@@ -72,7 +72,7 @@ SAMPLE = SAMPLES / "silent-divergence" / "broker-1"
 
 @pytest.fixture
 def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Directories in the place of those that Databricks mounts, a log directory in each."""
+    """Directories instead of the mount points of Databricks, with a log directory in each."""
     copytree(SAMPLE, tmp_path / "dbfs" / "copies" / "broker-1")
     copytree(SAMPLE, tmp_path / "Volumes" / "main" / "kafka" / "copies" / "broker-1")
     monkeypatch.setattr(opening, "DBFS", str(tmp_path / "dbfs"))
@@ -83,11 +83,11 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("scheme", ["dbfs:/", "DBFS:/", "dbfs:///"])
 def test_a_dbfs_path_is_read_at_its_mount_point(mounts: Path, scheme: str) -> None:
     assert local_spelling(f"{scheme}copies/broker-1") == str(mounts / "dbfs" / "copies" / "broker-1")
-    there = kf.scan(f"{scheme}copies/broker-1")
-    assert [replica.log_end_offset for replica in there.replicas] == [
+    result = kf.scan(f"{scheme}copies/broker-1")
+    assert [replica.log_end_offset for replica in result.replicas] == [
         replica.log_end_offset for replica in kf.scan(str(SAMPLE)).replicas
     ]
-    assert there.replicas
+    assert result.replicas
 
 
 def test_a_dbfs_path_of_a_volume_is_the_volume(mounts: Path) -> None:

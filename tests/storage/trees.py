@@ -61,12 +61,12 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 def assert_same_tree(source: ByteSource, root: Path, *, seed: int = 1, reads: int = 12) -> None:
-    """`source` lists what `root` holds and gives every byte of it: whole, by random ranges, and outside of holes."""
+    """`source` lists the files of `root` and gives every byte of them: whole, in random ranges, and outside of holes."""
     entries = {entry.path: entry for entry in walk(source)}
     expected = files_of(root)
     assert {path for path, entry in entries.items() if entry.kind is EntryKind.FILE} == set(expected)
     assert all(entry == source.stat(path) for path, entry in entries.items())
-    choose = random.Random(seed)
+    rng = random.Random(seed)
     for path, content in expected.items():
         assert entries[path].size_in_bytes == len(content)
         with source.open(path) as file:
@@ -74,8 +74,8 @@ def assert_same_tree(source: ByteSource, root: Path, *, seed: int = 1, reads: in
             assert file.read_at(0, len(content) + 10) == content
             assert file.read_at(len(content), 5) == b""
             for _ in range(reads):
-                start = choose.randrange(len(content) + 1)
-                size = choose.choice([0, 1, 511, 70_000, 1 << 20, len(content)])
+                start = rng.randrange(len(content) + 1)
+                size = rng.choice([0, 1, 511, 70_000, 1 << 20, len(content)])
                 assert file.read_at(start, size) == content[start : start + size]
                 buffer = bytearray(b"\xaa" * size)
                 count = file.read_into(start, memoryview(buffer))
@@ -92,7 +92,7 @@ def assert_same_tree(source: ByteSource, root: Path, *, seed: int = 1, reads: in
 
 
 def gnu_tar(*options: str) -> Callable[[Path, Path], None]:
-    """A maker of tars by the `tar` command."""
+    """A function that makes tars with the `tar` command."""
 
     def make(root: Path, archive: Path) -> None:
         subprocess.run(["tar", *options, "-cf", str(archive), "-C", str(root), "."], check=True)
@@ -101,7 +101,7 @@ def gnu_tar(*options: str) -> Callable[[Path, Path], None]:
 
 
 def python_tar(form: int) -> Callable[[Path, Path], None]:
-    """A maker of tars by the standard library, without `./` before the names."""
+    """A function that makes tars with the standard library, without `./` before the names."""
 
     def make(root: Path, archive: Path) -> None:
         with tarfile.open(archive, "w", format=form) as opened:
@@ -112,7 +112,7 @@ def python_tar(form: int) -> Callable[[Path, Path], None]:
 
 
 def packed(make: Callable[[Path, Path], None], compress: Callable[[bytes], bytes]) -> Callable[[Path, Path], None]:
-    """A maker of compressed tars."""
+    """A function that makes compressed tars."""
 
     def make_packed(root: Path, archive: Path) -> None:
         make(root, archive)
@@ -137,7 +137,7 @@ def zstd(data: bytes) -> bytes:
 
 
 def python_zip(method: int) -> Callable[[Path, Path], None]:
-    """A maker of zips by the standard library."""
+    """A function that makes zips with the standard library."""
 
     def make(root: Path, archive: Path) -> None:
         with zipfile.ZipFile(archive, "w", method) as opened:
@@ -148,7 +148,7 @@ def python_zip(method: int) -> Callable[[Path, Path], None]:
 
 
 class _ForwardOnly(io.RawIOBase):
-    """A file that cannot go back, as a pipe: zips written to it have their sizes behind the data."""
+    """A file without seeking, like a pipe: zips written to it have their sizes after the data."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -191,4 +191,4 @@ CONTAINERS: Final[dict[str, tuple[str, Callable[[Path, Path], None]]]] = {
     "zip deflated": ("a.zip", python_zip(zipfile.ZIP_DEFLATED)),
     "zip streamed": ("a.zip", streamed_zip),
 }
-"""Every way in which a tree may arrive: file name, maker(root, archive)."""
+"""Form → (file name, function of the tree and the archive that makes it)."""

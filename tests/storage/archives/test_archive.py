@@ -1,4 +1,4 @@
-"""Archives give every byte of the tree they were made from, in place."""
+"""Archives give every byte of the tree that they were made from, without unpacking it."""
 
 import gc
 import os
@@ -20,7 +20,7 @@ from tests.storage.trees import CONTAINERS, LOG, MTIME, SPARSE, assert_same_tree
 
 
 @pytest.mark.parametrize("form", CONTAINERS)
-def test_every_container_gives_the_whole_tree(form: str, tree: Path, packed: Callable[[str], Path]) -> None:
+def test_every_archive_format_gives_the_whole_tree(form: str, tree: Path, packed: Callable[[str], Path]) -> None:
     path = packed(form)
     source = open_source(str(path))
     assert isinstance(source, ArchiveSource)
@@ -35,7 +35,7 @@ def test_every_container_gives_the_whole_tree(form: str, tree: Path, packed: Cal
 
 
 @pytest.mark.parametrize("form", ["gnu sparse", "pax sparse 1.0", "pax sparse 0.1", "pax sparse 0.0", "gz", "xz", "zst"])
-def test_holes_of_a_sparse_member_cost_nothing(form: str, packed: Callable[[str], Path]) -> None:
+def test_holes_of_a_sparse_member_are_not_stored(form: str, packed: Callable[[str], Path]) -> None:
     source = open_source(str(packed(form)))
     with source.open(SPARSE) as file:
         assert file.data_ranges() == [(0, 8192), (5 << 20, (5 << 20) + 4096)]
@@ -45,7 +45,7 @@ def test_holes_of_a_sparse_member_cost_nothing(form: str, packed: Callable[[str]
 
 
 @pytest.mark.parametrize("form", ["gnu sparse", "pax sparse 1.0", "pax sparse 0.1", "pax sparse 0.0"])
-def test_a_member_of_many_parts(form: str, tmp_path: Path) -> None:
+def test_a_sparse_member_of_many_ranges_is_read(form: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     noise = random.Random(3)
@@ -70,7 +70,7 @@ def test_a_compressed_tar_is_inflated_once(tree: Path, packed: Callable[[str], P
     small = [path for path, content in files.items() if 0 < len(content) <= 16384]
     for path in [*small, *reversed(small)]:
         assert source.open(path).read_at(0, 1 << 20) == files[path]
-    assert stream.passes == 1, "small members are held since the first pass"  # type: ignore[attr-defined]
+    assert stream.passes == 1, "small members stay in the cache after the first pass"  # type: ignore[attr-defined]
     for path in reading_order(source, sorted(files, reverse=True)):
         with source.open(path) as file:
             position = 0
@@ -116,7 +116,7 @@ def test_the_caches_are_bounded_and_freed(packed: Callable[[str], Path]) -> None
     assert CACHE.size_in_bytes == sum(map(len, CACHE._blocks.values()))
 
 
-def test_zip_with_bytes_before_it_and_zip64(tree: Path, tmp_path: Path) -> None:
+def test_a_zip64_archive_with_bytes_before_it_is_read(tree: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as opened:
         for name, content in files_of(tree).items():
@@ -126,8 +126,8 @@ def test_zip_with_bytes_before_it_and_zip64(tree: Path, tmp_path: Path) -> None:
     assert_same_tree(open_source(str(path)), tree, reads=2)
 
 
-def test_zip_with_a_64_bit_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of 65,536 members, whose number the directory's old record cannot say."""
+def test_a_zip_with_a_64_bit_directory_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 65,536 members on, only the 64-bit record has their number."""
     monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 5)
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as opened:
@@ -142,7 +142,7 @@ def test_zip_with_a_64_bit_directory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert source.open("d/5").read_at(0, 2) == b"x"
 
 
-def test_zip_members_that_cannot_be_read_say_why(tmp_path: Path) -> None:
+def test_errors_of_unreadable_zip_members_have_a_reason(tmp_path: Path) -> None:
     (tmp_path / "plain.log").write_bytes(b"plain" * 100)
     subprocess.run(["zip", "-q", "-P", "secret", "a.zip", "plain.log"], cwd=tmp_path, check=True)
     with zipfile.ZipFile(tmp_path / "a.zip", "a", zipfile.ZIP_BZIP2) as opened:

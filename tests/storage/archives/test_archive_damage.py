@@ -72,8 +72,8 @@ def read_all(source: ByteSource) -> dict[str, bytes | None]:
 
 
 def check(data: bytes, suffix: str, tmp_path: Path, expected: dict[str, bytes] | None) -> tuple[int, list[str]]:
-    """Open a spoilt archive: either it says that nothing can be read, or what it gives is right. (Files read, problems)."""
-    path = tmp_path / f"spoilt{suffix}"
+    """(files read, problems) of a damaged archive, whose readable files must equal `expected`."""
+    path = tmp_path / f"damaged{suffix}"
     path.write_bytes(data)
     try:
         source = open_source(str(path))
@@ -104,7 +104,7 @@ def test_a_tar_cut_anywhere_gives_the_members_before(suffix: str, tmp_path: Path
         files, problems = check(data[:length], suffix, tmp_path, FILES)
         seen.append(files)
         if suffix != ".tar" or length < len(tar_of(FILES)) - 10240:
-            assert problems, f"cut at {length} of {len(data)} bytes without a word"
+            assert problems, f"cut at {length} of {len(data)} bytes without a problem"
     assert seen[0] == 0
     assert max(seen) == len(FILES)
     if suffix == ".tar":
@@ -157,22 +157,22 @@ def test_a_sparse_tar_cut_or_changed_anywhere_never_crashes(form: str, tmp_path:
     for length in range(0, len(data), 3001):
         check(data[:length], ".tar", tmp_path, None)
     for _ in range(60):
-        spoilt = bytearray(data)
+        damaged = bytearray(data)
         at = choose.randrange(4000)
-        spoilt[at] ^= 1 << choose.randrange(8)
-        fix_checksums(spoilt)
-        check(bytes(spoilt), ".tar", tmp_path, None)
+        damaged[at] ^= 1 << choose.randrange(8)
+        fix_checksums(damaged)
+        check(bytes(damaged), ".tar", tmp_path, None)
 
 
 def fix_checksums(data: bytearray) -> None:
-    """Make every header's sum right again, so that damage reaches what lies behind the check."""
+    """Write the right checksum into every header, because damage must pass the check."""
     for at in range(0, min(len(data), 8192) - 511, 512):
         if data[at + 257 : at + 262] == b"ustar":
             data[at + 148 : at + 156] = b" " * 8
             data[at + 148 : at + 156] = b"%06o\0 " % sum(data[at : at + 512])
 
 
-def spoilt_header(change: dict[int, bytes], form: int = tarfile.GNU_FORMAT) -> bytes:
+def damaged_header(change: dict[int, bytes], form: int = tarfile.GNU_FORMAT) -> bytes:
     data = bytearray(tar_of({"a.log": b"abc", "b.log": b"xyz"}, form))
     for at, value in change.items():
         data[at : at + len(value)] = value
@@ -191,8 +191,8 @@ def spoilt_header(change: dict[int, bytes], form: int = tarfile.GNU_FORMAT) -> b
     ],
 )
 def test_an_impossible_size_allocates_nothing(size_field: bytes, problem: str, tmp_path: Path) -> None:
-    _, problems = check(spoilt_header({124: size_field}), ".tar", tmp_path, None)
-    assert any(problem in known_problem for known_problem in problems), problems
+    _, problems = check(damaged_header({124: size_field}), ".tar", tmp_path, None)
+    assert any(problem in reported for reported in problems), problems
 
 
 def pax_member(records: dict[str, str], stored: bytes) -> bytes:
@@ -221,7 +221,7 @@ def pax_member(records: dict[str, str], stored: bytes) -> bytes:
         b"",
     ],
 )
-def test_wrong_sparse_maps_make_one_member_unreadable(sparse_map: bytes, tmp_path: Path) -> None:
+def test_a_wrong_sparse_map_makes_its_member_unreadable(sparse_map: bytes, tmp_path: Path) -> None:
     stored = sparse_map.ljust(512, b"\0") + b"d" * 512
     records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "x.index", "GNU.sparse.realsize": "1000"}
     path = tmp_path / "a.tar"
@@ -241,7 +241,7 @@ def test_a_wrong_pax_header_is_reported(tmp_path: Path) -> None:
     data[at : at + 2] = b"99"
     _, problems = check(bytes(data), ".tar", tmp_path, None)
     assert problems == ["damaged pax header at byte 512: the member behind it may have a wrong name or size"]
-    huge = spoilt_header({124: b"00100000000\0", 156: b"x"})
+    huge = damaged_header({124: b"00100000000\0", 156: b"x"})
     assert "extended header of 16777216 bytes" in check(huge, ".tar", tmp_path, None)[1][0]
     assert "impossible size" in check(pax_member({"size": "99999999999999999999"}, b"abc"), ".tar", tmp_path, None)[1][0]
 
@@ -286,7 +286,7 @@ def test_a_zip_with_a_damaged_directory_gives_the_members_before(tmp_path: Path)
     assert found == (1, [f"damaged zip directory at byte {second}: members behind it are not listed"])
 
 
-def test_a_zip_with_wrong_sizes_and_positions(tmp_path: Path) -> None:
+def test_zip_members_with_wrong_sizes_and_positions_are_unreadable(tmp_path: Path) -> None:
     data = bytearray(zip_of({"a.log": b"a" * 100}, zipfile.ZIP_STORED))
     central = data.index(b"PK\x01\x02")
     struct.pack_into("<I", data, central + 24, 0xFFFFFFF0)
@@ -313,11 +313,11 @@ def test_a_file_that_is_no_archive_is_an_error_with_a_reason(suffix: str, tmp_pa
 @given(st.data())
 def test_changed_bytes_never_crash(tmp_path: Path, data: st.DataObject) -> None:
     suffix, original = data.draw(st.sampled_from([*PACKED.items(), (".zip", zip_of(FILES))]))
-    spoilt = bytearray(original)
+    damaged = bytearray(original)
     for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, len(spoilt) - 1))
+        at = data.draw(st.integers(0, len(damaged) - 1))
         value = data.draw(st.binary(min_size=1, max_size=8))
-        spoilt[at : at + len(value)] = value
+        damaged[at : at + len(value)] = value
     if suffix == ".tar" and data.draw(st.booleans()):
-        fix_checksums(spoilt)
-    check(bytes(spoilt), suffix, tmp_path, None)
+        fix_checksums(damaged)
+    check(bytes(damaged), suffix, tmp_path, None)

@@ -1,4 +1,4 @@
-"""Unsafe names of members are not listed, and special members are never opened."""
+"""Members with unsafe names are not listed, and special members are not opened."""
 
 import io
 import stat
@@ -47,7 +47,7 @@ HOSTILE = ["/etc/passwd", "../up", "a/../../up", "a/..", "x" * 5000, ".", "./", 
 
 @dataclass(frozen=True)
 class Tar:
-    """Members of a tar, what is listed of them and read in them, and which names are refused or were there before."""
+    """Members of a tar, and the files, other entries, rejected names and replaced names that they give."""
 
     members: list[ArchiveMember]
     files: dict[str, bytes] = field(default_factory=dict)
@@ -66,21 +66,21 @@ TARS = {
         {"good": DIRECTORY},
         [name[:4096] for name in HOSTILE],
     ),
-    "odd but harmless names": Tar(
+    "unusual but harmless names": Tar(
         [("./a//b/./c.log", b"1"), ("\udcff\udcfe.log", b"2"), ("new\nline", b"3")],
         {"a/b/c.log": b"1", "\udcff\udcfe.log": b"2", "new\nline": b"3"},
         {"a": DIRECTORY, "a/b": DIRECTORY},
     ),
-    "of two members of one name the last wins": Tar(
+    "the last of two members with one name is read": Tar(
         [("a/x", b"first"), ("a/y", b"y"), ("./a/x", b"second!")],
         {"a/x": b"second!", "a/y": b"y"},
         {"a": DIRECTORY},
         replaced=["a/x"],
     ),
-    "a directory named twice": Tar(
+    "a directory listed twice": Tar(
         [special("a", tarfile.DIRTYPE), ("a/x", b"1"), special("a/", tarfile.DIRTYPE)], {"a/x": b"1"}, {"a": DIRECTORY}
     ),
-    "a file or a directory but not both": Tar(
+    "a path is a file or a directory": Tar(
         [("a", b"file"), ("a/b", b"below a file"), ("d/e", b"1"), ("d", b"over a directory")],
         {"a": b"file", "d/e": b"1"},
         {"d": DIRECTORY},
@@ -99,7 +99,7 @@ TARS = {
         {"disk": "other", "link": "symlink", "loop": "symlink", "pipe": "other", "tty": "other"},
         ["link/passwd"],
     ),
-    "hard links are the member they point to": Tar(
+    "hard links have the content of their member": Tar(
         [
             ("a/first", b"content"),
             special("a/again", tarfile.LNKTYPE, "./a/first"),
@@ -114,7 +114,7 @@ TARS = {
         {"a": DIRECTORY, "dangling": "other", "outside": "other", "directory": "other"},
         replaced=["a/first"],
     ),
-    "old and odd types": Tar(
+    "old and unusual types": Tar(
         [
             (special("vendor", b"Q"), b"12345"),
             special("old-directory/", tarfile.AREGTYPE),
@@ -131,7 +131,7 @@ TARS = {
 
 
 @pytest.mark.parametrize("name", TARS)
-def test_members_of_a_tar(name: str, tmp_path: Path) -> None:
+def test_members_of_a_tar_are_listed_or_rejected(name: str, tmp_path: Path) -> None:
     tar = TARS[name]
     source = tar_with(tmp_path / "a.tar", *tar.members, form=tar.form)
     assert listed(source) == dict.fromkeys(tar.files, "file") | tar.others
@@ -142,12 +142,12 @@ def test_members_of_a_tar(name: str, tmp_path: Path) -> None:
             source.open(path)
 
 
-def test_hostile_names_of_gnu_tar(tmp_path: Path) -> None:
+def test_hostile_names_in_the_gnu_format_are_rejected(tmp_path: Path) -> None:
     source = tar_with(tmp_path / "a.tar", *((name, b"x") for name in HOSTILE), form=tarfile.GNU_FORMAT)
     assert (listed(source), source.rejected) == ({}, [name[:4096] for name in HOSTILE])
 
 
-def test_hostile_names_in_a_zip(tmp_path: Path) -> None:
+def test_hostile_names_in_a_zip_are_rejected(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened:
         for name in ["good/file", "/abs", "../up", "nul_name"]:
             opened.writestr(zipfile.ZipInfo(name), b"x")
@@ -162,7 +162,7 @@ def test_hostile_names_in_a_zip(tmp_path: Path) -> None:
     assert source.rejected == ["/abs", "../up", "nul\0name", "/C:/Windows/0.log"]
 
 
-def test_kinds_in_a_zip(tmp_path: Path) -> None:
+def test_special_files_in_a_zip_are_not_opened(tmp_path: Path) -> None:
     kinds = {"link": stat.S_IFLNK, "pipe": stat.S_IFIFO, "file": stat.S_IFREG, "none": 0, "directory": stat.S_IFDIR}
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened:
         for name, mode in kinds.items():
@@ -211,7 +211,7 @@ def test_names_and_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notes[-1] == "… and more"
 
 
-def test_a_deep_name_costs_no_more_than_its_length() -> None:
+def test_a_deep_name_makes_one_directory_per_level() -> None:
     tree = MemberTree()
     tree.add_directory("a/" * 2000, 5)
     node: object = tree.root
@@ -227,5 +227,5 @@ SAFE_PARTS = SAFE | dict.fromkeys(("..", "a/../b", "/a", "a\0b"))
 
 
 @pytest.mark.parametrize("name", SAFE_PARTS)
-def test_safe_parts(name: str) -> None:
+def test_a_safe_name_is_divided_into_its_parts(name: str) -> None:
     assert safe_parts(name) == SAFE_PARTS[name]

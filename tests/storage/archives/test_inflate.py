@@ -1,4 +1,4 @@
-"""Random access to compressed streams: blocks, passes, snapshots, errors midway."""
+"""Random access to compressed streams: blocks, passes, snapshots, input errors."""
 
 import gzip
 import lzma
@@ -37,7 +37,7 @@ def stream_of(form: str, packed: bytes, capacity: int = 2 << 20) -> InflatedStre
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("size", [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 3 * BLOCK_SIZE])
-def test_ends_exactly(form: str, size: int) -> None:
+def test_streams_of_any_size_end_at_their_last_byte(form: str, size: int) -> None:
     data = content(3)[:size]
     stream = stream_of(form, FORMS[form][1](data))
     assert stream.read_at(0, size + 100) == data
@@ -56,7 +56,7 @@ def test_reading_backwards_gives_the_same_bytes(form: str) -> None:
     assert stream.passes > 1
 
 
-def test_gzip_goes_back_by_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gzip_is_read_backwards_from_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_forensics.storage.archives.inflate._MOST_SNAPSHOTS", 4)
     data = content(40)
     stream = stream_of("gz", in_parts(FORMS["gz"][1])(data))
@@ -90,30 +90,30 @@ def test_a_step_is_bounded_for_any_stream(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage behind", "nothing"])
-def test_a_broken_stream_gives_the_bytes_before_the_damage(form: str, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["cut", "flipped", "trailing garbage", "nothing"])
+def test_a_damaged_stream_gives_the_bytes_before_the_damage(form: str, damage: str) -> None:
     data = content(2.5)
     packed = FORMS[form][1](data)
     half = len(packed) // 2
-    broken = {
+    damaged = {
         "cut": packed[:half],
         "flipped": packed[:half] + bytes(byte ^ 0xFF for byte in packed[half : half + 40]) + packed[half + 40 :],
-        "garbage behind": packed + b"garbage",
+        "trailing garbage": packed + b"garbage",
         "nothing": b"no such stream at all",
     }[damage]
-    stream = stream_of(form, broken)
+    stream = stream_of(form, damaged)
     got = stream.read_at(0, 10 << 20)
     assert stream.broken
     assert stream.read_at(0, 10 << 20) == got
     if damage != "flipped":
         assert data.startswith(got)
-    assert len(got) > {"cut": len(data) // 3, "flipped": 0, "garbage behind": len(data) - 1, "nothing": -1}[damage]
+    assert len(got) > {"cut": len(data) // 3, "flipped": 0, "trailing garbage": len(data) - 1, "nothing": -1}[damage]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_input_error_midway_is_raised_and_reading_can_go_on(form: str) -> None:
+def test_an_input_error_is_raised_and_later_reads_succeed(form: str) -> None:
     data = content(4)
-    file = _Failing(FORMS[form][1](data))
+    file = _FailingFile(FORMS[form][1](data))
     stream = InflatedStream(lambda: FORMS[form][0](file), (0, 0), BlockCache(1 << 20))
     file.fails = True
     with pytest.raises(SourceError, match="input/output error"):
@@ -122,7 +122,7 @@ def test_an_input_error_midway_is_raised_and_reading_can_go_on(form: str) -> Non
     assert stream.read_at(0, len(data)) == data
 
 
-class _Failing(MemoryFile):
+class _FailingFile(MemoryFile):
     fails = False
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -131,7 +131,7 @@ class _Failing(MemoryFile):
         return super().read_at(position, 100 if self.fails else size)
 
 
-def test_an_xz_stream_that_asks_for_much_memory_is_refused() -> None:
+def test_an_xz_stream_that_needs_much_memory_is_refused() -> None:
     packed = bytearray(lzma.compress(b"x" * 1000, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]))
     at = packed.index(b"\x21\x01", 12)  # filter LZMA2, one byte of properties: the size of the dictionary
     packed[at + 2] = 40  # 4 GiB - 1
@@ -164,7 +164,7 @@ def test_the_cache_drops_the_least_recently_used_blocks() -> None:
     assert cache.size_in_bytes == 4
 
 
-def test_forgetting_while_the_cache_is_in_use_happens_later() -> None:
+def test_blocks_are_dropped_later_if_the_cache_is_in_use() -> None:
     cache = BlockCache(30)
     cache.put((0, 0, 0), bytes(10))
     with cache._lock:

@@ -1,4 +1,4 @@
-"""A bundle to change."""
+"""A bundle that tests of damaged bundles change."""
 
 from pathlib import Path
 
@@ -9,6 +9,6 @@ from tests.support.bundles import make_bundle, put_broker
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle with nothing wrong in it."""
+    """A valid bundle."""
     folder = tmp_path_factory.mktemp("bundle")
     return make_bundle(put_broker(folder), folder / "right.kfb")

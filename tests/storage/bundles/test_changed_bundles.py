@@ -1,4 +1,4 @@
-"""Bundles with random changes at every layer and a valid seal: scans end soon, in bounded memory, and call nothing clean."""
+"""Bundles with random changes at every layer and valid checksums: scans end in bounded time and memory, and report no clean log."""
 
 import json
 import random
@@ -18,7 +18,7 @@ from tests.support.peak_memory import traced_memory
 from tests.support.segments import MUTATIONS
 
 SECONDS: Final = 20
-MOST_BYTES: Final = 320 << 20
+MAX_BYTES: Final = 320 << 20
 EDGES: Final = (1 << 20, (1 << 31) - 1, 1 << 31, 1 << 61, (1 << 62) - 1, 1 << 62, 1 << 63, -(1 << 63), 10**40)
 NUMBERS: Final = (0, 1, -1, 7, 8169, *EDGES)
 HOSTILE: Final = ("../../etc/passwd", "/etc/passwd", "\0", "\x1b[2J", "\ud800", "\udcff", "x" * 5000)
@@ -47,16 +47,16 @@ def changed_section(rng: random.Random, bundle: Path) -> bytes:
 def changed_index(rng: random.Random, bundle: Path) -> bytes:
     contents = unpack_bundle(bundle)
     sections = contents.parts[0].sections
-    one, other = rng.choice(sections), rng.choice(sections)
+    section, other = rng.choice(sections), rng.choice(sections)
     match rng.randrange(4):
         case 0:
-            one[2:4], other[2:4] = other[2:4], one[2:4]
+            section[2:4], other[2:4] = other[2:4], section[2:4]
         case 1:
-            one[0] = other[0]
+            section[0] = other[0]
         case 2:
-            one[1] = rng.choice(("bytes", "batches", "kept", "told", "keys"))
+            section[1] = rng.choice(("bytes", "batches", "kept", "told", "keys"))
         case _:
-            one[rng.choice((2, 3))] = rng.choice(NUMBERS)
+            section[rng.choice((2, 3))] = rng.choice(NUMBERS)
     with suppress(FormatError, KeyError):
         contents.with_new_listing()
     return tar_of(with_checksums(contents.members()))
@@ -67,7 +67,7 @@ def changed_listing(rng: random.Random, bundle: Path) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 5))):
         change_value(rng, contents.listing["files" if rng.random() < 0.9 else "directories"])
     members = contents.members()
-    if rng.random() < 0.2:  # only the rows in the parts are left
+    if rng.random() < 0.2:  # only the rows in the parts remain
         del members["listing.zst"]
         change_value(rng, contents.parts[0].files)
     return tar_of(with_checksums(members))
@@ -103,13 +103,13 @@ CHANGES: Final[tuple[Change, ...]] = (changed_tar, changed_part, changed_section
 def test_changed_bundles_are_never_called_clean(change: Change, bundle: Path, seed: int) -> None:
     path = bundle.with_name("changed.kfb")
     path.write_bytes(change(random.Random(seed), bundle))
-    began, result = time.process_time(), None
+    started, result = time.process_time(), None
     with traced_memory() as peak_bytes, suppress(SourceError, UsageError):
         result = kf.scan([str(path)])
-    assert time.process_time() - began < SECONDS
-    assert peak_bytes() < MOST_BYTES
+    assert time.process_time() - started < SECONDS
+    assert peak_bytes() < MAX_BYTES
     if result is None:
         return
     gaps = [gap for gap in json.loads(result.to_json())["incomplete"] if not gap["reason"].startswith("needs the records")]
-    hiding = [gap for gap in gaps if gap["broker"] is None or gap["path"].endswith(".log")]  # small files hide no records
+    hiding = [gap for gap in gaps if gap["broker"] is None or gap["path"].endswith(".log")]  # a missing small file hides no records
     assert not (hiding and result.verdict in {"clean", "info"}), hiding

@@ -1,4 +1,4 @@
-"""Bundles that contradict themselves, each in one way and with a valid seal: scans report it, and read and write nothing else."""
+"""Bundles with one contradiction each and valid checksums: scans report it, and read and write no other file."""
 
 import io
 import json
@@ -21,7 +21,7 @@ from tests.support import bundles
 from tests.support.peak_memory import traced_memory
 
 HUGE_VARINT: Final = 1 << 61
-FEW_BYTES: Final = 64 << 20
+MEMORY_UNIT: Final = 64 << 20
 Change = Callable[[bundles.UnpackedBundle], object]
 
 
@@ -37,28 +37,28 @@ def refusal_or_incomplete(path: Path) -> str:
 
 
 def problem_of(contents: bundles.UnpackedBundle, tmp_path: Path) -> str:
-    return refusal_or_incomplete(contents.write(tmp_path / "lies.kfb"))
+    return refusal_or_incomplete(contents.write(tmp_path / "invalid.kfb"))
 
 
-def of_row(path: str, place: int, value: Any) -> Change:
+def of_row(path: str, field: int, value: Any) -> Change:
     """Change a field of a file's row in the listing."""
 
     def change_bundle(contents: bundles.UnpackedBundle) -> None:
-        contents.row(path)[place] = value
+        contents.row(path)[field] = value
 
     return change_bundle
 
 
-def of_section(path: str, place: int, value: Any) -> Change:
+def of_section(path: str, field: int, value: Any) -> Change:
     """Change a field of a file's first section, in the listing only."""
 
     def change_bundle(contents: bundles.UnpackedBundle) -> None:
-        contents.row(path)[bundles.SECTIONS][0][place] = value
+        contents.row(path)[bundles.SECTIONS][0][field] = value
 
     return change_bundle
 
 
-def rewritten(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]) -> Change:
+def change_facts(path: str, change: Callable[[Any, list[tuple[Damage, bool]]], Any]) -> Change:
     """Change the batch columns and damage of a log."""
 
     def change_bundle(contents: bundles.UnpackedBundle) -> None:
@@ -76,14 +76,14 @@ def set_column(column: BatchColumn, row: int, value: int) -> Change:
     def change(columns: Any, _damage: Any) -> None:
         columns[column, row] = value
 
-    return rewritten(bundles.ORDERS, change)
+    return change_facts(bundles.ORDERS, change)
 
 
-def swapped(columns: Any, _damage: Any) -> None:
+def swap_batches(columns: Any, _damage: Any) -> None:
     columns[:, [1, 2]] = columns[:, [2, 1]]
 
 
-def held(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Change:
+def replace_batches(path: str, kind: SectionKind, batches: list[tuple[int, bytes]]) -> Change:
     def change_bundle(contents: bundles.UnpackedBundle) -> None:
         contents.sections(path, kind)[0][4] = write_batches_section(batches)
         contents.with_new_listing()
@@ -98,107 +98,116 @@ def narrow_digests(contents: bundles.UnpackedBundle) -> None:
     contents.with_new_listing()
 
 
-def damaged(*found: Damage) -> Change:
-    return rewritten(bundles.ORDERS, lambda _columns, damage: damage.extend((one, False) for one in found))
+def add_damage(*found: Damage) -> Change:
+    return change_facts(bundles.ORDERS, lambda _columns, damage: damage.extend((row, False) for row in found))
 
 
-def overlapping(contents: bundles.UnpackedBundle) -> None:
+def add_overlapping_section(contents: bundles.UnpackedBundle) -> None:
     contents.parts[0].sections.append(list(contents.sections(bundles.CHECKPOINT, SectionKind.BYTES)[0]))
     contents.with_new_listing()
 
 
-def without_facts(contents: bundles.UnpackedBundle) -> None:
+def remove_sections(contents: bundles.UnpackedBundle) -> None:
     contents.row(bundles.ORDERS)[bundles.SECTIONS] = []
 
 
-def with_section_of_another_file(contents: bundles.UnpackedBundle) -> None:
+def use_sections_of_another_file(contents: bundles.UnpackedBundle) -> None:
     contents.row(bundles.ORDERS)[bundles.SECTIONS] = contents.row(bundles.PAYMENTS)[bundles.SECTIONS]
     contents.row(bundles.ORDERS)[bundles.SIZE] = contents.row(bundles.PAYMENTS)[bundles.SIZE]
 
 
-def beyond_the_file(contents: bundles.UnpackedBundle) -> None:
+def extend_beyond_the_file(contents: bundles.UnpackedBundle) -> None:
     section = contents.sections(bundles.ORDERS, SectionKind.BATCHES)[0]
     section[3] += 100
     contents.with_new_listing()
 
 
-LIES: Final[dict[str, tuple[Change, str]]] = {
+CONTRADICTIONS: Final[dict[str, tuple[Change, str]]] = {
     "size of 2^61": (of_row(bundles.ORDERS, bundles.SIZE, HUGE_VARINT), "no facts of bytes"),
     "smaller size": (of_row(bundles.ORDERS, bundles.SIZE, 3), "beyond its size"),
     "negative size": (of_row(bundles.ORDERS, bundles.SIZE, -1), "makes no sense"),
-    "size beyond all": (of_row(bundles.ORDERS, bundles.SIZE, 1 << 80), "makes no sense"),
-    "size that is true": (of_row(bundles.ORDERS, bundles.SIZE, value=True), "makes no sense"),
-    "time beyond all": (of_row(bundles.ORDERS, bundles.MTIME, -(1 << 63)), "makes no sense"),
-    "allocated that is true": (of_row(bundles.ORDERS, bundles.ALLOCATED, value=True), "makes no sense"),
-    "no log": (of_row(bundles.ORDERS, bundles.IS_LOG, value=False), "says otherwise what it is"),
-    "a log": (of_row(bundles.CHECKPOINT, bundles.IS_LOG, value=True), "says otherwise what it is"),
-    "no boolean": (of_row(bundles.ORDERS, bundles.IS_LOG, 1), "makes no sense"),
-    "long words": (of_row(bundles.ORDERS, bundles.LEFT_OUT, "x" * 5000), "a name that none can have"),
-    "half a character": (of_row(bundles.ORDERS, 0, "orders-0/\ud800.log"), "a name that none can have"),
-    "outside by dots": (of_row(bundles.ORDERS, 0, "../orders-0/x.log"), "refused member"),
-    "outside by the root": (of_row(bundles.ORDERS, 0, "/etc/passwd"), "refused member"),
-    "NUL": (of_row(bundles.ORDERS, 0, "orders-0/\0"), "refused member"),
-    "twice the same path": (of_row(bundles.PAYMENTS, 0, bundles.ORDERS), "several members are called"),
+    "size of 2^80": (of_row(bundles.ORDERS, bundles.SIZE, 1 << 80), "makes no sense"),
+    "size true": (of_row(bundles.ORDERS, bundles.SIZE, value=True), "makes no sense"),
+    "time of -2^63": (of_row(bundles.ORDERS, bundles.MTIME, -(1 << 63)), "makes no sense"),
+    "allocated bytes true": (of_row(bundles.ORDERS, bundles.ALLOCATED, value=True), "makes no sense"),
+    "log that is not marked as a log": (of_row(bundles.ORDERS, bundles.IS_LOG, value=False), "says otherwise what it is"),
+    "checkpoint that is marked as a log": (of_row(bundles.CHECKPOINT, bundles.IS_LOG, value=True), "says otherwise what it is"),
+    "number for a boolean": (of_row(bundles.ORDERS, bundles.IS_LOG, 1), "makes no sense"),
+    "long text": (of_row(bundles.ORDERS, bundles.LEFT_OUT, "x" * 5000), "a name that none can have"),
+    "lone surrogate": (of_row(bundles.ORDERS, 0, "orders-0/\ud800.log"), "a name that none can have"),
+    "path outside by dots": (of_row(bundles.ORDERS, 0, "../orders-0/x.log"), "refused member"),
+    "absolute path": (of_row(bundles.ORDERS, 0, "/etc/passwd"), "refused member"),
+    "NUL in a path": (of_row(bundles.ORDERS, 0, "orders-0/\0"), "refused member"),
+    "two files with one path": (of_row(bundles.PAYMENTS, 0, bundles.ORDERS), "several members are called"),
     "a file that is a directory": (of_row(bundles.PAYMENTS, 0, "orders-0"), "refused member"),
-    "part that is not there": (of_section(bundles.ORDERS, 0, 77), "without parts/000077.zst"),
-    "part beyond all": (of_section(bundles.ORDERS, 0, 1 << 61), "a bundle without parts/"),
-    "part that is false": (of_section(bundles.ORDERS, 0, value=False), "makes no sense"),
-    "outside of its part": (of_section(bundles.ORDERS, 1, 1 << 40), "contradicts its part"),
-    "larger than its part": (of_section(bundles.ORDERS, 2, 1 << 40), "contradicts its part"),
-    "of no kind": (of_section(bundles.ORDERS, 3, "class:os.system"), "makes no sense"),
-    "of another kind": (of_section(bundles.ORDERS, 3, "kept"), "no facts of bytes"),
-    "of another file": (with_section_of_another_file, "contradicts its part"),
-    "without sections": (without_facts, "no facts of bytes"),
-    "facts beyond the file": (beyond_the_file, "beyond its size"),
-    "bytes over each other": (overlapping, "over each other"),
+    "missing part": (of_section(bundles.ORDERS, 0, 77), "without parts/000077.zst"),
+    "part 2^61": (of_section(bundles.ORDERS, 0, 1 << 61), "a bundle without parts/"),
+    "part false": (of_section(bundles.ORDERS, 0, value=False), "makes no sense"),
+    "section outside of its part": (of_section(bundles.ORDERS, 1, 1 << 40), "contradicts its part"),
+    "section larger than its part": (of_section(bundles.ORDERS, 2, 1 << 40), "contradicts its part"),
+    "section of unknown kind": (of_section(bundles.ORDERS, 3, "class:os.system"), "makes no sense"),
+    "section of another kind": (of_section(bundles.ORDERS, 3, "kept"), "no facts of bytes"),
+    "section of another file": (use_sections_of_another_file, "contradicts its part"),
+    "without sections": (remove_sections, "no facts of bytes"),
+    "facts beyond the file": (extend_beyond_the_file, "beyond its size"),
+    "overlapping bytes": (add_overlapping_section, "over each other"),
     "bytes beyond the file": (of_row(bundles.CHECKPOINT, bundles.SIZE, 1), "beyond its size"),
-    "batches out of order": (rewritten(bundles.ORDERS, swapped), "over each other"),
+    "batches out of order": (change_facts(bundles.ORDERS, swap_batches), "over each other"),
     "batch beyond the file": (set_column(BatchColumn.SIZE_IN_BYTES, 5, 1 << 20), "outside of their bytes"),
     "batch without bytes": (set_column(BatchColumn.SIZE_IN_BYTES, 5, 0), "size_in_bytes"),
-    "batch that ends elsewhere": (set_column(BatchColumn.LAST_OFFSET, 5, -9), "another offset"),
+    "batch with another last offset": (set_column(BatchColumn.LAST_OFFSET, 5, -9), "another offset"),
     "CRC of 33 bits": (set_column(BatchColumn.CRC, 0, 1 << 32), "crc"),
     "digests of another width": (narrow_digests, "makes no sense"),
-    "damage outside": (damaged(Damage("SEG_HOLE", 0, 1 << 40)), "outside of its bytes"),
-    "damage of no kind": (damaged(Damage("os.system", 0, 1)), "damage that makes no sense"),
-    "damage that is told in escapes": (damaged(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
-    "damage of another kind's detail": (damaged(Damage("SEG_HOLE", 0, 1, detail={"codec": "zstd"})), "a detail of damage"),
-    "damage with true for a number": (damaged(Damage("SEG_HOLE", 0, 1, detail={"magic": True})), "a detail of damage"),
-    "whole batch of other size": (held(bundles.PAYMENTS, SectionKind.RAW, [(73, bytes(78))]), "a batch is held where none begins"),
-    "whole batch where none is": (held(bundles.PAYMENTS, SectionKind.RAW, [(0, b"")]), "is not the one that its facts tell of"),
-    "whole batch twice": (held(bundles.PAYMENTS, SectionKind.RAW, [(0, b""), (0, b"")]), "two held batches"),
-    "whole batch outside": (held(bundles.PAYMENTS, SectionKind.RAW, [(-5, b"")]), "outside of its bytes"),
-    "less of another batch": (
-        held(bundles.OFFSETS, SectionKind.REDUCED, [(0, bytes(61))]),
+    "damage outside": (add_damage(Damage("SEG_HOLE", 0, 1 << 40)), "outside of its bytes"),
+    "damage of unknown kind": (add_damage(Damage("os.system", 0, 1)), "damage that makes no sense"),
+    "damage with escape sequences": (add_damage(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
+    "damage with a detail of another kind": (add_damage(Damage("SEG_HOLE", 0, 1, detail={"codec": "zstd"})), "a detail of damage"),
+    "damage with true for a number": (add_damage(Damage("SEG_HOLE", 0, 1, detail={"magic": True})), "a detail of damage"),
+    "raw batch of another size": (
+        replace_batches(bundles.PAYMENTS, SectionKind.RAW, [(73, bytes(78))]),
+        "a batch is held where none begins",
+    ),
+    "raw batch of another position": (
+        replace_batches(bundles.PAYMENTS, SectionKind.RAW, [(0, b"")]),
         "is not the one that its facts tell of",
     ),
-    "less that is nothing": (held(bundles.OFFSETS, SectionKind.REDUCED, [(0, b"\0")]), "is not the one that its facts tell of"),
+    "raw batch twice": (replace_batches(bundles.PAYMENTS, SectionKind.RAW, [(0, b""), (0, b"")]), "two held batches"),
+    "raw batch outside of the file": (replace_batches(bundles.PAYMENTS, SectionKind.RAW, [(-5, b"")]), "outside of its bytes"),
+    "reduced form of another batch": (
+        replace_batches(bundles.OFFSETS, SectionKind.REDUCED, [(0, bytes(61))]),
+        "is not the one that its facts tell of",
+    ),
+    "reduced form that is malformed": (
+        replace_batches(bundles.OFFSETS, SectionKind.REDUCED, [(0, b"\0")]),
+        "is not the one that its facts tell of",
+    ),
 }
 
 
-@pytest.mark.parametrize("case", LIES)
+@pytest.mark.parametrize("case", CONTRADICTIONS)
 def test_contradictions_are_reported(case: str, bundle: Path, tmp_path: Path) -> None:
     contents = bundles.unpack_bundle(bundle)
-    change, words = LIES[case]
+    change, reason = CONTRADICTIONS[case]
     change(contents)
-    assert words in problem_of(contents, tmp_path)
+    assert reason in problem_of(contents, tmp_path)
 
 
 @pytest.mark.parametrize("kind", sorted(LOG_DAMAGE))
-def test_damage_without_details_is_judged(kind: str, bundle: Path, tmp_path: Path) -> None:
+def test_damage_without_details_is_not_clean(kind: str, bundle: Path, tmp_path: Path) -> None:
     contents = bundles.unpack_bundle(bundle)
-    damaged(Damage(kind, 73, 70, -1, -1))(contents)
-    result = kf.scan([str(contents.write(tmp_path / "lies.kfb"))])
+    add_damage(Damage(kind, 73, 70, -1, -1))(contents)
+    result = kf.scan([str(contents.write(tmp_path / "invalid.kfb"))])
     json.loads(result.to_json())
     assert result.verdict not in {"clean", "info"}
 
 
-def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
+def test_a_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
     result = kf.scan([str(bundles.unpack_bundle(bundle).with_new_listing().write(tmp_path / "again.kfb"))])
     assert (result.verdict, result.incomplete) == ("info", [])
 
 
 @pytest.mark.parametrize(
-    ("about", "words"),
+    ("about", "reason"),
     [
         ({"version": 2}, "bundle version 2 is not supported (this tool reads version 1)"),
         ({"version": True}, "no bundle of facts"),
@@ -206,18 +215,18 @@ def test_consistent_bundle_is_accepted(bundle: Path, tmp_path: Path) -> None:
         ({"format": "pickle"}, "no bundle of facts"),
     ],
 )
-def test_another_format_is_refused(about: dict[str, Any], words: str, bundle: Path, tmp_path: Path) -> None:
+def test_another_format_or_version_is_refused(about: dict[str, Any], reason: str, bundle: Path, tmp_path: Path) -> None:
     contents = bundles.unpack_bundle(bundle)
     contents.about |= about
-    assert words in problem_of(contents, tmp_path)
+    assert reason in problem_of(contents, tmp_path)
 
 
 @pytest.mark.parametrize("value", [7, True, False, "", "0123", "\ud800", {}, []])
-def test_an_invalid_redaction_is_not_read_as_names_without_pseudonyms(value: Any, bundle: Path, tmp_path: Path) -> None:
+def test_an_invalid_redaction_is_refused(value: Any, bundle: Path, tmp_path: Path) -> None:
     contents = bundles.unpack_bundle(bundle)
     contents.about["redaction"] = value
-    with pytest.raises(SourceError, match=r"lies\.kfb: invalid bundle: bundle\.json has an invalid value of redaction"):
-        kf.scan([str(contents.write(tmp_path / "lies.kfb"))])
+    with pytest.raises(SourceError, match=r"invalid\.kfb: invalid bundle: bundle\.json has an invalid value of redaction"):
+        kf.scan([str(contents.write(tmp_path / "invalid.kfb"))])
 
 
 # Bombs.
@@ -232,16 +241,16 @@ BOMBS: Final = {
     "part of zeros": ("parts/000000.zst", compressed(bytes(4 * MAX_PART_BYTES))),
     "index of lists": ("parts/000000.zst", compressed(b"KFP1" + len(LISTS).to_bytes(4, "little") + LISTS)),
     "listing of lists": ("listing.zst", compressed(b"[" + b"[]," * (30 << 20))),
-    "listing of depth": ("listing.zst", compressed(b"[" * 100_000)),
+    "listing of nested lists": ("listing.zst", compressed(b"[" * 100_000)),
     "listing of one number": ("listing.zst", compressed(b'{"files":' + b"9" * (8 << 20) + b"}")),
-    "listing that is none": ("listing.zst", b"\x28\xb5\x2f\xfd"),
+    "listing that is cut": ("listing.zst", b"\x28\xb5\x2f\xfd"),
     "seal of lists": ("seal.json", b'{"members":{"a":[' + b"[]," * (8 << 20)),
-    "seal of depth": ("seal.json", b"[" * 100_000),
+    "seal of nested lists": ("seal.json", b"[" * 100_000),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_take_no_memory(name: str, bundle: Path, tmp_path: Path) -> None:
+def test_bombs_are_refused_in_bounded_memory(name: str, bundle: Path, tmp_path: Path) -> None:
     members = bundles.decompressed_members(bundle)
     small = bundles.bundle_members(json.loads(members["bundle.json"]), [members["parts/000000.zst"]], members["listing.zst"])
     small |= dict([BOMBS[name]])
@@ -250,22 +259,22 @@ def test_bombs_take_no_memory(name: str, bundle: Path, tmp_path: Path) -> None:
     del members, small
     with traced_memory() as peak_bytes:
         assert refusal_or_incomplete(path)
-    assert peak_bytes() < 5 * FEW_BYTES
+    assert peak_bytes() < 5 * MEMORY_UNIT
 
 
-def test_a_file_of_2_to_the_61_bytes_of_nothing_is_not_held(bundle: Path, tmp_path: Path) -> None:
+def test_a_file_of_2_to_the_61_bytes_is_not_read_into_memory(bundle: Path, tmp_path: Path) -> None:
     contents = bundles.unpack_bundle(bundle)
     indexes = [f"orders-0/{0:020}.{suffix}" for suffix in ("index", "timeindex", "txnindex")]
     names = [bundles.CHECKPOINT, "meta.properties", *indexes, f"orders-0/{9:020}.snapshot", "orders-0/leader-epoch-checkpoint"]
-    there = {row[0]: row for row in contents.listing["files"]}
+    rows = {row[0]: row for row in contents.listing["files"]}
     for name in names:
-        there[name] = [name, "f", HUGE_VARINT, 0, None, None, None, False, None, []]
-    contents.listing["files"] = list(there.values())
-    result = kf.scan([str(contents.write(tmp_path / "huge.kfb"))])  # to hold them would be an error
+        rows[name] = [name, "f", HUGE_VARINT, 0, None, None, None, False, None, []]
+    contents.listing["files"] = list(rows.values())
+    result = kf.scan([str(contents.write(tmp_path / "huge.kfb"))])  # reading them into memory would fail
     assert result.verdict not in {"clean", "info"}
 
 
-# The tar around it.
+# The tar of a bundle.
 
 
 Fields = Callable[[int], dict[str, Any]]
@@ -276,10 +285,10 @@ def with_header(members: dict[str, bytes], name: str, fields: Fields) -> bytes:
     """A tar of these members with one header changed."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for own_name, data in members.items():
-            header = tarfile.TarInfo(own_name)
+        for member_name, data in members.items():
+            header = tarfile.TarInfo(member_name)
             header.size = len(data)
-            for field, value in (fields(len(data)) if own_name == name else {}).items():
+            for field, value in (fields(len(data)) if member_name == name else {}).items():
                 setattr(header, field, value)
             tar.addfile(header, io.BytesIO(data))
     return buffer.getvalue()
@@ -296,13 +305,13 @@ HEADERS: Final[dict[str, Fields]] = {
 
 @pytest.mark.parametrize("member", ["bundle.json", "parts/000000.zst", "listing.zst", "seal.json"])
 @pytest.mark.parametrize("kind", HEADERS)
-def test_members_are_plain_files(kind: str, member: str, bundle: Path, tmp_path: Path) -> None:
+def test_members_that_are_not_plain_files_are_refused(kind: str, member: str, bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "odd.kfb"
     path.write_bytes(with_header(bundles.stored_members(bundle), member, HEADERS[kind]))
     assert refusal_or_incomplete(path)
 
 
-def test_members_are_those_that_were_sealed(bundle: Path, tmp_path: Path) -> None:
+def test_added_and_missing_members_are_reported(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "more.kfb"
     members = bundles.stored_members(bundle)
     path.write_bytes(bundles.tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
@@ -322,20 +331,22 @@ def test_two_members_of_one_name_are_reported(bundle: Path, tmp_path: Path) -> N
     assert "several members are called listing.zst" in refusal_or_incomplete(path)
 
 
-# What it says reaches no terminal as it is.
+# Text of a bundle is escaped before it is printed.
 
 
-NASTY: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
+CONTROL_CHARACTERS: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 
 
 @pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown"])
-def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_has_no_control_characters(
+    output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     contents = bundles.unpack_bundle(bundle)
-    contents.about |= {"paths": [NASTY], "host": NASTY, "broker": NASTY}
-    contents.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = NASTY
+    contents.about |= {"paths": [CONTROL_CHARACTERS], "host": CONTROL_CHARACTERS, "broker": CONTROL_CHARACTERS}
+    contents.row(bundles.CHECKPOINT)[bundles.LEFT_OUT] = CONTROL_CHARACTERS
     contents.row(bundles.CHECKPOINT)[0] = bundles.CHECKPOINT
-    contents.row(bundles.PAYMENTS)[bundles.LEFT_OUT] = NASTY
-    assert outcome(["scan", str(contents.write(tmp_path / "nasty.kfb")), "--format", output_format]) == 3
+    contents.row(bundles.PAYMENTS)[bundles.LEFT_OUT] = CONTROL_CHARACTERS
+    assert outcome(["scan", str(contents.write(tmp_path / "controls.kfb")), "--format", output_format]) == 3
     captured = capsys.readouterr()
     assert "owned" in captured.out + captured.err
     assert not any(letter in captured.out + captured.err for letter in "\x1b\x07\u202e\x9b")
@@ -343,8 +354,11 @@ def test_terminals_get_no_controls(output_format: str, bundle: Path, tmp_path: P
 
 def test_paths_in_the_printed_command_are_quoted(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     contents = bundles.unpack_bundle(bundle)
-    contents.about |= {"paths": ["--output=/etc/x", "/data/$(reboot)", NASTY, "relative"], "broker": NASTY}
-    assert outcome(["dump", str(contents.write(tmp_path / "nasty.kfb")), "--topic", "orders", "--records"]) == 3
+    contents.about |= {
+        "paths": ["--output=/etc/x", "/data/$(reboot)", CONTROL_CHARACTERS, "relative"],
+        "broker": CONTROL_CHARACTERS,
+    }
+    assert outcome(["dump", str(contents.write(tmp_path / "controls.kfb")), "--topic", "orders", "--records"]) == 3
     output = capsys.readouterr()
     text = output.out + output.err
     assert "needs the records" in text
@@ -363,15 +377,15 @@ def test_a_bundle_reads_and_writes_no_other_file(bundle: Path, tmp_path: Path, m
     assert [found.name for found in tmp_path.rglob("*")] == ["paths.kfb"]
 
 
-def test_names_of_logs_are_those_of_the_parsers(bundle: Path) -> None:
+def test_bundles_and_parsers_agree_on_the_names_of_logs(bundle: Path) -> None:
     names = ["00000000000000000000.log", "00000000000000000000.log.deleted", "00000000000000000000-0000000001.checkpoint"]
     names += ["bootstrap.checkpoint", "00000000000000000000-0000000001-7.checkpoint.part", "00000000000000000000.log.cleaned.swap"]
     names += ["00000000000000000000.index", "0.log", "cleaner-offset-checkpoint", "x.log", "00000000000000000000.snapshot"]
-    of_batches = [name for name in names if classify_file(name) in {FileKind.LOG, FileKind.METADATA_CHECKPOINT}]
-    assert of_batches == names[:6]
+    log_names = [name for name in names if classify_file(name) in {FileKind.LOG, FileKind.METADATA_CHECKPOINT}]
+    assert log_names == names[:6]
     for name in names:
         contents = bundles.unpack_bundle(bundle)
-        contents.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in of_batches, None, []])
+        contents.listing["files"].append([f"orders-0/{name}.deleted", "f", 0, 0, None, None, None, name in log_names, None, []])
         assert BundleSource(str(contents.write(bundle.with_name("names.kfb")))).problems == []
 
 

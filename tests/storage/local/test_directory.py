@@ -1,4 +1,4 @@
-"""Local directories and files are read completely and without a trace; nothing outside, and nothing that may block, is opened."""
+"""Local directories and files are read completely and not changed; no path outside and no file that may block is opened."""
 
 import errno
 import gc
@@ -22,7 +22,7 @@ def test_a_directory_gives_every_byte(tree: Path) -> None:
     assert (source.name, source.seekable, source.rejected, source.replaced, source.problems) == (str(tree), True, [], [], [])
 
 
-def test_entries_equal_stat(tree: Path) -> None:
+def test_entries_agree_with_stat(tree: Path) -> None:
     source = LocalSource(str(tree))
     info = os.lstat(tree / LOG)
     entry = source.stat(LOG)
@@ -82,9 +82,9 @@ def test_the_root_may_be_a_link_and_is_resolved_once(tree: Path, tmp_path: Path)
 
 
 @pytest.fixture
-def strange(tmp_path: Path) -> Path:
-    """A directory with links, loops, a FIFO and an odd name."""
-    root = tmp_path / "strange"
+def unusual(tmp_path: Path) -> Path:
+    """A directory with links, loops, a FIFO and an unusual name."""
+    root = tmp_path / "unusual"
     (root / "real").mkdir(parents=True)
     (root / "real/file").write_bytes(b"content")
     (root / "file-link").symlink_to("real/file")
@@ -97,8 +97,8 @@ def strange(tmp_path: Path) -> Path:
     return root
 
 
-def test_links_that_lead_outside_and_fifos_are_listed_and_never_opened(strange: Path) -> None:
-    source = LocalSource(str(strange))
+def test_fifos_and_links_to_the_outside_are_listed_but_not_opened(unusual: Path) -> None:
+    source = LocalSource(str(unusual))
     kinds = {entry.path: entry.kind.value for entry in walk(source)}
     links = dict.fromkeys(("outside", "loop", "up"), "symlink")
     inside = {"file-link": "file", "directory-link": "directory", "directory-link/file": "file"}
@@ -119,9 +119,9 @@ def test_links_that_lead_outside_and_fifos_are_listed_and_never_opened(strange: 
         assert file.read_at(0, 10) == b"odd"
 
 
-def test_a_file_that_turns_into_a_fifo_before_it_is_opened_does_not_block(strange: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = LocalSource(str(strange))
-    regular = os.stat(strange / "real/file")
+def test_a_file_replaced_by_a_fifo_before_it_is_opened_does_not_block(unusual: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = LocalSource(str(unusual))
+    regular = os.stat(unusual / "real/file")
     real_stat = os.stat
     monkeypatch.setattr(os, "stat", lambda path, **rest: regular if path == "fifo" else real_stat(path, **rest))
     before = open_descriptors()
@@ -131,21 +131,21 @@ def test_a_file_that_turns_into_a_fifo_before_it_is_opened_does_not_block(strang
 
 
 def open_descriptors() -> int:
-    gc.collect()  # closes what other tests left
+    gc.collect()  # closes files that other tests left open
     return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("path", ["..", ".", "real/..", "real/../real/file", "/etc/passwd", "real//file", "real/", "a\0b"])
-def test_paths_that_no_listing_gives_are_refused(path: str, strange: Path) -> None:
-    source = LocalSource(str(strange))
-    for question in (source.open, source.stat, source.list):
+def test_paths_that_are_not_normalized_are_refused(path: str, unusual: Path) -> None:
+    source = LocalSource(str(unusual))
+    for method in (source.open, source.stat, source.list):
         with pytest.raises(SourceError, match="not a path below the root"):
-            question(path)
+            method(path)
 
 
-def test_no_descriptor_is_left_open(strange: Path) -> None:
+def test_no_descriptor_is_left_open(unusual: Path) -> None:
     before = open_descriptors()
-    source = LocalSource(str(strange))
+    source = LocalSource(str(unusual))
     list(walk(source))
     for path in ("loop", "fifo", "real", "nothing", "directory-link", "outside/passwd"):
         with pytest.raises(SourceError):
@@ -153,8 +153,8 @@ def test_no_descriptor_is_left_open(strange: Path) -> None:
     with source.open("real/file") as file:
         assert open_descriptors() == before + 1
     file.close()
-    forgotten = source.open("real/file")
-    del forgotten
+    unclosed = source.open("real/file")
+    del unclosed
     assert open_descriptors() == before
     with pytest.raises(SourceError, match="bad file descriptor"):
         file.read_at(0, 1)
@@ -174,9 +174,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return calls
 
 
-def test_files_are_opened_for_reading_only(strange: Path, opened: list[tuple[str, int]]) -> None:
-    """Those behind links too."""
-    source = LocalSource(str(strange))
+def test_files_are_opened_for_reading_only(unusual: Path, opened: list[tuple[str, int]]) -> None:
+    """Files that links point to, too."""
+    source = LocalSource(str(unusual))
     list(walk(source))
     for path in ("real/file", "file-link", "directory-link/file"):
         source.open(path).close()
@@ -191,7 +191,7 @@ def test_files_are_opened_for_reading_only(strange: Path, opened: list[tuple[str
     assert [flags for name, flags in opened if name == "file" and not flags & os.O_PATH] == [expected] * 3
 
 
-def test_reading_leaves_no_access_time(tree: Path) -> None:
+def test_reading_does_not_change_access_times(tree: Path) -> None:
     old = 1_000_000_000 * 10**9
     paths = [tree / LOG, tree / "broker-1", tree / "broker-1/orders-0"]
     modified = [path.stat().st_mtime_ns for path in paths]
@@ -204,7 +204,7 @@ def test_reading_leaves_no_access_time(tree: Path) -> None:
     assert [path.stat().st_atime_ns for path in paths] == [old] * 3
 
 
-def test_a_file_of_another_owner_is_opened_without_the_flag(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_owner_is_opened_without_noatime(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_open = os.open
 
     def as_another_user(path: str, flags: int, *rest: Any, **keywords: Any) -> int:
@@ -216,7 +216,7 @@ def test_a_file_of_another_owner_is_opened_without_the_flag(tree: Path, monkeypa
     assert_same_tree(LocalSource(str(tree)), tree, reads=1)
 
 
-def test_a_read_that_fails_says_why(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_failed_read_has_the_reason(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalSource(str(tree)).open(LOG) as file:
         monkeypatch.setattr(os, "pread", failing(errno.EIO))
         monkeypatch.setattr(os, "preadv", failing(errno.ESTALE))
@@ -240,7 +240,7 @@ def test_short_reads_are_continued(tree: Path, monkeypatch: pytest.MonkeyPatch) 
             assert buffer == content[5:50_005]
 
 
-def test_a_file_cut_while_open_ends_early_and_one_that_grows_does_not_grow(tmp_path: Path) -> None:
+def test_an_open_file_keeps_its_size_when_it_grows_and_ends_early_when_it_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"0123456789" * 1000)
     with LocalSource(str(path)).open("") as file:

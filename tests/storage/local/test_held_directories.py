@@ -1,4 +1,4 @@
-"""Directories that are kept open while they are read give the same entries."""
+"""Directories that stay open while they are read give the same entries."""
 
 import os
 from contextlib import nullcontext
@@ -14,8 +14,8 @@ from tests.support.brokers import put_segment
 from tests.support.segments import segment_file
 
 
-def odd_tree(root: Path) -> Path:
-    """A broker with directories of every kind."""
+def unusual_tree(root: Path) -> Path:
+    """A broker with links, pipes and unusual names in its directories."""
     make_tree(root)
     broker = root / "broker-1"
     for name in ("linked-0", "piped-0", "b\udcff-0", "links-0"):
@@ -30,18 +30,18 @@ def odd_tree(root: Path) -> Path:
 
 
 def test_discovery_is_equal_with_and_without_open_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = odd_tree(tmp_path)
+    broker = unusual_tree(tmp_path)
     for root in (broker, tmp_path):
-        here, there = LocalSource(str(root)), LocalSource(str(root))
-        held = discover(there)
+        reopening, keeping_open = LocalSource(str(root)), LocalSource(str(root))
+        entries = discover(keeping_open)
         with monkeypatch.context() as patched:
             patched.setattr(log_dir, "directory_kept_open", lambda *_: nullcontext())
-            assert held == discover(here)
-        assert there.roots_used == here.roots_used
+            assert entries == discover(reopening)
+        assert keeping_open.roots_used == reopening.roots_used
 
 
-def test_a_directory_kept_open_survives_its_renaming(tmp_path: Path) -> None:
-    odd_tree(tmp_path)
+def test_a_renamed_directory_is_read_while_it_is_kept_open(tmp_path: Path) -> None:
+    unusual_tree(tmp_path)
     source, broker = LocalSource(str(tmp_path)), tmp_path / "broker-1"
     before = len(os.listdir("/proc/self/fd"))
     with directory_kept_open(source, "broker-1/orders-0"), directory_kept_open(source, "broker-1/orders-0"):

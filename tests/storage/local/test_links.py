@@ -1,4 +1,4 @@
-"""Links are followed only to what was given, even if they are swapped meanwhile."""
+"""Links are followed only to input paths, even if they are replaced while they are followed."""
 
 import io
 import os
@@ -17,12 +17,12 @@ from kafka_forensics.storage.local import MAX_DEPTH, MAX_LINKS
 from kafka_forensics.storage.open import follow_links_between, open_source
 from kafka_forensics.storage.source import ByteSource, EntryKind
 
-INSIDE, OUTSIDE = b"evidence", b"root:x:0:0: never to be read"
+INSIDE, OUTSIDE = b"evidence", b"root:x:0:0: must not be read"
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> Path:
-    """Two disks that are given, and a secret file beside them."""
+def disks(tmp_path: Path) -> Path:
+    """Two disks that are inputs, and a secret file beside them."""
     for name in ("one", "two"):
         (tmp_path / "disks" / name / "t-0").mkdir(parents=True)
         (tmp_path / "disks" / name / "t-0" / "log").write_bytes(INSIDE + name.encode())
@@ -68,17 +68,21 @@ def refusal(source: ByteSource, path: str) -> str:
         ("{disks}/other/nest/two/t-0/log", b"two"),
     ],
 )
-def test_a_link_to_a_given_path_is_followed(given: Path, target: str, found: bytes) -> None:
-    (given / "alias").symlink_to("two")
-    (given / "other").mkdir()
-    (given / "other" / "nest").symlink_to(given)
-    (given / "one" / "link").symlink_to(target.format(disks=given))
-    source, _ = opened(given / "one", given / "two")
+def test_a_link_to_an_input_path_is_followed(disks: Path, target: str, found: bytes) -> None:
+    (disks / "alias").symlink_to("two")
+    (disks / "other").mkdir()
+    (disks / "other" / "nest").symlink_to(disks)
+    (disks / "one" / "link").symlink_to(target.format(disks=disks))
+    source, _ = opened(disks / "one", disks / "two")
     assert content(source, "link") == INSIDE + found
-    entry, behind = source.stat("link"), os.stat(given / found.decode() / "t-0" / "log")
-    assert (entry.kind, entry.size_in_bytes, entry.identity) == (EntryKind.FILE, len(INSIDE) + 3, (behind.st_dev, behind.st_ino))
-    assert entry.link == str(given / found.decode() / "t-0" / "log")
-    assert [each for each in source.list() if each.name == "link"] == [entry]
+    entry, target_info = source.stat("link"), os.stat(disks / found.decode() / "t-0" / "log")
+    assert (entry.kind, entry.size_in_bytes, entry.identity) == (
+        EntryKind.FILE,
+        len(INSIDE) + 3,
+        (target_info.st_dev, target_info.st_ino),
+    )
+    assert entry.link == str(disks / found.decode() / "t-0" / "log")
+    assert [listed for listed in source.list() if listed.name == "link"] == [entry]
 
 
 @pytest.mark.parametrize(
@@ -88,11 +92,11 @@ def test_a_link_to_a_given_path_is_followed(given: Path, target: str, found: byt
         *("..", "/", "../..", "/proc/self/cwd", "../three/x"),
     ],
 )
-def test_a_link_to_another_path_is_not_followed(given: Path, target: str) -> None:
-    (given / "three").mkdir()
-    (given / "three" / "x").write_bytes(OUTSIDE)
-    (given / "one" / "link").symlink_to(target.format(disks=given))
-    source, _ = opened(given / "one", given / "two")
+def test_a_link_to_another_path_is_not_followed(disks: Path, target: str) -> None:
+    (disks / "three").mkdir()
+    (disks / "three" / "x").write_bytes(OUTSIDE)
+    (disks / "one" / "link").symlink_to(target.format(disks=disks))
+    source, _ = opened(disks / "one", disks / "two")
     assert refusal(source, "link") == directory.OUTSIDE
     with pytest.raises(SourceError, match="out of what was given"):
         source.list("link")
@@ -100,50 +104,50 @@ def test_a_link_to_another_path_is_not_followed(given: Path, target: str) -> Non
         source.open("link/secret")
 
 
-def test_paths_are_not_compared_as_text(given: Path) -> None:
-    """`two-of-another` starts like `two`, and `two` itself may have been replaced since it was given."""
-    (given / "two-of-another").mkdir()
-    (given / "two-of-another" / "log").write_bytes(OUTSIDE)
-    (given / "one" / "link").symlink_to(given / "two-of-another" / "log")
-    (given / "one" / "swapped").symlink_to(given / "two" / "t-0" / "log")
-    source, _ = opened(given / "one", given / "two")
+def test_paths_are_not_compared_as_text(disks: Path) -> None:
+    """`two-of-another` starts with `two`, and `two` may be replaced after it was opened."""
+    (disks / "two-of-another").mkdir()
+    (disks / "two-of-another" / "log").write_bytes(OUTSIDE)
+    (disks / "one" / "link").symlink_to(disks / "two-of-another" / "log")
+    (disks / "one" / "swapped").symlink_to(disks / "two" / "t-0" / "log")
+    source, _ = opened(disks / "one", disks / "two")
     assert refusal(source, "link") == directory.OUTSIDE
     assert content(source, "swapped") == INSIDE + b"two"
-    (given / "two").rename(given / "real")
-    (given / "two").symlink_to(given.parent / "outside")
-    (given.parent / "outside" / "t-0").mkdir()
-    (given.parent / "outside" / "t-0" / "log").write_bytes(OUTSIDE)
+    (disks / "two").rename(disks / "real")
+    (disks / "two").symlink_to(disks.parent / "outside")
+    (disks.parent / "outside" / "t-0").mkdir()
+    (disks.parent / "outside" / "t-0" / "log").write_bytes(OUTSIDE)
     assert refusal(source, "swapped") == directory.OUTSIDE
 
 
-def test_a_given_path_does_not_open_its_siblings(given: Path) -> None:
-    (given / "one" / "link").symlink_to(given / "two" / "t-0" / "log")
-    assert refusal(open_source(str(given / "one")), "link") == directory.OUTSIDE
-    assert content(open_source(str(given)), "one/link") == INSIDE + b"two"
+def test_an_input_path_does_not_permit_links_to_its_siblings(disks: Path) -> None:
+    (disks / "one" / "link").symlink_to(disks / "two" / "t-0" / "log")
+    assert refusal(open_source(str(disks / "one")), "link") == directory.OUTSIDE
+    assert content(open_source(str(disks)), "one/link") == INSIDE + b"two"
 
 
-def test_a_link_to_a_given_file_opens_only_that_file(given: Path) -> None:
-    (given.parent / "outside" / "log").write_bytes(INSIDE)
+def test_an_input_file_permits_only_links_to_that_file(disks: Path) -> None:
+    (disks.parent / "outside" / "log").write_bytes(INSIDE)
     for name in ("log", "secret"):
-        (given / "one" / name).symlink_to(given.parent / "outside" / name)
-    source, _ = opened(given / "one", given.parent / "outside" / "log")
+        (disks / "one" / name).symlink_to(disks.parent / "outside" / name)
+    source, _ = opened(disks / "one", disks.parent / "outside" / "log")
     assert content(source, "log") == INSIDE
     assert refusal(source, "secret") == directory.OUTSIDE
 
 
-def test_a_link_to_a_given_directory_is_listed(given: Path) -> None:
-    (given / "one" / "two").symlink_to(given / "two")
-    (given / "one" / "back").symlink_to("two/t-0/back")
-    (given / "two" / "t-0" / "back").symlink_to("../../one/t-0/log")
-    source, _ = opened(given / "one", given / "two")
+def test_a_link_to_an_input_directory_is_listed(disks: Path) -> None:
+    (disks / "one" / "two").symlink_to(disks / "two")
+    (disks / "one" / "back").symlink_to("two/t-0/back")
+    (disks / "two" / "t-0" / "back").symlink_to("../../one/t-0/log")
+    source, _ = opened(disks / "one", disks / "two")
     assert [entry.path for entry in source.list("two")] == ["two/t-0"]
     assert content(source, "two/t-0/log") == INSIDE + b"two"
     assert content(source, "two/t-0/back") == content(source, "back") == INSIDE + b"one"
-    assert source.list("two")[0].link == str(given / "two" / "t-0")
+    assert source.list("two")[0].link == str(disks / "two" / "t-0")
 
 
-def test_dangling_and_circular_links_are_not_followed(given: Path) -> None:
-    path = given / "one"
+def test_dangling_and_circular_links_are_not_followed(disks: Path) -> None:
+    path = disks / "one"
     (path / "gone").symlink_to("nothing")
     (path / "below").symlink_to("t-0/log/x")
     (path / "loop").symlink_to("loop")
@@ -169,51 +173,53 @@ def test_dangling_and_circular_links_are_not_followed(given: Path) -> None:
         source.open("to-pipe")
 
 
-def test_links_deeper_than_the_limit_are_not_followed(given: Path) -> None:
-    deep = given / "one" / "/".join("d" * (MAX_DEPTH + 1))
+def test_links_deeper_than_the_limit_are_not_followed(disks: Path) -> None:
+    deep = disks / "one" / "/".join("d" * (MAX_DEPTH + 1))
     deep.mkdir(parents=True)
-    (given / "one" / "link").symlink_to("d/" * MAX_DEPTH + "d")
+    (disks / "one" / "link").symlink_to("d/" * MAX_DEPTH + "d")
     before = len(os.listdir("/proc/self/fd"))
-    assert refusal(open_source(str(given / "one")), "link") == directory.TOO_DEEP
+    assert refusal(open_source(str(disks / "one")), "link") == directory.TOO_DEEP
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_links_do_not_enter_other_file_systems(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link must not trigger an automount: directories on other devices than the given paths' are not opened."""
-    (given / "one" / "link").symlink_to("/proc/self/fd/x")
-    entered: list[str] = []
+def test_links_to_other_file_systems_are_not_followed(disks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link must not trigger an automount: only directories on the devices of input paths are opened."""
+    (disks / "one" / "link").symlink_to("/proc/self/fd/x")
+    opened_names: list[str] = []
     real_open = os.open
 
     def spy(path: str, *rest: Any, **keywords: Any) -> int:
-        entered.append(str(path))
+        opened_names.append(str(path))
         return real_open(path, *rest, **keywords)
 
-    source = open_source(str(given / "one"))
+    source = open_source(str(disks / "one"))
     monkeypatch.setattr(os, "open", spy)
     assert source.stat("link").refused == f"a symbolic link, not followed: {directory.OUTSIDE}"
-    assert "proc" not in entered
+    assert "proc" not in opened_names
 
 
-def swappable(given: Path, what: str) -> tuple[Path, list[str], str]:
-    """(link, its two targets, one of them outside, path through the link)."""
-    outside, path = given.parent / "outside", given / "one"
+def swappable(disks: Path, kind: str) -> tuple[Path, list[str], str]:
+    """(link, its targets inside and outside, path through the link)."""
+    outside, path = disks.parent / "outside", disks / "one"
     (outside / "log").write_bytes(OUTSIDE)
-    if what == "file":
+    if kind == "file":
         return path / "x", ["t-0/log", "../../outside/secret"], "x"
-    if what == "directory":
+    if kind == "directory":
         return path / "x", ["t-0", "../../outside"], "x/log"
-    (path / "x").symlink_to(given / "two" / "moving" / "log")
-    return given / "two" / "moving", ["t-0", str(outside)], "x"
+    (path / "x").symlink_to(disks / "two" / "moving" / "log")
+    return disks / "two" / "moving", ["t-0", str(outside)], "x"
 
 
-SWAPPED = pytest.mark.parametrize("what", ["file", "directory", "directory of the target"])
+SWAPPED = pytest.mark.parametrize("kind", ["file", "directory", "directory of the target"])
 
 
 @SWAPPED
-def test_a_link_swapped_before_any_system_call_never_leads_outside(given: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_replaced_before_any_system_call_is_not_followed_outside(
+    disks: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The link is replaced before the n-th system call, for every n, and restored before the next."""
-    link, targets, path = swappable(given, what)
-    source, _ = opened(given / "one", given / "two")
+    link, targets, path = swappable(disks, kind)
+    source, _ = opened(disks / "one", disks / "two")
     calls = {"left": 0}
     real = {name: getattr(os, name) for name in ("stat", "open", "readlink")}
 
@@ -249,16 +255,16 @@ def test_a_link_swapped_before_any_system_call_never_leads_outside(given: Path, 
     assert refused
 
 
-def test_a_file_swapped_for_a_link_between_stat_and_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = open_source(str(given / "one"))
-    log = given / "one" / "t-0" / "log"
+def test_a_file_replaced_by_a_link_between_stat_and_open_is_an_error(disks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source(str(disks / "one"))
+    log = disks / "one" / "t-0" / "log"
     real_stat = os.stat
 
     def swap(path: Any, *rest: Any, **keywords: Any) -> os.stat_result:
         info = real_stat(path, *rest, **keywords)
         if path == "log" and stat.S_ISREG(info.st_mode):
             log.unlink()
-            log.symlink_to(given.parent / "outside" / "secret")
+            log.symlink_to(disks.parent / "outside" / "secret")
         return info
 
     monkeypatch.setattr(os, "stat", swap)
@@ -266,11 +272,11 @@ def test_a_file_swapped_for_a_link_between_stat_and_open(given: Path, monkeypatc
         source.open("t-0/log")
 
 
-def test_a_given_file_is_checked_again_when_it_is_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outside = given.parent / "outside"
+def test_an_input_file_is_checked_again_after_it_is_opened(disks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = disks.parent / "outside"
     (outside / "log").write_bytes(INSIDE)
-    (given / "one" / "link").symlink_to(outside / "log")
-    source, _ = opened(given / "one", outside / "log")
+    (disks / "one" / "link").symlink_to(outside / "log")
+    source, _ = opened(disks / "one", outside / "log")
     real_open = os.open
 
     def swap(path: Any, *rest: Any, **keywords: Any) -> int:
@@ -308,13 +314,13 @@ FORMS: dict[str, Callable[[Path, dict[str, bytes], dict[str, str]], None]] = {"a
 
 
 def archived(folder: Path, form: str, files: dict[str, bytes], symlinks: dict[str, str]) -> ByteSource:
-    """An archive of files and links."""
+    """A source of an archive with files and links."""
     FORMS[form](folder / form, files, symlinks)
     return open_source(str(folder / form))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: str) -> None:
+def test_links_in_an_archive_are_followed_to_its_members(tmp_path: Path, form: str) -> None:
     symlinks = {
         "d1/file": "t-0/log",
         "d1/over": "../d2/t-0/./log",
@@ -324,8 +330,8 @@ def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: s
         "d1/self": ".",
     }
     source = archived(tmp_path, form, {"d1/t-0/log": b"one", "d2/t-0/log": b"two"}, symlinks)
-    reasons = {name: content(source, f"d1/{name}") for name in ("file", "over", "rooted", "chain", "dir/t-0/log", "self/file")}
-    assert reasons == {
+    contents = {name: content(source, f"d1/{name}") for name in ("file", "over", "rooted", "chain", "dir/t-0/log", "self/file")}
+    assert contents == {
         "file": b"one",
         "over": b"two",
         "rooted": b"two",
@@ -349,7 +355,7 @@ def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: s
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_links_in_an_archive_that_are_not_followed(tmp_path: Path, form: str) -> None:
+def test_invalid_links_in_an_archive_are_not_followed(tmp_path: Path, form: str) -> None:
     chain = {f"l{number + 1}": f"l{number}" for number in range(MAX_LINKS)} | {"l0": "t-0/log"}
     bad = {
         "up": "../t-0/log",

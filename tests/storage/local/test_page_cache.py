@@ -1,4 +1,4 @@
-"""Reading leaves the page cache as it was, on a real disk."""
+"""Reading does not change which pages are cached, on a real disk."""
 
 import ctypes
 import errno
@@ -51,8 +51,8 @@ def set_cached_pages(path: Path, pages: set[int]) -> None:
 @pytest.fixture(scope="module")
 def on_disk() -> Iterator[Path]:
     """A file on a file system whose pages can be dropped: the temporary directory's, or the repository's."""
-    for place in (None, Path(__file__).parent):
-        with TemporaryDirectory(dir=place) as folder:
+    for directory in (None, Path(__file__).parent):
+        with TemporaryDirectory(dir=directory) as folder:
             path = Path(folder) / "file"
             path.write_bytes(CONTENT[:SIZE])
             descriptor = os.open(path, os.O_RDWR)
@@ -62,7 +62,7 @@ def on_disk() -> Iterator[Path]:
             if not resident(path):
                 yield path
                 return
-    pytest.fail("no place whose pages can be dropped: neither the temporary directory nor the repository lies on a disk")
+    pytest.fail("no pages can be dropped: neither the temporary directory nor the repository is on a disk")
 
 
 def uncached_source(path: Path) -> LocalSource:
@@ -93,14 +93,14 @@ BOTH = pytest.mark.parametrize("read", [read_whole, read_in_windows])
 
 @settings(max_examples=30, deadline=None)
 @given(pages=st.sets(st.integers(0, PAGES - 1)), start=st.integers(0, SIZE), size=st.integers(0, SIZE))
-def test_any_range_and_any_pages(on_disk: Path, pages: set[int], start: int, size: int) -> None:
+def test_a_read_of_any_range_keeps_the_cached_pages(on_disk: Path, pages: set[int], start: int, size: int) -> None:
     set_cached_pages(on_disk, pages)
     with uncached_source(on_disk).open("") as file:
         assert file.read_at(start, size) == CONTENT[start : min(start + size, SIZE)]
     assert resident(on_disk) == pages
 
 
-def test_pages_are_dropped_on_the_way(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_dropped_while_a_file_is_read(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_cache, "MOST_BROUGHT_BYTES", 8 * PAGE_BYTES)
     set_cached_pages(on_disk, set())
     with uncached_source(on_disk).open("") as file:
@@ -116,7 +116,7 @@ def test_an_unclosed_file_drops_its_pages_when_it_is_deleted(on_disk: Path) -> N
     assert resident(on_disk) == {1}
 
 
-def test_holes_bring_in_no_pages(on_disk: Path) -> None:
+def test_holes_are_not_cached(on_disk: Path) -> None:
     sparse = on_disk.with_name("sparse")
     with sparse.open("wb") as file:
         file.write(b"x" * PAGE_BYTES)
@@ -128,7 +128,7 @@ def test_holes_bring_in_no_pages(on_disk: Path) -> None:
     assert resident(sparse) == {0}
 
 
-def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
+def without_cachestat(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
     """Simulate a system without cachestat, and with `nowait` a file system without RWF_NOWAIT."""
 
     def unknown(*_: object) -> int:
@@ -146,15 +146,17 @@ def without(monkeypatch: pytest.MonkeyPatch, *, nowait: bool) -> None:
 
 
 @BOTH
-def test_without_cachestat(read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A page whose bytes come before it is asked about may stay, so that no more than what was there is promised of these."""
+def test_cached_pages_stay_without_cachestat(
+    read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page that is read ahead before the check counts as cached and may stay; pages that were cached always stay."""
     caplog.set_level(logging.INFO)
-    without(monkeypatch, nowait=False)
+    without_cachestat(monkeypatch, nowait=False)
     half = set(range(PAGES // 2))
     set_cached_pages(on_disk, half)
     read(uncached_source(on_disk))
     assert half <= resident(on_disk)
-    assert not set(range(PAGES)) <= resident(on_disk), "not all that was brought may have come before it was asked about"
+    assert not set(range(PAGES)) <= resident(on_disk), "some pages were read only after the check"
     assert caplog.messages == ["the page cache: RWF_NOWAIT tells what is in it; pages that were not are dropped again"]
 
 
@@ -163,7 +165,7 @@ def test_nothing_is_dropped_without_any_method(
     read: Reading, on_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    without(monkeypatch, nowait=True)
+    without_cachestat(monkeypatch, nowait=True)
     set_cached_pages(on_disk, set())
     read(uncached_source(on_disk))
     assert resident(on_disk) == set(range(PAGES))

@@ -25,11 +25,11 @@ from kafka_forensics.storage.remote.file import (
 MIB = 1 << 20
 CONTENT = random.Random(7).randbytes(5 * MIB + 4321)
 BLOCK = 512 << 10
-"""Smaller than in life, so that a file of some MiB has several."""
+"""Smaller than the default, so that a file of some MiB has several blocks."""
 
 
 class RecordedRequests:
-    """What a file asks of its service: (position, size) of every request; `more` bytes were there when it was opened."""
+    """An object that records (position, size) of every request; it was `more` bytes longer when it was opened."""
 
     def __init__(self, content: bytes = CONTENT, more: int = 0) -> None:
         self.content = content
@@ -46,7 +46,7 @@ class RecordedRequests:
         pass
 
     @property
-    def bytes(self) -> int:
+    def bytes_requested(self) -> int:
         return sum(size for _, size in self.requests)
 
 
@@ -60,7 +60,7 @@ def opened(requests: RecordedRequests, pool: ThreadPoolExecutor) -> RemoteFile:
     return RemoteFile("d/a.log", requests, pool, BLOCK)
 
 
-def test_a_file_read_from_left_to_right_is_fetched_once_in_blocks(pool: ThreadPoolExecutor) -> None:
+def test_a_file_read_forwards_is_fetched_once_in_blocks(pool: ThreadPoolExecutor) -> None:
     requests = RecordedRequests()
     read = bytearray()
     with opened(requests, pool) as file:
@@ -71,16 +71,16 @@ def test_a_file_read_from_left_to_right_is_fetched_once_in_blocks(pool: ThreadPo
     assert sorted(requests.requests) == [(at, min(BLOCK, len(CONTENT) - at)) for at in range(0, len(CONTENT), BLOCK)]
 
 
-def test_nothing_is_fetched_beyond_what_was_announced(pool: ThreadPoolExecutor) -> None:
+def test_only_the_announced_range_is_fetched(pool: ThreadPoolExecutor) -> None:
     requests = RecordedRequests()
     start, end = MIB + 17, 3 * MIB + 5
     with opened(requests, pool) as file:
         file.will_read(start, end)
         for position in range(start, end, 250_000):
             assert file.read_at(position, min(250_000, end - position)) == CONTENT[position : min(position + 250_000, end)]
-        assert requests.bytes == end - start
+        assert requests.bytes_requested == end - start
         assert file.read_at(end - 10, 1000) == CONTENT[end - 10 : end + 990]
-    assert requests.bytes == end - start + SMALL_READ
+    assert requests.bytes_requested == end - start + SMALL_READ
 
 
 def test_small_random_reads_fetch_little(pool: ThreadPoolExecutor) -> None:
@@ -140,7 +140,7 @@ def test_fewer_bytes_than_listed_are_an_error(pool: ThreadPoolExecutor, position
         file.read_at(0, 1)
 
 
-def test_an_error_ahead_is_raised_when_it_is_reached(pool: ThreadPoolExecutor) -> None:
+def test_an_error_of_a_prefetched_block_is_raised_when_it_is_read(pool: ThreadPoolExecutor) -> None:
     class Fails(RecordedRequests):
         def fetch(self, position: int, size: int) -> bytes:
             if position >= BLOCK:
@@ -185,7 +185,7 @@ def edged(requests: RecordedRequests) -> EdgedObject:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(CONTENT) + 10), st.integers(0, 3 * EDGE)), max_size=12))
-def test_an_edged_object_reads_like_the_object(pool: ThreadPoolExecutor, reads: list[tuple[int, int]]) -> None:
+def test_an_edged_object_has_the_bytes_of_the_object(pool: ThreadPoolExecutor, reads: list[tuple[int, int]]) -> None:
     with RemoteFile("d/a.index", edged(RecordedRequests()), pool, BLOCK) as file:
         for position, size in reads:
             assert file.read_at(position, size) == CONTENT[position : position + size]

@@ -1,4 +1,4 @@
-"""Copies on Google's storage, whose directories have no markers: the same answers as for local copies."""
+"""Copies on Google Cloud Storage, whose directories have no marker objects, give the results of local copies."""
 
 import json
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ FOLDER = SAMPLES / "silent-divergence"
 
 @pytest.fixture(scope="module")
 def gcs() -> Iterator[GcsServer]:
-    with gcs_server() as there:
-        there.upload(FOLDER, "snapshots/today")
-        yield there
+    with gcs_server() as server:
+        server.upload(FOLDER, "snapshots/today")
+        yield server
 
 
 @pytest.fixture
@@ -29,32 +29,32 @@ def options(gcs: GcsServer) -> list[str]:
 
 def test_a_prefix_without_markers_is_a_directory(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     answers = []
-    for place, given in ((str(FOLDER), []), ("gs://logs/snapshots/today", options)):
-        status = outcome(["scan", place, "--format", "json", *given])
+    for place, place_options in ((str(FOLDER), []), ("gs://logs/snapshots/today", options)):
+        status = outcome(["scan", place, "--format", "json", *place_options])
         output = capsys.readouterr().out.replace(
-            "".join(f" {word}" for word in given), ""
-        )  # by which its commands reach the service
+            "".join(f" {option}" for option in place_options), ""
+        )  # printed commands repeat the options
         answers.append((status, json.loads(output.replace(place, "PLACE"))))
     assert answers[0] == answers[1]
 
 
-def test_children_of_a_directory(gcs: GcsServer) -> None:
+def test_the_children_of_a_directory_are_listed(gcs: GcsServer) -> None:
     for name in ("a", "a/b", "a/c/d", "a/c/e/f", "aa/g", "a//h", "marked/"):
         gcs.put(f"tree/{name}", b"x")
-    there = gcs.filesystem()
-    infos, told = list_children(there, "logs/tree", allow_not_found=False)
+    filesystem = gcs.filesystem()
+    infos, objects_listed = list_children(filesystem, "logs/tree", allow_not_found=False)
     found = {(info.path.removeprefix("logs/tree/"), info.is_file) for info in infos}
     assert found == {("a", True), ("a", False), ("aa", False), ("marked", False)}
-    assert told >= 7
-    infos, _ = list_children(there, "logs/tree/a", allow_not_found=False)
+    assert objects_listed >= 7
+    infos, _ = list_children(filesystem, "logs/tree/a", allow_not_found=False)
     within = {(info.path.removeprefix("logs/tree/a/"), info.is_file) for info in infos}
     assert within == {("b", True), ("c", False), ("/h", True)}
-    assert list_children(there, "logs/none", allow_not_found=True) == ([], 0)
+    assert list_children(filesystem, "logs/none", allow_not_found=True) == ([], 0)
     with pytest.raises(OSError, match="No such file or directory"):
-        list_children(there, "logs/none", allow_not_found=False)
+        list_children(filesystem, "logs/none", allow_not_found=False)
 
 
-def test_objects_below_count_once_towards_the_limit(gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_listed_again_count_once_towards_the_limit(gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(8):
         gcs.put(f"many/a/b/{number}", b"x")
 

@@ -1,4 +1,4 @@
-"""Options of storage services, their sources and bounds; secrets in them are never shown."""
+"""Options of storage services: where they come from, their limits, and that secrets in them are never shown."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from kafka_forensics.storage.remote.open import open_filesystem
 from kafka_forensics.storage.remote.options import HIDDEN, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.remote.uris import options_for_uri, remote_place, without_uri_options
 
-SECRET = "s3cr3t-of-nobody"  # noqa: S105 - a name for tests
+SECRET = "s3cr3t-for-tests"  # noqa: S105 - a name for tests
 ENVIRONMENT = {
     "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
     "AWS_DEFAULT_REGION": "eu-central-1",
@@ -16,7 +16,7 @@ ENVIRONMENT = {
 }
 
 
-def test_options_come_from_pairs_and_the_environment_for_the_rest() -> None:
+def test_options_come_from_pairs_and_then_from_the_environment() -> None:
     options = storage_options([("region", "eu-west-1"), ("access-key", "key"), ("Token", SECRET)], ENVIRONMENT)
     assert (options.endpoint, options.scheme, options.region) == ("127.0.0.1:9", "http", "eu-west-1")
     assert options.access_key == "key"
@@ -26,7 +26,7 @@ def test_options_come_from_pairs_and_the_environment_for_the_rest() -> None:
     assert storage_options(None, {}) == StorageOptions()
 
 
-def test_options_of_a_uri_come_first() -> None:
+def test_options_of_a_uri_precede_others() -> None:
     options = storage_options({"region": "a", "endpoint": "http://one:1", "block_mib": "16"}, ENVIRONMENT)
     more = options.with_options([("region", "b"), ("endpoint", "https://two")])
     assert (more.region, more.endpoint, more.scheme, more.block_mib) == ("b", "two", "https", 16)
@@ -42,7 +42,7 @@ def test_secrets_are_never_shown() -> None:
     assert "account_name='accountname'" in repr(options)
     assert "secret_key=***" in repr(options)
     for _, value in pairs:
-        assert options.hide(f"it said: {value}!") == f"it said: {HIDDEN}!"
+        assert options.hide(f"error: {value}!") == f"error: {HIDDEN}!"
     assert options.hide("azure-" + SECRET) == HIDDEN
     assert options.hide("accountname") == "accountname"
 
@@ -66,7 +66,7 @@ def test_an_invalid_option_is_named_without_its_value(pairs: dict[str, str]) -> 
     assert SECRET not in f"{caught.value} {caught.value.hint}"
 
 
-def test_pairs_of_the_command_line() -> None:
+def test_invalid_pairs_of_the_command_line_are_refused_without_their_text() -> None:
     assert option_pair("secret_key=a=b") == ("secret_key", "a=b")
     for text in (SECRET, f"={SECRET}", f"a b={SECRET}"):
         with pytest.raises(UsageError, match="takes KEY=VALUE") as caught:
@@ -91,7 +91,9 @@ def test_pairs_of_the_command_line() -> None:
         (f"https://h/x?sig={SECRET}", "https://h/x", "https", "h/x", {"query": f"sig={SECRET}"}),
     ],
 )
-def test_parts_of_a_uri(uri: str, name: str, scheme: str, root: str, options: dict[str, str]) -> None:
+def test_a_uri_is_divided_into_name_scheme_root_and_options(
+    uri: str, name: str, scheme: str, root: str, options: dict[str, str]
+) -> None:
     place = remote_place(uri)
     assert (place.name, place.scheme, place.root, dict(place.options)) == (name, scheme, root, options)
     assert SECRET not in repr(place)
@@ -123,12 +125,13 @@ def test_contradicting_options_are_refused(uri: str, pairs: dict[str, str]) -> N
     assert "SECRETVALUE" not in str(error.value)
 
 
-ONE = "s3://KEY:SECRET@bucket/day?endpoint=http://127.0.0.1:9000"
+URI_WITH_SECRETS = "s3://KEY:SECRET@bucket/day?endpoint=http://127.0.0.1:9000"
 
 
-def test_options_are_taken_out_of_paths() -> None:
+def test_options_of_uris_are_moved_out_of_paths() -> None:
     paths, options = without_uri_options(
-        [ONE, f"1={ONE}", f"day=1={ONE}", "/copies/b1", "file:///copies/b=2"], [("region", "here")]
+        [URI_WITH_SECRETS, f"1={URI_WITH_SECRETS}", f"day=1={URI_WITH_SECRETS}", "/copies/b1", "file:///copies/b=2"],
+        [("region", "here")],
     )
     bare = "s3://bucket/day"
     assert paths == [bare, f"1={bare}", f"day=1={bare}", "/copies/b1", "file:///copies/b=2"]
@@ -147,8 +150,10 @@ def test_options_are_taken_out_of_paths() -> None:
         ("s3://other/day", "elsewhere", None),
     ],
 )
-def test_options_apply_below_their_uri_and_the_nearest_counts(uri: str, endpoint: str, key: str | None) -> None:
-    _, options = without_uri_options([ONE, "s3://bucket/day/inner?endpoint=http://127.0.0.1:1"], [("endpoint", "elsewhere")])
+def test_options_apply_below_their_uri_and_the_nearest_uri_wins(uri: str, endpoint: str, key: str | None) -> None:
+    _, options = without_uri_options(
+        [URI_WITH_SECRETS, "s3://bucket/day/inner?endpoint=http://127.0.0.1:1"], [("endpoint", "elsewhere")]
+    )
     reported = storage_options(options, {}, uri=uri)
     assert (reported.endpoint, reported.access_key) == (endpoint, key)
     assert "SECRET" not in repr(reported)

@@ -22,7 +22,7 @@ Bucket = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
-def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
@@ -33,7 +33,7 @@ def options_for(endpoint: str, **more: str) -> StorageOptions:
 
 @pytest.fixture
 def bucket(s3: S3Server, request: pytest.FixtureRequest) -> Bucket:
-    """Make a bucket with these objects; its name."""
+    """objects → the name of a new bucket that has them."""
 
     def make(objects: dict[str, bytes]) -> str:
         name = f"bucket-{abs(hash(request.node.name))}"
@@ -52,23 +52,23 @@ def opened(uri: str, proxy: S3Proxy, **more: str) -> RemoteSource:
     return source
 
 
-def test_a_tree_on_s3_is_the_tree(s3: S3Server, proxy: S3Proxy, tree: Path) -> None:
+def test_a_tree_on_s3_is_read_as_the_local_tree(s3: S3Server, proxy: S3Proxy, tree: Path) -> None:
     s3.upload(tree, "trees", "snapshots/a")
     source = opened("s3://trees/snapshots/a/", proxy)
     assert source.name == "s3://trees/snapshots/a"
     assert_same_tree(source, tree, reads=1)
     assert source.stat("broker-1").kind is EntryKind.DIRECTORY
     assert (source.rejected, source.problems) == ([], [])
-    lone = opened(f"s3://trees/snapshots/a/{LOG}", proxy)
-    assert (lone.list(), lone.stat("").size_in_bytes) == ([], (tree / LOG).stat().st_size)
-    assert [entry.name for entry in open_parent(lone).list()] == sorted(path.name for path in (tree / LOG).parent.iterdir())
+    single_file = opened(f"s3://trees/snapshots/a/{LOG}", proxy)
+    assert (single_file.list(), single_file.stat("").size_in_bytes) == ([], (tree / LOG).stat().st_size)
+    assert [entry.name for entry in open_parent(single_file).list()] == sorted(path.name for path in (tree / LOG).parent.iterdir())
 
 
-@pytest.mark.parametrize("of_kafka", [(), ("a/meta.properties",)], ids=["folder", "log-directory"])
-def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Proxy, of_kafka: tuple[str, ...]) -> None:
-    odd = ["a/ x %41\x01?", "a/ü", "a/dir/"]
+@pytest.mark.parametrize("log_dir_files", [(), ("a/meta.properties",)], ids=["folder", "log-directory"])
+def test_keys_that_are_no_safe_paths_are_rejected(bucket: Bucket, proxy: S3Proxy, log_dir_files: tuple[str, ...]) -> None:
+    unusual = ["a/ x %41\x01?", "a/ü", "a/dir/"]
     unsafe = ["a//b", "a/../c", "a/./d", "../e"]
-    objects = [*odd, *unsafe, *of_kafka, "a/both", "a/both/inner", "a/both//deep", "a/dir/../up"]
+    objects = [*unusual, *unsafe, *log_dir_files, "a/both", "a/both/inner", "a/both//deep", "a/dir/../up"]
     name = bucket({key: b"" if key.endswith("/") else b"1" for key in objects})
     source = opened(f"s3://{name}", proxy)
     entries = {entry.path: entry.kind for entry in walk(source)}
@@ -79,7 +79,7 @@ def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Prox
         "a/dir": EntryKind.DIRECTORY,
         "a/both": EntryKind.DIRECTORY,
         "a/both/inner": EntryKind.FILE,
-    } | dict.fromkeys(of_kafka, EntryKind.FILE)
+    } | dict.fromkeys(log_dir_files, EntryKind.FILE)
     assert sorted(source.rejected) == ["..", "a/.", "a/..", "a//", "a/both", "a/both//", "a/dir/.."]
     with source.open("a/ x %41\x01?") as file:
         assert file.read_at(0, 9) == b"1"
@@ -90,37 +90,37 @@ def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Prox
 
 @pytest.fixture
 def many(bucket: Bucket) -> str:
-    """A log directory of forty partitions and a directory with another in it; its URI."""
+    """The URI of a log directory with forty partitions and a nested directory."""
     partitions = {f"broker/t-{number}/{segment_file(0)}": b"1" * number for number in range(40)}
     return f"s3://{bucket(partitions | {'broker/meta.properties': b'version=1', 'broker/other/deep/er': b'2'})}"
 
 
-def test_each_directory_is_listed_if_all_at_once_fails(many: str, proxy: S3Proxy) -> None:
-    plain = {entry.path: entry for entry in walk(opened(many, proxy))}
+def test_directories_are_listed_one_by_one_if_a_recursive_listing_fails(many: str, proxy: S3Proxy) -> None:
+    entries = {entry.path: entry for entry in walk(opened(many, proxy))}
     source = opened(many, proxy)
 
-    def no_more_than_a_directory(method: str, path: str, _: int) -> tuple[int, bytes] | None:
+    def refuse_recursive_listings(method: str, path: str, _: int) -> tuple[int, bytes] | None:
         listed = "list-type=2" in path
         refused = (listed and "delimiter" not in path) or "prefix=broker%2Ft-7%2F" in path
         return ACCESS_DENIED if method == "GET" and refused else None
 
-    proxy.fault = no_more_than_a_directory
+    proxy.fault = refuse_recursive_listings
     listed = source.list("broker")
-    assert [entry.path for entry in listed] == sorted(path for path in plain if path.count("/") == 1)
+    assert [entry.path for entry in listed] == sorted(path for path in entries if path.count("/") == 1)
     for entry in listed:
         if entry.path == "broker/t-7":
             with pytest.raises(SourceError, match="access denied"):
                 source.list(entry.path)
         elif entry.kind is EntryKind.DIRECTORY:
             assert [below.path for below in source.list(entry.path)] == [
-                path for path in sorted(plain) if path.startswith(f"{entry.path}/") and path.count("/") == 2
+                path for path in sorted(entries) if path.startswith(f"{entry.path}/") and path.count("/") == 2
             ]
 
 
 def test_a_missing_object_is_one_line_with_the_nearest_name(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"snapshots/broker-1/x": b"1"})
     buckets = "check its name, and what the credentials may see (docs/storage.md)"
-    for uri, said, hint in (
+    for uri, reason, hint in (
         (f"s3://{name}/snapshots/broker-2", "no such object or directory", f"did you mean s3://{name}/snapshots/broker-1?"),
         (f"s3://{name}/other/broker-2", "no such object or directory", f"nothing is at s3://{name}/other either"),
         (f"s3://no-{name}/snapshots", f"no such bucket: no-{name}", buckets),
@@ -129,7 +129,7 @@ def test_a_missing_object_is_one_line_with_the_nearest_name(bucket: Bucket, prox
     ):
         with pytest.raises(PathMissingError) as caught:
             opened(uri, proxy)
-        assert str(caught.value) == f"{uri.replace(f'{ACCESS_KEY}:{SECRET_KEY}@', '')}: {said}"
+        assert str(caught.value) == f"{uri.replace(f'{ACCESS_KEY}:{SECRET_KEY}@', '')}: {reason}"
         assert caught.value.hint == hint
 
 
@@ -172,24 +172,24 @@ def test_transient_errors_are_retried(bucket: Bucket, proxy: S3Proxy) -> None:
     assert min(failures.values()) == 3
 
 
-@pytest.mark.parametrize(("status", "said", "requests"), [(503, "still failing after 4 attempts", 4), (403, "access denied", 1)])
+@pytest.mark.parametrize(("status", "reason", "requests"), [(503, "still failing after 4 attempts", 4), (403, "access denied", 1)])
 def test_permanent_errors_are_reported_with_the_next_step(
-    bucket: Bucket, proxy: S3Proxy, status: int, said: str, requests: int
+    bucket: Bucket, proxy: S3Proxy, status: int, reason: str, requests: int
 ) -> None:
     name = bucket({"d/file": b"1"})
     source = opened(f"s3://{name}/d", proxy)
     source.list()
     proxy.requests.clear()
     proxy.fault = lambda *_: status
-    with pytest.raises(SourceError, match=f"file: {said}") as caught:
+    with pytest.raises(SourceError, match=f"file: {reason}") as caught:
         source.open("file")
     assert caught.value.path == "file"
     assert len(proxy.requests) == requests
-    with pytest.raises(SourceError, match=f"s3://{name}/d: {said}"):
+    with pytest.raises(SourceError, match=f"s3://{name}/d: {reason}"):
         opened(f"s3://{name}/d", proxy)
 
 
-def test_objects_that_go_or_shrink_after_they_were_listed(s3: S3Server, bucket: Bucket, proxy: S3Proxy) -> None:
+def test_objects_deleted_or_shortened_after_they_were_listed_are_errors(s3: S3Server, bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({f"d/{key}": bytes(2 * MIB) for key in ("gone", "shrunk", "goes", "shrinks")})
     source = opened(f"s3://{name}/d", proxy)
     source.list()
@@ -212,7 +212,7 @@ def test_objects_that_go_or_shrink_after_they_were_listed(s3: S3Server, bucket: 
             shrinks.read_at(position, size)
 
 
-def test_a_short_response_is_no_end_of_file(bucket: Bucket, proxy: S3Proxy) -> None:
+def test_a_short_response_is_retried_and_then_an_error(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"d/large": bytes(2 * MIB), "d/small": bytes(100)})
     source = opened(f"s3://{name}/d", proxy)
     source.list()
@@ -223,7 +223,7 @@ def test_a_short_response_is_no_end_of_file(bucket: Bucket, proxy: S3Proxy) -> N
         source.open("small")
 
 
-def test_the_manifest_notices_what_changed(s3: S3Server, bucket: Bucket, proxy: S3Proxy) -> None:
+def test_the_manifest_reports_changed_objects(s3: S3Server, bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({f"{key}/f": b"1234" for key in "abcd"})
     source = opened(f"s3://{name}", proxy)
     manifest = Manifest()
@@ -234,7 +234,7 @@ def test_the_manifest_notices_what_changed(s3: S3Server, bucket: Bucket, proxy: 
     client: Any = s3.client()
     client.put_object(Bucket=name, Key="a/f", Body=b"12345")
     client.delete_object(Bucket=name, Key="b/f")
-    time.sleep(1.1)  # S3 tells times in seconds
+    time.sleep(1.1)  # S3 has modification times in seconds
     client.put_object(Bucket=name, Key="c/f", Body=b"4321")
     changes = {path: None if after is None else after.size_in_bytes for path, _, after in manifest.changes()}
     assert changes == {f"s3://{name}/a/f": 5, f"s3://{name}/b/f": None, f"s3://{name}/c/f": 4}
@@ -242,7 +242,7 @@ def test_the_manifest_notices_what_changed(s3: S3Server, bucket: Bucket, proxy: 
         source.open("c/f")
 
 
-def test_a_failed_check_at_the_end_is_no_change(bucket: Bucket, proxy: S3Proxy, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_check_is_not_reported_as_a_change(bucket: Bucket, proxy: S3Proxy, caplog: pytest.LogCaptureFixture) -> None:
     source = opened(f"s3://{bucket({'a/f': b'1234'})}", proxy)
     manifest = Manifest()
     manifest.record(source, source.stat("a/f"))

@@ -1,4 +1,4 @@
-"""Commands on object storage give the results of local copies, and no output contains credentials."""
+"""Commands give the same results for object storage as for local copies, and no output contains credentials."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.support.places import SAMPLES
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, change_rows, findings
 
 DAY = "snapshots/2026-11-20"
-TOKEN = "session-token-of-nobody"  # noqa: S105 - a name for tests
+TOKEN = "session-token-for-tests"  # noqa: S105 - a name for tests
 
 
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -44,25 +44,25 @@ def test_a_remote_scan_equals_a_local_scan(divergence: str, capsys: pytest.Captu
     assert answers[0][1]["findings"]
 
 
-@pytest.mark.parametrize("asked", [True, False], ids=["told-when-asked", "never-told"])
-def test_an_object_listed_without_its_size_is_not_empty(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_size", [True, False], ids=["size-in-metadata", "no-size"])
+def test_an_object_listed_without_its_size_is_not_empty(has_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import fsspec
 
     memory = fsspec.filesystem("memory")
     root = SAMPLES / "unclean-election" / "broker-1"
     memory.put(str(root), "/sizeless", recursive=True)
-    listed, told = type(memory).find, type(memory).info
+    real_find, real_info = type(memory).find, type(memory).info
 
     def find(self: Any, path: str, **more: Any) -> Any:
-        return {name: one | {"size": None} for name, one in listed(self, path, **more).items()}
+        return {name: metadata | {"size": None} for name, metadata in real_find(self, path, **more).items()}
 
     def info(self: Any, path: str, **more: Any) -> Any:
-        return told(self, path, **more) if asked else told(self, path, **more) | {"size": None}
+        return real_info(self, path, **more) if has_size else real_info(self, path, **more) | {"size": None}
 
     monkeypatch.setattr(type(memory), "find", find)
     monkeypatch.setattr(type(memory), "info", info)
     scan_result, plain = kf.scan("memory://sizeless"), kf.scan(str(root))
-    if asked:
+    if has_size:
         assert scan_result.totals.records == plain.totals.records > 0
     else:
         assert {incomplete.reason for incomplete in scan_result.incomplete} == {
@@ -70,7 +70,7 @@ def test_an_object_listed_without_its_size_is_not_empty(asked: bool, monkeypatch
         }
 
 
-def test_an_object_deleted_during_the_scan(s3: S3Server) -> None:
+def test_an_object_deleted_during_the_scan_is_incomplete(s3: S3Server) -> None:
     s3.upload(SAMPLES / "silent-divergence", "deleting", DAY)
     options = ScanOptions()
     inputs = gather([f"s3://deleting/{DAY}"], options)
@@ -92,15 +92,15 @@ def test_no_output_contains_credentials(
 ) -> None:
     proxy.fault = lambda *_: status
     with_key = divergence.replace("s3://", f"s3://{ACCESS_KEY}:{SECRET_KEY}@")
-    given = ["--storage-option", f"endpoint={proxy.endpoint}", "--storage-option", f"session_token={TOKEN}"]
+    options = ["--storage-option", f"endpoint={proxy.endpoint}", "--storage-option", f"session_token={TOKEN}"]
     output = ""
     for place in (with_key, f"name={with_key}/broker-1", f"={with_key}", f"{with_key}/no*", f"{with_key}?region={SECRET_KEY}x"):
         for format_name in ("json", "table") if place == with_key else ("tsv",):
             written = tmp_path / f"out.{format_name}"
-            outcome(["scan", place, *given, "--format", format_name, "--output", str(written), "--debug", "-v"])
+            outcome(["scan", place, *options, "--format", format_name, "--output", str(written), "--debug", "-v"])
             output += written.read_text() if written.exists() else ""
         output += "".join(capsys.readouterr())
-    outcome(["export", with_key, *given, "--output", str(tmp_path / "facts"), "--debug"])
+    outcome(["export", with_key, *options, "--output", str(tmp_path / "facts"), "--debug"])
     output += "".join(path.read_text() for path in (tmp_path / "facts").rglob("*.json"))
     output += "".join(capsys.readouterr())
     assert "divergence" in output
@@ -112,8 +112,8 @@ def findings_at(path: str, endpoint: str | None = None) -> list[Json]:
     options = None if endpoint is None else {"endpoint": endpoint}
     document: Json = json.loads(kf.scan(path, storage_options=options).to_json())
     assert document["incomplete"] == []
-    told = [finding for finding in document["findings"] if finding["kind"] != "KEY_PLACEMENT"]
-    return [{**finding, "log_dir": None, "advice": None} for finding in told]
+    rows = [finding for finding in document["findings"] if finding["kind"] != "KEY_PLACEMENT"]
+    return [{**finding, "log_dir": None, "advice": None} for finding in rows]
 
 
 def test_remote_bundles_equal_their_directories(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> None:
@@ -136,19 +136,19 @@ def test_options_of_a_uri_reach_every_snapshot_and_are_not_shown(
     trees.put(OLD, HEALTHY)
     trees.put(NEW, {1: HEALTHY, 2: HEALTHY.truncated_to(55), 3: HEALTHY})
     s3.upload(tmp_path, "days", "snapshots")
-    for name in [one for one in os.environ if one.startswith("AWS_")]:
+    for name in [variable for variable in os.environ if variable.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    output = f"?endpoint={s3.endpoint}&access_key={ACCESS_KEY}&secret_key={SECRET_KEY}"
-    there, here = kf.scan_snapshots(f"s3://days/snapshots{output}"), kf.scan_snapshots(str(tmp_path))
-    assert list(there.snapshots) == [OLD, NEW]
-    assert (change_rows(there), findings(there)) == (change_rows(here), findings(here))
-    assert there.changes[0].before is not None
-    assert there.changes[0].before.log_dir == f"s3://days/snapshots/{OLD}/b1"
-    each = [f"s3://{ACCESS_KEY}:{SECRET_KEY}@days/snapshots/{name}?endpoint={s3.endpoint}" for name in (OLD, NEW)]
-    assert outcome(["changes", *each, "--format", "json", "--fail-on", "none"]) == 0
-    assert outcome(["changes", f"a={each[0]}", f"b={each[0]}"]) == 2
-    assert outcome(["changes", each[0], each[0]]) == 2
+    query = f"?endpoint={s3.endpoint}&access_key={ACCESS_KEY}&secret_key={SECRET_KEY}"
+    remote, from_disk = kf.scan_snapshots(f"s3://days/snapshots{query}"), kf.scan_snapshots(str(tmp_path))
+    assert list(remote.snapshots) == [OLD, NEW]
+    assert (change_rows(remote), findings(remote)) == (change_rows(from_disk), findings(from_disk))
+    assert remote.changes[0].before is not None
+    assert remote.changes[0].before.log_dir == f"s3://days/snapshots/{OLD}/b1"
+    uris = [f"s3://{ACCESS_KEY}:{SECRET_KEY}@days/snapshots/{name}?endpoint={s3.endpoint}" for name in (OLD, NEW)]
+    assert outcome(["changes", *uris, "--format", "json", "--fail-on", "none"]) == 0
+    assert outcome(["changes", f"a={uris[0]}", f"b={uris[0]}"]) == 2
+    assert outcome(["changes", uris[0], uris[0]]) == 2
     printed = capfd.readouterr()
     assert SECRET_KEY not in printed.out + printed.err
     assert ACCESS_KEY not in printed.out + printed.err
