@@ -1,4 +1,4 @@
-"""The declared schemas: versioned, documented, and the page that is made from them."""
+"""Schemas have a version and a description of every column; docs/facts.md is generated from them."""
 
 import pyarrow as pa
 import pytest
@@ -11,16 +11,16 @@ from tests.support.places import ROOT
 PAGE = ROOT / "docs" / "facts.md"
 
 
-def test_the_page_is_as_it_would_be_written() -> None:
+def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == page()
 
 
-def test_the_command_line_knows_every_fact_in_order() -> None:
+def test_the_command_line_lists_every_fact_in_order() -> None:
     assert tuple(FACTS) == FACT_NAMES
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_every_schema_has_its_version_and_every_column_a_meaning(name: str) -> None:
+def test_every_schema_has_a_version_and_every_column_a_description(name: str) -> None:
     schema = FACTS[name].schema
     assert schema.metadata is not None
     assert schema.metadata[b"kf.schema_version"] == b"1.0"
@@ -30,13 +30,13 @@ def test_every_schema_has_its_version_and_every_column_a_meaning(name: str) -> N
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_times_are_whole_milliseconds_and_nothing_else(name: str) -> None:
+def test_timestamps_are_integers(name: str) -> None:
     schema = FACTS[name].schema
     assert not [field.name for field in schema if pa.types.is_temporal(field.type)]
     assert {str(field.type) for field in schema if "timestamp" in field.name and field.name != "timestamp_type"} <= {"int64"}
 
 
-def test_rows_of_replicas_leave_their_keys_to_the_directories() -> None:
+def test_partition_keys_of_replica_facts_are_directories() -> None:
     for fact in FACTS.values():
         assert fact.by_replica == (not set(PARTITION_KEYS) & set(fact.own.names))
         assert not fact.by_replica or all(not fact.schema.field(key).nullable for key in PARTITION_KEYS)

@@ -1,4 +1,4 @@
-"""Paths of findings as a user can type them, for every kind of input."""
+"""Command-line arguments that select the file of a finding, for every kind of input."""
 
 import pytest
 
@@ -28,16 +28,16 @@ LOG = "orders-0/00000000000000000000.log"
         ("b.zipped/broker-1", LOG, ["b.zipped/broker-1/" + LOG]),
     ],
 )
-def test_words_reach_the_file(log_dir: str | None, file: str, expected: list[str]) -> None:
+def test_arguments_select_the_file(log_dir: str | None, file: str, expected: list[str]) -> None:
     assert file_arguments(Place("orders", 0, 1, log_dir, file)) == expected
 
 
-def test_offsets_are_asked_for_in_logs_only() -> None:
+def test_only_arguments_of_logs_select_offsets() -> None:
     assert file_arguments(Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)) == ["b1/" + LOG, "--offset", "3:9"]
     index = "orders-0/00000000000000000000.index"
     assert file_arguments(Place("orders", 0, 1, "b1", index, offset_start=3, offset_end=9)) == ["b1/" + index]
 
 
-def test_no_file_no_words_and_no_partition_the_whole_archive() -> None:
+def test_a_finding_without_a_file_has_no_arguments_and_one_without_a_partition_the_archive() -> None:
     assert file_arguments(Place("orders", 0, 1, "b1")) is None
     assert file_arguments(Place(None, None, 1, "b.tar/broker-1", "meta.properties")) == ["b.tar"]

@@ -1,4 +1,4 @@
-"""Whom the controller elects: first in the assignment, never the longest log."""
+"""The controller elects the first eligible replica of the assignment, not the longest log."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,64 +15,68 @@ def candidates(
 
 
 @pytest.mark.parametrize(
-    ("why", "given_", "unclean", "leader", "kind", "isr"),
+    ("case", "election_input", "unclean", "leader", "kind", "isr"),
     [
-        ("a leader that may stay does", candidates({1, 2, 3}, {1, 2, 3}, leader=1), False, 1, "stays", {1, 2, 3}),
+        ("an eligible leader stays", candidates({1, 2, 3}, {1, 2, 3}, leader=1), False, 1, "stays", {1, 2, 3}),
         ("the first of the assignment in the ISR", candidates({1, 2, 3}, {1, 3}), False, 3, "clean", {1, 3}),
-        ("the dead are passed over", candidates({1, 3}, {1, 2, 3}, leader=2), False, 3, "clean", {1, 2, 3}),
-        ("nobody of the ISR alive", candidates({1, 3}, {2}), False, -1, "none", {2}),
-        ("then uncleanly the first alive", candidates({1, 3}, {2}), True, 3, "unclean", {3}),
-        ("clean beats unclean", candidates({1, 3}, {1}), True, 1, "clean", {1}),
-        ("the ELR once the ISR is empty", candidates({1, 3}, set(), elr={1, 3}), False, 3, "elr", {3}),
-        ("not while the ISR has a member", candidates({1, 3}, {2}, elr={1}), False, -1, "none", {2}),
+        ("dead brokers are skipped", candidates({1, 3}, {1, 2, 3}, leader=2), False, 3, "clean", {1, 2, 3}),
+        ("no ISR member is alive", candidates({1, 3}, {2}), False, -1, "none", {2}),
+        ("an unclean election takes the first alive", candidates({1, 3}, {2}), True, 3, "unclean", {3}),
+        ("a clean election precedes an unclean one", candidates({1, 3}, {1}), True, 1, "clean", {1}),
+        ("an ELR member if the ISR is empty", candidates({1, 3}, set(), elr={1, 3}), False, 3, "elr", {3}),
+        ("no ELR member while the ISR has a member", candidates({1, 3}, {2}, elr={1}), False, -1, "none", {2}),
         ("the last known leader if both are empty", candidates({1, 3}, set(), last=1), False, 1, "last-known-leader", {1}),
-        ("not while the ELR has a member", candidates({1}, set(), elr={3}, last=1), False, -1, "none", set()),
-        ("nor if it is dead", candidates({3}, set(), last=1), False, -1, "none", set()),
-        ("then the first alive", candidates({3}, set(), last=1), True, 3, "unclean", {3}),
-        ("nobody alive", candidates(set(), {1}), True, -1, "none", {1}),
+        ("not the last known leader while the ELR has a member", candidates({1}, set(), elr={3}, last=1), False, -1, "none", set()),
+        ("not a dead last known leader", candidates({3}, set(), last=1), False, -1, "none", set()),
+        ("then an unclean election takes the first alive", candidates({3}, set(), last=1), True, 3, "unclean", {3}),
+        ("no broker is alive", candidates(set(), {1}), True, -1, "none", {1}),
     ],
 )
-def test_who_is_elected(why: str, given_: elections.ElectionInput, unclean: bool, leader: int, kind: str, isr: set[int]) -> None:
-    elected = elections.elect(given_, unclean=unclean)
-    assert (elected.leader, elected.kind, set(elected.isr)) == (leader, kind, isr), why
+def test_the_controller_elects_by_isr_elr_and_last_leader(
+    case: str, election_input: elections.ElectionInput, unclean: bool, leader: int, kind: str, isr: set[int]
+) -> None:
+    elected = elections.elect(election_input, unclean=unclean)
+    assert (elected.leader, elected.kind, set(elected.isr)) == (leader, kind, isr), case
     assert elected.may_lose is (kind in ("unclean", "last-known-leader"))
 
 
-def test_the_preferred_replica_is_the_first_assigned_if_it_may_lead() -> None:
+def test_the_preferred_replica_is_the_first_assigned_if_it_is_eligible() -> None:
     assert elections.elect(candidates({1, 2, 3}, {1, 2, 3}, leader=1), preferred=True).leader == 2
     assert elections.elect(candidates({1, 2, 3}, {1, 3}, leader=1), preferred=True).leader == 1
     assert elections.elect(candidates({3}, {1}), preferred=True, unclean=True).kind == "none"
 
 
-def test_the_last_member_of_the_isr_stays_unless_there_is_an_elr() -> None:
+def test_the_last_member_leaves_the_isr_only_if_the_elr_is_enabled() -> None:
     assert elections.isr_without(frozenset({1, 2}), {2}, elr_enabled=False) == {1}
     assert elections.isr_without(frozenset({1}), {1}, elr_enabled=False) == {1}
     assert elections.isr_without(frozenset({1}), {1}, elr_enabled=True) == NOBODY
 
 
-def test_the_elr_holds_who_left_while_the_watermark_stood_still() -> None:
-    """min.insync.replicas 2 of 3: the ISR shrinks to one, to none, and grows above the minimum."""
+def test_members_that_leave_an_isr_below_the_minimum_join_the_elr() -> None:
+    """min.insync.replicas is 2 of 3; the ISR shrinks to one member and to none, then grows to the minimum."""
     elr = elections.eligible_leader_replicas({1, 2}, NOBODY, {1}, 2)
     assert elr == {2}
     elr = elections.eligible_leader_replicas({1}, elr, set(), 2)
     assert elr == {1, 2}
     assert elections.elect(candidates({1, 2, 3}, set(), elr={2})).leader == 2
     assert elections.eligible_leader_replicas({2}, {1}, {2, 3}, 2) == NOBODY
-    assert elections.eligible_leader_replicas({1, 2, 3}, NOBODY, {1, 2}, 2) == NOBODY, "who leaves a large ISR is not eligible"
+    assert elections.eligible_leader_replicas({1, 2, 3}, NOBODY, {1, 2}, 2) == NOBODY, (
+        "a broker that leaves an ISR above the minimum is not eligible"
+    )
 
 
 BROKERS = st.frozensets(st.integers(1, 5))
 
 
 @given(st.permutations(range(1, 6)), BROKERS, BROKERS, BROKERS, st.integers(-1, 5), st.booleans())
-def test_only_the_living_lead_and_only_unclean_elections_may_lose(
+def test_only_live_brokers_lead_and_only_unclean_elections_may_lose(
     assignment: list[int], alive: frozenset[int], isr: frozenset[int], elr: frozenset[int], leader: int, unclean: bool
 ) -> None:
-    given_ = elections.ElectionInput(tuple(assignment), alive, isr, leader, elr - isr)
-    elected = elections.elect(given_, unclean=unclean)
+    election_input = elections.ElectionInput(tuple(assignment), alive, isr, leader, elr - isr)
+    elected = elections.elect(election_input, unclean=unclean)
     assert elected.leader == -1 or elected.leader in alive & elected.isr
     assert elected.may_lose is (elected.kind == "unclean")
-    clean = alive & (isr or given_.elr)
+    clean = alive & (isr or election_input.elr)
     assert elected.kind in (("unclean", "none") if not clean else ("stays", "clean", "elr"))
     assert (elected.leader == -1) is not bool(clean or (unclean and alive))
     if clean and leader not in clean:
@@ -84,20 +88,20 @@ def test_only_the_living_lead_and_only_unclean_elections_may_lose(
 LAG_MS = 30_000
 
 
-def test_a_follower_that_has_all_is_caught_up_however_long_ago_it_fetched() -> None:
+def test_a_follower_at_the_leaders_log_end_is_caught_up_at_any_time() -> None:
     follower = elections.fetched(elections.FetchState(), 10, 10, 1_000)
     assert elections.is_caught_up(follower, 10, 10_000_000, LAG_MS)
     assert not elections.is_caught_up(follower, 11, 10_000_000, LAG_MS)
 
 
 @pytest.mark.parametrize(("now_ms", "in_sync"), [(1_000, True), (31_000, True), (31_001, False)])
-def test_lag_is_counted_in_time_not_in_records(now_ms: int, in_sync: bool) -> None:
+def test_lag_is_measured_in_time_and_not_in_records(now_ms: int, in_sync: bool) -> None:
     follower = elections.fetched(elections.FetchState(), 10, 10, 1_000)
     assert elections.is_caught_up(follower, 1_000_000, now_ms, LAG_MS) is in_sync
 
 
-def test_a_follower_that_always_reaches_the_end_of_its_last_fetch_stays() -> None:
-    """Under steady writes it never has all there is, yet had all there was a fetch ago."""
+def test_a_follower_that_reaches_the_log_end_of_its_last_fetch_is_caught_up() -> None:
+    """Under steady writes it never has all records, but has all records up to the log end at its previous fetch."""
     follower = elections.fetched(elections.FetchState(), 0, 0, 0)
     for round_number in range(1, 20):
         follower = elections.fetched(follower, 100 * (round_number - 1), 100 * round_number, 10_000 * round_number)
@@ -105,7 +109,7 @@ def test_a_follower_that_always_reaches_the_end_of_its_last_fetch_stays() -> Non
         assert elections.is_caught_up(follower, 100 * round_number + 50, 10_000 * round_number + 5_000, LAG_MS)
 
 
-def test_a_follower_that_falls_behind_leaves_though_it_fetches() -> None:
+def test_a_fetching_follower_that_lags_is_not_caught_up() -> None:
     follower = elections.fetched(elections.FetchState(), 0, 0, 0)
     for second in range(1, 40):
         follower = elections.fetched(follower, second, 100 * second, 1_000 * second)
@@ -113,7 +117,7 @@ def test_a_follower_that_falls_behind_leaves_though_it_fetches() -> None:
     assert not elections.is_caught_up(follower, 4_000, 40_000, LAG_MS)
 
 
-def test_the_leader_never_leaves_and_strangers_are_out() -> None:
+def test_the_leader_is_in_sync_and_followers_without_fetches_are_not() -> None:
     followers = {
         2: elections.fetched(elections.FetchState(), 50, 50, 90_000),
         3: elections.fetched(elections.FetchState(), 20, 20, 1_000),
@@ -126,6 +130,8 @@ def test_the_leader_never_leaves_and_strangers_are_out() -> None:
     ("end", "high_watermark", "epoch_start", "joins"),
     [(10, 10, 5, True), (9, 10, 5, False), (10, 8, 12, False), (12, 8, 12, True), (0, 0, 0, True)],
 )
-def test_joining_takes_the_watermark_and_the_leaders_epoch(end: int, high_watermark: int, epoch_start: int, joins: bool) -> None:
-    """The third: a new leader's watermark is 8 only because it has not heard better; committed may be up to 12."""
+def test_a_follower_joins_at_the_high_watermark_and_the_start_of_the_leader_epoch(
+    end: int, high_watermark: int, epoch_start: int, joins: bool
+) -> None:
+    """In the third case, a new leader's high watermark is 8, but records below 12 may be committed."""
     assert elections.may_join(end, high_watermark, epoch_start) is joins

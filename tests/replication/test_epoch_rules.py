@@ -1,4 +1,4 @@
-"""Where an epoch ends and where a follower cuts: Kafka's table, known traces, and simulated histories."""
+"""End offsets of epochs and truncation offsets of followers: Kafka's examples and random histories."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ CACHED = entries((2, 5), (4, 20), (7, 30))
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("requested", "answer"),
     [
         (-1, UNDEFINED),
         (7, EpochEndOffset(7, 50)),
@@ -30,27 +30,27 @@ CACHED = entries((2, 5), (4, 20), (7, 30))
         (6, EpochEndOffset(4, 30)),
     ],
 )
-def test_the_answers_of_a_log_that_knows_epochs(asked: int, answer: EpochEndOffset) -> None:
-    assert end_offset_for(CACHED, asked, 50) == answer
+def test_the_end_offset_of_a_requested_epoch(requested: int, answer: EpochEndOffset) -> None:
+    assert end_offset_for(CACHED, requested, 50) == answer
 
 
-def test_a_log_without_epochs_knows_no_end() -> None:
-    assert [end_offset_for([], asked, 50) for asked in (-1, 0, 3)] == [UNDEFINED] * 3
+def test_a_log_without_epochs_has_no_end_offset() -> None:
+    assert [end_offset_for([], requested, 50) for requested in (-1, 0, 3)] == [UNDEFINED] * 3
 
 
 @given(st.sets(st.integers(0, 20), min_size=1, max_size=6), st.integers(-1, 22))
-def test_an_answer_is_the_largest_epoch_not_above_the_one_asked_for(epochs: set[int], asked: int) -> None:
-    answer = end_offset_for(entries(*((epoch, 10 * epoch) for epoch in sorted(epochs))), asked, 1000)
-    if asked == -1 or asked > max(epochs):
+def test_the_answer_has_the_largest_epoch_up_to_the_requested_one(epochs: set[int], requested: int) -> None:
+    answer = end_offset_for(entries(*((epoch, 10 * epoch) for epoch in sorted(epochs))), requested, 1000)
+    if requested == -1 or requested > max(epochs):
         assert answer == UNDEFINED
         return
-    below, above = [epoch for epoch in epochs if epoch <= asked], [epoch for epoch in epochs if epoch > asked]
-    assert answer == EpochEndOffset(max(below, default=asked), 10 * min(above) if above else 1000)
+    below, above = [epoch for epoch in epochs if epoch <= requested], [epoch for epoch in epochs if epoch > requested]
+    assert answer == EpochEndOffset(max(below, default=requested), 10 * min(above) if above else 1000)
 
 
 @dataclass
 class Log:
-    """A replica: (epoch, number of the record within its epoch) of every record; the cache a broker would keep."""
+    """A replica: (epoch, number within its epoch) of every record, and the epoch cache of a broker."""
 
     records: list[tuple[int, int]] = field(default_factory=list)
     cache: list[EpochEntry] = field(default_factory=list)
@@ -77,7 +77,7 @@ def shared_prefix(left: Log, right: Log) -> int:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Log]:
-    """Three replicas after elections, clean or not, each followed by some of the others for a while; the last leads."""
+    """Three replicas after clean and unclean elections, in which some followers replicate; the last replica leads."""
     logs = [Log(), Log(), Log()]
     epoch = 0
     for _ in range(draw(st.integers(1, 6))):
@@ -98,8 +98,8 @@ def histories(draw: st.DrawFn) -> list[Log]:
 
 
 @given(histories())
-def test_a_follower_cuts_where_the_logs_part(logs: list[Log]) -> None:
-    """In histories of fenced replicas, epochs alone find the true end of what two logs share."""
+def test_a_follower_truncates_where_the_logs_diverge(logs: list[Log]) -> None:
+    """In histories of fenced replicas, epochs alone give the end of the common prefix."""
     *followers, leader = logs
     for follower in followers:
         cut = truncation_offset(follower.cache, len(follower.records), leader.cache, len(leader.records))
@@ -107,13 +107,13 @@ def test_a_follower_cuts_where_the_logs_part(logs: list[Log]) -> None:
 
 
 @given(histories(), st.integers(0, 6), st.data())
-def test_a_log_start_changes_nothing_above_it(logs: list[Log], start: int, draw: st.DataObject) -> None:
-    """The leader lost what lies below its log start: a cut above it stays where it was."""
+def test_a_higher_log_start_does_not_change_a_truncation_above_it(logs: list[Log], start: int, draw: st.DataObject) -> None:
+    """The leader deleted records below its log start; a truncation above it is the same."""
     follower, leader = logs[0], logs[2]
     shared = shared_prefix(follower, leader)
     assume(start <= shared)
-    gone = [entry for entry in leader.cache if entry.start_offset <= start]
-    raised = [EpochEntry(gone[-1].leader_epoch, start), *leader.cache[len(gone) :]] if gone else leader.cache
+    deleted = [entry for entry in leader.cache if entry.start_offset <= start]
+    raised = [EpochEntry(deleted[-1].leader_epoch, start), *leader.cache[len(deleted) :]] if deleted else leader.cache
     assert truncation_offset(follower.cache, len(follower.records), raised, len(leader.records)) == shared
 
 
@@ -125,20 +125,20 @@ def caches(draw: st.DrawFn, end: int) -> list[EpochEntry]:
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 30), st.data())
-def test_no_cut_beyond_an_end(follower_end: int, leader_end: int, watermark: int, draw: st.DataObject) -> None:
+def test_a_truncation_is_within_the_log_and_final(follower_end: int, leader_end: int, watermark: int, draw: st.DataObject) -> None:
     follower, leader = draw.draw(caches(follower_end)), draw.draw(caches(leader_end))
     cut = truncation_offset(follower, follower_end, leader, leader_end, follower_high_watermark=watermark)
     assert 0 <= cut <= follower_end
-    held = [entry for entry in follower if entry.start_offset < follower_end]
-    if held and leader and held[-1].leader_epoch <= leader[-1].leader_epoch:
+    entries_in_log = [entry for entry in follower if entry.start_offset < follower_end]
+    if entries_in_log and leader and entries_in_log[-1].leader_epoch <= leader[-1].leader_epoch:
         again = truncation_offset(follower, cut, leader, leader_end, follower_high_watermark=watermark)
-        assert again == cut, "a follower that has cut is asked to cut again"
+        assert again == cut, "a truncated follower must not truncate again"
         assert cut <= leader_end
 
 
 @given(st.lists(st.builds(EpochEntry, st.integers(-3, 6), st.integers(-5, 15)), max_size=5), st.data())
-def test_any_checkpoint_gets_an_answer(made: list[EpochEntry], draw: st.DataObject) -> None:
-    """Sorted by epoch, as a damaged checkpoint is asked; starts in any order."""
+def test_any_checkpoint_gives_a_truncation_within_the_log(checkpoint: list[EpochEntry], draw: st.DataObject) -> None:
+    """Entries are sorted by epoch, as for a damaged checkpoint, with start offsets in any order."""
     other = draw.draw(caches(10))
-    assert truncation_offset(sorted(made), 10, other, 10) <= 10
-    assert truncation_offset(other, 10, sorted(made), 10) <= 10
+    assert truncation_offset(sorted(checkpoint), 10, other, 10) <= 10
+    assert truncation_offset(other, 10, sorted(checkpoint), 10) <= 10

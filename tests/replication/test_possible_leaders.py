@@ -1,4 +1,4 @@
-"""Who may become the leader of the controllers' quorum, against elections played candidate by candidate."""
+"""Possible leaders of the controller quorum agree with elections by every majority."""
 
 from itertools import combinations
 
@@ -15,7 +15,7 @@ def log(node: int, epoch: int, end: int, voters: VoterSet | None, directory_id: 
 
 
 def elected_by_some_majority(candidate: QuorumLog, logs: list[QuorumLog]) -> bool:
-    """Whether any majority of the candidate's voters, itself among them, votes for it."""
+    """Whether any majority of the candidate's voters that contains it votes for it."""
     if candidate.voters is None or candidate.node not in candidate.voters.directories:
         return False
     by_node = {log.node: log for log in logs}
@@ -28,12 +28,12 @@ def elected_by_some_majority(candidate: QuorumLog, logs: list[QuorumLog]) -> boo
 
 
 @given(st.data())
-def test_leaders_are_those_whom_a_majority_elects(data: st.DataObject) -> None:
+def test_possible_leaders_are_those_that_a_majority_elects(data: st.DataObject) -> None:
     sets = st.none() | st.sets(st.sampled_from(NODES), min_size=1).map(lambda nodes: VoterSet(dict.fromkeys(nodes)))
     present = data.draw(st.sets(st.sampled_from(NODES)))
     ranks = st.tuples(st.integers(-1, 2), st.integers(0, 2))
     logs = [log(node, *data.draw(ranks), data.draw(sets)) for node in sorted(present)]
-    assert possible_leaders(logs) == [one for one in logs if elected_by_some_majority(one, logs)]
+    assert possible_leaders(logs) == [candidate for candidate in logs if elected_by_some_majority(candidate, logs)]
 
 
 def test_two_of_three_voters_with_empty_logs_can_elect_each_other() -> None:
@@ -44,13 +44,13 @@ def test_two_of_three_voters_with_empty_logs_can_elect_each_other() -> None:
     assert possible_leaders(logs[2:]) == []
 
 
-def test_voters_in_the_log_are_known_to_nobody_whose_log_is_empty() -> None:
+def test_a_node_with_an_empty_log_has_no_voters_and_cannot_lead() -> None:
     voters = VoterSet(dict.fromkeys([1, 2, 3]))
     logs = [log(1, -1, 0, None), log(2, -1, 0, None), log(3, 1, 300, voters)]
     assert [leader.node for leader in possible_leaders(logs)] == [3]
 
 
-def test_a_vote_counts_only_from_the_log_directory_that_votes() -> None:
+def test_a_vote_counts_only_from_the_log_directory_of_the_voter() -> None:
     voters = VoterSet({1: "one", 2: "two", 3: "three"})
     replaced = [log(1, -1, 0, None, "other"), log(2, -1, 0, None, "other"), log(3, 1, 300, voters, "three")]
     assert possible_leaders(replaced) == []

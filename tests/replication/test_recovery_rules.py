@@ -1,4 +1,4 @@
-"""Kafka's load-time rules on small values; the same rules stand against a real broker in tests/broker."""
+"""Kafka's rules for loading a log, on small values; tests/broker compares them with a real broker."""
 
 import json
 from dataclasses import asdict, replace
@@ -13,14 +13,14 @@ from kafka_forensics.replication import recovery
 from tests.support.kept_answers import write_answers
 
 
-def segment(base: int, end: int, stop: recovery.RecoveryStop | None = None, **given: object) -> recovery.SegmentFacts:
-    return replace(recovery.SegmentFacts(base, 1000, end, end, stop), **given)  # type: ignore[arg-type]
+def segment(base: int, end: int, stop: recovery.RecoveryStop | None = None, **fields: object) -> recovery.SegmentFacts:
+    return replace(recovery.SegmentFacts(base, 1000, end, end, stop), **fields)  # type: ignore[arg-type]
 
 
 THREE = (segment(0, 10), segment(10, 20), segment(20, 30))
 
 
-def log(*segments: recovery.SegmentFacts, **given: object) -> recovery.LogFacts:
+def log(*segments: recovery.SegmentFacts, **fields: object) -> recovery.LogFacts:
     names = [
         recovery.segment_file(segment_facts.base_offset, suffix)
         for segment_facts in segments
@@ -29,12 +29,12 @@ def log(*segments: recovery.SegmentFacts, **given: object) -> recovery.LogFacts:
     facts = recovery.LogFacts(
         segments, segments[-1].end_offset if segments else 0, clean_shutdown=False, files=tuple(sorted(names))
     )
-    return replace(facts, **given)  # type: ignore[arg-type]
+    return replace(facts, **fields)  # type: ignore[arg-type]
 
 
-def cut_short(base: int, stop: recovery.RecoveryStop, **given: object) -> tuple[recovery.SegmentFacts, ...]:
-    """Three segments, of which the second has this stop."""
-    return (THREE[0], segment(base, base + 10, stop, **given), THREE[2])
+def cut_short(base: int, stop: recovery.RecoveryStop, **fields: object) -> tuple[recovery.SegmentFacts, ...]:
+    """Three segments; recovery of the second ends at `stop`."""
+    return (THREE[0], segment(base, base + 10, stop, **fields), THREE[2])
 
 
 INVALID, BACK = recovery.RecoveryStop(400, 13, recovery.BATCH_INVALID), recovery.RecoveryStop(400, 10, recovery.OFFSET_REGRESSION)
@@ -113,12 +113,12 @@ STARTS: dict[str, recovery.LogFacts] = {
     "a swap wins over everything in its range": log(*THREE, files=SWAPPED, swaps=(segment(10, 25),)),
     "swaps behind a cleaned file": log(*THREE, files=CLEANED, swaps=(segment(0, 0), segment(10, 10))),
 }
-KEPT = Path(__file__).with_name("starts.json")
-EXPECTED: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+EXPECTED_PATH = Path(__file__).with_name("starts.json")
+EXPECTED: dict[str, Any] = json.loads(EXPECTED_PATH.read_text()) if EXPECTED_PATH.exists() else {}
 
 
 def document_of(name: str) -> Any:
-    """The whole forecast of a start, and what swaps leave before it."""
+    """The whole forecast of a start, and the steps of swap files and the segments that remain after them."""
     done, left = recovery.swap_steps(STARTS[name])
     swaps = (
         [[(step.action, step.file, step.to) for step in done], [segment.base_offset for segment in left]]
@@ -129,8 +129,8 @@ def document_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_start_is_as_it_is_kept(name: str) -> None:
-    """After a change of a rule: `python -m tests.replication.test_recovery_rules`, and read the difference."""
+def test_the_forecast_of_a_start_is_unchanged(name: str) -> None:
+    """After a change of a rule, run `python -m tests.replication.test_recovery_rules` and review the difference."""
     assert document_of(name) == EXPECTED[name]
 
 
@@ -138,14 +138,14 @@ STOPS = st.one_of(st.none(), st.tuples(st.integers(0, 9), st.sampled_from([18, 1
 
 
 @given(st.lists(STOPS, min_size=1, max_size=6), st.integers(0, 80), st.booleans(), st.integers(0, 80), st.data())
-def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
+def test_a_start_adds_no_offsets_and_a_second_start_changes_nothing(
     stops: list[tuple[int, int] | None], recovery_point: int, clean: bool, log_start: int, data: st.DataObject
 ) -> None:
     segments = []
     for number, stop in enumerate(stops):
         base = 10 * number
-        where = None if stop is None else recovery.RecoveryStop(100 * stop[0], base + stop[0], stop[1])
-        segments.append(segment(base, base + 10, where, has_index=data.draw(st.booleans())))
+        recovery_stop = None if stop is None else recovery.RecoveryStop(100 * stop[0], base + stop[0], stop[1])
+        segments.append(segment(base, base + 10, recovery_stop, has_index=data.draw(st.booleans())))
     facts = log(*segments, recovery_point=recovery_point, log_start=log_start, clean_shutdown=clean)
     forecast = recovery.load_forecast(facts)
     if forecast.refused:
@@ -155,15 +155,15 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
     assert forecast.log_start_offset <= forecast.log_end_offset <= max(facts.end_offset, log_start)
     for cut in forecast.cuts:
         assert cut.start_offset <= cut.end_offset
-    kept = [
+    remaining = [
         replace(segment_facts, stop=None, has_index=True)
         for segment_facts in segments
         if segment_facts.base_offset in forecast.segments
     ]
-    if kept and not any(cut.position is not None for cut in forecast.cuts):
-        again = recovery.load_forecast(replace(facts, segments=tuple(kept), end_offset=forecast.log_end_offset))
+    if remaining and not any(cut.position is not None for cut in forecast.cuts):
+        again = recovery.load_forecast(replace(facts, segments=tuple(remaining), end_offset=forecast.log_end_offset))
         assert (again.log_end_offset, again.cuts) == (forecast.log_end_offset, ())
 
 
 if __name__ == "__main__":
-    write_answers(KEPT, {name: document_of(name) for name in STARTS}, depth=4)
+    write_answers(EXPECTED_PATH, {name: document_of(name) for name in STARTS}, depth=4)

@@ -1,4 +1,4 @@
-"""What a start does with a damaged small file: the rule, by what parsers find, against the table of what real brokers did."""
+"""Outcomes of a start with a damaged small file: predictions from parsed damage agree with a table measured on real brokers."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ EPOCHS = b"0\n2\n0 0\n2 9\n"
 TOPIC_ID = b"version: 0\ntopic_id: c_TLqC5DSGCVYbR_hKm2PQ"
 QUORUM = b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"currentVoters":[{"voterId":1}],"data_version":0}'
 LOG_DIR = SAMPLES / "healthy" / "broker-1"
-READ: dict[str, tuple[bytes, Callable[[MemoryFile], list[Damage]]]] = {
+SOUND_FILES: dict[str, tuple[bytes, Callable[[MemoryFile], list[Damage]]]] = {
     **dict.fromkeys(OFFSET_CHECKPOINTS, (CHECKPOINT, lambda file: checkpoints.parse_offset_checkpoint(file).damage)),
     "leader-epoch-checkpoint": (EPOCHS, lambda file: checkpoints.parse_leader_epochs(file).damage),
     "partition.metadata": (TOPIC_ID, lambda file: checkpoints.parse_partition_metadata(file).damage),
@@ -27,12 +27,12 @@ READ: dict[str, tuple[bytes, Callable[[MemoryFile], list[Damage]]]] = {
     ".kafka_cleanshutdown": (b'{"version":0,"brokerEpoch":5}', lambda file: checkpoints.parse_clean_shutdown(file).damage),
     "bootstrap.checkpoint": ((LOG_DIR / "bootstrap.checkpoint").read_bytes(), bootstrap_damage),
 }
-"""Of each small file right bytes, and what finds damage."""
+"""File → (valid bytes, function that returns the damage)."""
 CELLS = [(file, damage) for file in FILES if file not in DERIVED for damage in damages(file) if damage != "absent"]
 
 
-def test_what_is_known_of_a_start_is_what_the_newest_broker_did() -> None:
-    """One log directory; a broker that has two ends over a file that ends it or takes one of them offline."""
+def test_outcomes_agree_with_the_newest_measured_broker() -> None:
+    """The outcome for one log directory, or for two if the broker takes the only directory offline."""
     measured = {(*row[:2], row.log_dirs): row.outcome for row in table() if row.before == "stopped" and row.file not in DERIVED}
     assert {file for file, _, _ in measured} == OUTCOMES.keys()
     for (file, damage, log_dirs), outcome in measured.items():
@@ -42,33 +42,33 @@ def test_what_is_known_of_a_start_is_what_the_newest_broker_did() -> None:
 
 
 @pytest.mark.parametrize(("file", "damage"), CELLS)
-def test_what_is_said_of_damaged_bytes_is_what_a_broker_did(file: str, damage: str) -> None:
-    right, parse = READ[file.rpartition("/")[2]]
-    data = damages(file)[damage](right)
+def test_the_outcome_predicted_from_damaged_bytes_is_that_of_a_broker(file: str, damage: str) -> None:
+    sound, parse = SOUND_FILES[file.rpartition("/")[2]]
+    data = damages(file)[damage](sound)
     assert data is not None
     found, expected = parse(MemoryFile(data)), start_outcome(file, damage)
     if found:
         assert outcome_of(file, found, len(data)) is expected
-    else:  # the parser alone cannot know that the controllers know the directory by an id
+    else:  # the parser cannot know that the controller has registered the id of the directory
         assert expected not in NOT_ALL_SERVED or damage == "no_directory.id"
 
 
-def test_a_file_is_moved_away_only_if_a_broker_served_everything_without_it() -> None:
-    stays = {file for file in FILES if file not in DERIVED and not is_movable(file)}
-    assert stays == {"meta.properties", "partition.metadata"}
+def test_a_file_is_movable_only_if_a_broker_serves_everything_without_it() -> None:
+    not_movable = {file for file in FILES if file not in DERIVED and not is_movable(file)}
+    assert not_movable == {"meta.properties", "partition.metadata"}
     assert start_outcome("t-0/partition.metadata", "absent") is StartOutcome.BEGINS_EMPTY
     assert not is_movable(f"{0:020d}.log")
 
 
-def test_the_table_has_every_start_and_the_page_says_what_it_says() -> None:
-    """After a change of its words: `python -m lab.start_page`."""
+def test_the_table_has_every_start_and_the_page_is_up_to_date() -> None:
+    """After a change of its text, run `python -m lab.start_page`."""
     seen = {(version, *row[2:4], *row[:2]) for row in table() for version in row.versions.split()}
-    wanted = {
-        (play.version, play.state, play.log_dirs, file, damage)
-        for play in START_SERIES
-        for file in play.files
+    expected = {
+        (series.version, series.state, series.log_dirs, file, damage)
+        for series in START_SERIES
+        for file in series.files
         for damage in damages(file)
-        if play.damages is None or damage in play.damages
+        if series.damages is None or damage in series.damages
     }
-    assert seen == wanted
+    assert seen == expected
     assert PAGE.read_text() == page()

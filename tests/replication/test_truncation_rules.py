@@ -1,4 +1,4 @@
-"""Truncation by each of Kafka's rules: known cases request by request, and properties of any two logs."""
+"""Truncation by each of Kafka's rules: known cases with their requests, and properties of any two logs."""
 
 import itertools
 from collections.abc import Callable
@@ -33,7 +33,7 @@ LEADER = log(200, (1, 20), (2, 80), (3, 120))
 
 
 @pytest.mark.parametrize("rule", [by_kip_101, by_kip_279, by_fetch])
-def test_the_worked_example_cuts(rule: Rule) -> None:
+def test_followers_truncate_as_in_the_example(rule: Rule) -> None:
     """A follower whose last epoch 1 ends at 100 truncates to 80; one at epoch 3 keeps everything up to the leader's log end."""
     assert rule(log(100, (1, 20), start=20), LEADER).log_end_offset == 80
     assert rule(log(150, (1, 20), (2, 80), (3, 120), start=20), LEADER).log_end_offset == 150
@@ -46,10 +46,10 @@ def test_a_follower_without_epochs_truncates_to_the_leaders_end(end: int, cut: i
 
 
 def test_fast_leader_changes_need_a_second_request() -> None:
-    """KIP-279: B=[r1@1] follows A=[r0@0, r2@2]; the first later epoch begins at 1, where B ends anyhow."""
+    """KIP-279: B=[r1@1] follows A=[r0@0, r2@2]; the first later epoch starts at 1, where B ends."""
     follower, leader = log(1, (1, 0)), log(2, (0, 0), (2, 1))
     assert by_kip_101(follower, leader).questions == (EpochRequest(1, EpochEndOffset(1, 1), 1),)
-    assert by_kip_101(follower, leader).log_end_offset == 1, "the fork stays"
+    assert by_kip_101(follower, leader).log_end_offset == 1, "the fork remains"
     assert by_kip_279(follower, leader).questions == (EpochRequest(1, EpochEndOffset(0, 1), 0),)
     assert by_fetch(follower, leader).log_end_offset == 0
 
@@ -63,12 +63,14 @@ def test_requests_repeat_until_both_logs_have_the_epoch() -> None:
 
 
 def test_an_epoch_unknown_to_the_leader_falls_back() -> None:
-    """To the high watermark with separate requests, to the leader's log end since fetches carry epochs."""
+    """With separate requests, to the high watermark; with epochs in fetches, to the leader's log end."""
     follower, leader = log(10, (3, 0), hw=4), log(9, (1, 0))
     assert [rule(follower, leader).log_end_offset for rule in RULES] == [4, 4, 4, 9]
     assert by_kip_279(follower, leader).questions == (EpochRequest(3, UNDEFINED, 4),)
     assert by_fetch(follower, leader).questions == ()
-    assert by_kip_101(log(10, (0, 0), hw=4), log(20, (2, 5))).log_end_offset == 4, "older than all: the old answer was none"
+    assert by_kip_101(log(10, (0, 0), hw=4), log(20, (2, 5))).log_end_offset == 4, (
+        "the old rule has no answer for an epoch older than all"
+    )
     assert by_kip_279(log(10, (0, 0), hw=4), log(20, (2, 5))).log_end_offset == 5
 
 
@@ -93,7 +95,7 @@ def logs(draw: st.DrawFn) -> EpochLog:
 
 
 @given(logs(), logs(), st.sampled_from(RULES))
-def test_every_rule_ends_and_never_invents_records(follower: EpochLog, leader: EpochLog, rule: Rule) -> None:
+def test_every_rule_ends_and_adds_no_records(follower: EpochLog, leader: EpochLog, rule: Rule) -> None:
     outcome = rule(follower, leader)
     cuts = [question.truncation_offset for question in outcome.questions]
     assert outcome.log_end_offset <= follower.log_end_offset
@@ -103,12 +105,12 @@ def test_every_rule_ends_and_never_invents_records(follower: EpochLog, leader: E
 
 
 @given(logs(), logs())
-def test_a_leader_that_knows_later_epochs_is_asked_until_it_agrees(follower: EpochLog, leader: EpochLog) -> None:
-    """A fetch after the last cut is in order."""
+def test_after_truncation_follower_and_leader_agree_on_the_last_epoch(follower: EpochLog, leader: EpochLog) -> None:
+    """A fetch after the last truncation needs no further truncation."""
     assume(follower.epochs and leader.epochs and follower.epochs[-1].leader_epoch <= leader.epochs[-1].leader_epoch)
-    once = follower.cut(by_fetch(follower, leader).log_end_offset)
-    assert by_fetch(once, leader).questions == ()
-    if once.epochs:
-        answer = end_offset_for(leader.epochs, once.epochs[-1].leader_epoch, leader.log_end_offset)
-        assert answer.leader_epoch == once.epochs[-1].leader_epoch
-        assert answer.end_offset >= once.log_end_offset
+    truncated = follower.cut(by_fetch(follower, leader).log_end_offset)
+    assert by_fetch(truncated, leader).questions == ()
+    if truncated.epochs:
+        answer = end_offset_for(leader.epochs, truncated.epochs[-1].leader_epoch, leader.log_end_offset)
+        assert answer.leader_epoch == truncated.epochs[-1].leader_epoch
+        assert answer.end_offset >= truncated.log_end_offset

@@ -1,4 +1,4 @@
-"""High watermarks fetch by fetch: an example, what freezes them, and properties of any schedule."""
+"""High watermarks after each fetch: an example, conditions that stop them, and properties of any schedule."""
 
 from dataclasses import replace
 
@@ -17,11 +17,11 @@ def appended_to(state: LeaderState, records: int) -> LeaderState:
 
 
 def after_fetch(state: LeaderState, follower: int, fetch_offset: int) -> LeaderState:
-    """The leader after a fetch at `fetch_offset`, below which the follower has everything (Partition.updateFollowerFetchState)."""
+    """The leader after a fetch at `fetch_offset`, up to which the follower has all records (Partition.updateFollowerFetchState)."""
     return raised(replace(state, follower_ends={**state.follower_ends, follower: fetch_offset}))
 
 
-def test_the_worked_example() -> None:
+def test_high_watermarks_follow_the_fetches_of_the_example() -> None:
     """Fetches at (0, 0), (4, 5), (8, 10) from a leader whose end is 10, 15, 20."""
     state, seen = THREE, []
     for appended, fetches in ((10, (0, 0)), (5, (4, 5)), (5, (8, 10))):
@@ -34,45 +34,57 @@ def test_the_worked_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "state", "high_watermark"),
+    ("case", "state", "high_watermark"),
     [
-        ("alone in its ISR a leader commits at once", LeaderState(1, 7, 3, frozenset({1}), {2: 2}), 7),
-        ("a member that never fetched holds all back", LeaderState(1, 7, 3, frozenset({1, 2})), 3),
-        ("it never goes down", LeaderState(1, 7, 6, frozenset({1, 2}), {2: 4}), 6),
-        ("frozen below min.insync.replicas", LeaderState(1, 7, 3, frozenset({1}), {2: 2, 3: 2}, min_insync_replicas=2), 3),
-        ("not before 3.7", LeaderState(1, 7, 3, frozenset({1}), {2: 2, 3: 2}, min_insync_replicas=2, freezes=False), 7),
-        ("more than all replicas cannot be asked for", LeaderState(1, 7, 3, frozenset({1, 2}), {2: 6}, min_insync_replicas=5), 6),
+        ("a leader that is the only ISR member commits at once", LeaderState(1, 7, 3, frozenset({1}), {2: 2}), 7),
+        ("an ISR member that has not fetched stops it", LeaderState(1, 7, 3, frozenset({1, 2})), 3),
+        ("it never decreases", LeaderState(1, 7, 6, frozenset({1, 2}), {2: 4}), 6),
+        ("it stops below min.insync.replicas", LeaderState(1, 7, 3, frozenset({1}), {2: 2, 3: 2}, min_insync_replicas=2), 3),
+        (
+            "it does not stop before Kafka 3.7",
+            LeaderState(1, 7, 3, frozenset({1}), {2: 2, 3: 2}, min_insync_replicas=2, freezes=False),
+            7,
+        ),
+        (
+            "min.insync.replicas is at most the number of replicas",
+            LeaderState(1, 7, 3, frozenset({1, 2}), {2: 6}, min_insync_replicas=5),
+            6,
+        ),
     ],
 )
-def test_the_leaders_high_watermark(why: str, state: LeaderState, high_watermark: int) -> None:
-    assert raised(state).high_watermark == high_watermark, why
+def test_the_high_watermark_of_a_leader(case: str, state: LeaderState, high_watermark: int) -> None:
+    assert raised(state).high_watermark == high_watermark, case
 
 
 @pytest.mark.parametrize(("leader", "end", "expected"), [(9, 12, 9), (9, 5, 5), (0, 0, 0), (30, 12, 12)])
-def test_a_follower_takes_the_leaders_watermark_within_its_own_log(leader: int, end: int, expected: int) -> None:
+def test_a_follower_takes_the_leaders_high_watermark_up_to_its_log_end(leader: int, end: int, expected: int) -> None:
     assert follower_high_watermark(leader, end) == expected
 
 
 @pytest.mark.parametrize(
-    ("why", "high_watermark", "transactions", "expected"),
+    ("case", "high_watermark", "transactions", "expected"),
     [
-        ("nothing open", 10, [], 10),
-        ("one open", 10, [Transaction(4)], 4),
-        ("the oldest of two", 10, [Transaction(6), Transaction(4)], 4),
-        ("one open above the watermark", 10, [Transaction(12)], 10),
-        ("ended, and the marker replicated", 10, [Transaction(4, 9)], 10),
-        ("ended, and the marker not replicated yet", 10, [Transaction(4, 10)], 4),
+        ("no open transaction", 10, [], 10),
+        ("an open transaction", 10, [Transaction(4)], 4),
+        ("the older of two open transactions", 10, [Transaction(6), Transaction(4)], 4),
+        ("an open transaction above the high watermark", 10, [Transaction(12)], 10),
+        ("ended, with a replicated marker", 10, [Transaction(4, 9)], 10),
+        ("ended, with a marker that is not replicated yet", 10, [Transaction(4, 10)], 4),
     ],
 )
-def test_the_last_stable_offset(why: str, high_watermark: int, transactions: list[Transaction], expected: int) -> None:
-    assert last_stable_offset(high_watermark, transactions) == expected, why
+def test_the_last_stable_offset_is_the_first_offset_of_the_oldest_open_transaction(
+    case: str, high_watermark: int, transactions: list[Transaction], expected: int
+) -> None:
+    assert last_stable_offset(high_watermark, transactions) == expected, case
 
 
 @given(st.lists(st.tuples(st.sampled_from("af"), st.sampled_from([2, 3]), st.integers(0, 5)), max_size=40), st.integers(1, 4))
-def test_a_high_watermark_is_on_all_members_and_never_falls(events: list[tuple[str, int, int]], min_insync_replicas: int) -> None:
+def test_a_high_watermark_is_within_the_logs_of_the_isr_and_never_decreases(
+    events: list[tuple[str, int, int]], min_insync_replicas: int
+) -> None:
     """No high watermark, not even a follower's, exceeds the log end of any ISR member."""
     state = replace(THREE, min_insync_replicas=min_insync_replicas)
-    ends, marks = {2: 0, 3: 0}, {2: 0, 3: 0}
+    ends, follower_watermarks = {2: 0, 3: 0}, {2: 0, 3: 0}
     for kind, follower, records in events:
         before = state.high_watermark
         if kind == "a":
@@ -80,9 +92,9 @@ def test_a_high_watermark_is_on_all_members_and_never_falls(events: list[tuple[s
         else:
             state = after_fetch(state, follower, ends[follower])
             ends[follower] = min(state.log_end_offset, ends[follower] + records)
-            marks[follower] = follower_high_watermark(state.high_watermark, ends[follower])
+            follower_watermarks[follower] = follower_high_watermark(state.high_watermark, ends[follower])
         assert before <= state.high_watermark <= min(state.log_end_offset, *ends.values())
-        assert all(mark <= state.high_watermark for mark in marks.values())
+        assert all(follower_watermark <= state.high_watermark for follower_watermark in follower_watermarks.values())
 
 
 FULL = LeaderState(1, 10, 6, frozenset({1, 2, 3}), {2: 6, 3: 9}, min_insync_replicas=2)
@@ -103,7 +115,9 @@ ALONE = LeaderState(1, 10, 6, frozenset({1}), {2: 6, 3: 9}, min_insync_replicas=
         (ACKS_ALL, SHORT, 5, ProduceResponse.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ],
 )
-def test_the_response_after_an_append(acks: int, state: LeaderState, last_offset: int, answer: ProduceResponse) -> None:
+def test_a_produce_request_is_acknowledged_by_acks_and_isr(
+    acks: int, state: LeaderState, last_offset: int, answer: ProduceResponse
+) -> None:
     assert after_append(acks, state, last_offset) is answer
 
 

@@ -65,14 +65,14 @@ def _epochs(batches: list[Batch]) -> Iterator[EpochEntry]:
 
 
 def disagreements(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
-    """Every disagreement of planner, simulated elections and record ids."""
+    """Disagreements between planner, simulated elections and record ids."""
     cluster = history.cluster
     for partition in cluster.partitions.values():
         logs = logs_of(partition)
-        everywhere = record_ids.lost(acknowledged_of(cluster, partition), logs.values())
+        lost_everywhere = record_ids.lost(acknowledged_of(cluster, partition), logs.values())
         counted["partitions"] += 1
         counted["forked"] += bool(record_ids.forks(logs))
-        counted["lost without a trace"] += bool(everywhere)
+        counted["lost without a trace"] += bool(lost_everywhere)
         plan = planner.plan_partition(plan_partition_of(cluster, partition, logs))
         yield from planned_disagreements(cluster, partition, logs, plan, counted)
         if history.is_gentle:
@@ -95,32 +95,32 @@ def planned_disagreements(
     Where epochs do not show forks (`unfenced`), the simulated elections decide.
     """
     acknowledged = acknowledged_of(cluster, partition)
-    everywhere = record_ids.lost(acknowledged, logs.values())
+    lost_everywhere = record_ids.lost(acknowledged, logs.values())
     candidates = {candidate.broker: candidate for candidate in plan.candidates}
-    for played in elections(cluster, partition.name):
-        truth = record_ids.cuts(logs, played.leader)
+    for outcome in elections(cluster, partition.name):
+        truth = record_ids.cuts(logs, outcome.leader)
         if not cluster.has_leader_epochs:
-            truth = {broker: _by_high_watermark(partition, broker, played.leader, cut) for broker, cut in truth.items()}
+            truth = {broker: _by_high_watermark(partition, broker, outcome.leader, cut) for broker, cut in truth.items()}
         if unfenced(cluster, logs):
             truth = {
                 truncation.broker: Cut(truncation.truncation_offset, truth[truncation.broker].lost)
-                for truncation in played.followers
+                for truncation in outcome.followers
             }
-        seen = {truncation.broker: Cut(truncation.truncation_offset, truncation.lost) for truncation in played.followers}
+        seen = {truncation.broker: Cut(truncation.truncation_offset, truncation.lost) for truncation in outcome.followers}
         if seen != truth:
-            yield f"broker {played.leader} leads {partition.name}: followers do {seen}, ids say {truth}"
-        candidate = candidates[played.leader]
+            yield f"broker {outcome.leader} leads {partition.name}: followers do {seen}, ids say {truth}"
+        candidate = candidates[outcome.leader]
         planned = {
             follower_plan.broker: (follower_plan.truncation_offset, follower_plan.lost) for follower_plan in candidate.followers
         }
         if planned != truth:
-            yield f"broker {played.leader} leads {partition.name}: planned is {planned}, ids say {truth}"
-        gone = record_ids.lost(acknowledged - everywhere, [logs[played.leader]])
-        losing = _losing(candidate, logs) & acknowledged - record_ids.ids_of([logs[played.leader]])
+            yield f"broker {outcome.leader} leads {partition.name}: planned is {planned}, ids say {truth}"
+        lost = record_ids.lost(acknowledged - lost_everywhere, [logs[outcome.leader]])
+        losing = _losing(candidate, logs) & acknowledged - record_ids.ids_of([logs[outcome.leader]])
         if counted is not None:
-            counted["costly elections"] += bool(gone)
-        if losing != gone:
-            yield f"broker {played.leader} leads {partition.name}: planned to lose {losing}, lost is {gone}"
+            counted["costly elections"] += bool(lost)
+        if losing != lost:
+            yield f"broker {outcome.leader} leads {partition.name}: planned to lose {losing}, lost is {lost}"
 
 
 def _losing(candidate: Candidate, logs: Mapping[int, Log]) -> set[int]:
@@ -142,8 +142,10 @@ def _by_high_watermark(partition: SimulatedPartition, broker: int, leader: int, 
 def _missing_on_isr(cluster: Cluster, partition: SimulatedPartition, logs: Mapping[int, Log]) -> Iterator[str]:
     """Records acknowledged with acks=all that an ISR member lacks, in a history that cannot lose any."""
     acknowledged = cluster.acknowledged.items()
-    promised = {number for number, request in acknowledged if request.acks < 0 and request.topic_partition == partition.name}
+    acknowledged_by_isr = {
+        number for number, request in acknowledged if request.acks < 0 and request.topic_partition == partition.name
+    }
     for broker in sorted(partition.isr):
-        missing = record_ids.lost(promised, [logs[broker]])
+        missing = record_ids.lost(acknowledged_by_isr, [logs[broker]])
         if missing:
             yield f"broker {broker} is in sync in {partition.name} and lacks {missing}"

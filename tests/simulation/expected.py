@@ -1,7 +1,7 @@
 """What a scan of a materialised history must find, from record ids and the simulator's state alone.
 
-A witness is a checkpointed high watermark: it proves that the records below it in its own log were committed. The present leader is
-the longest log of those with the latest epoch: all others will follow it.
+A witness is a checkpointed high watermark: it proves that the records below it in its own log were committed. The current leader is
+the longest log of those with the latest epoch; all others follow it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,25 +14,25 @@ from tests.simulation import record_ids
 from tests.simulation.record_ids import Entry, Log, Ranges
 
 Version = tuple[int, Entry]
-"""An entry, and the offset at which it stands."""
+"""(offset, entry)."""
 FindingKey = tuple[str, int | None, int | None, int | None]
 """A finding by its kind, broker and offsets `[start, end)`."""
 MAY_LOSE = ("unclean", "last-known-leader")
-"""Elections of brokers that were not known to have everything."""
+"""Kinds of elections whose leader may lack committed records."""
 
 
 class Disk(NamedTuple):
-    """A partition as the brokers' disks hold it, by broker."""
+    """A partition on the disks of its brokers, by broker."""
 
     partition: SimulatedPartition
     logs: Mapping[int, Log]
     watermarks: Mapping[int, int]
-    """As checkpointed."""
+    """Checkpointed high watermarks."""
     epochs: Mapping[int, int]
-    """The last leader epoch that a replica's files name, -1 without any."""
+    """The last leader epoch in the files of a replica; -1 without any."""
 
-    def witnessed(self, broker: int) -> int:
-        """End of what the broker's own checkpoint proves of its log."""
+    def committed_end(self, broker: int) -> int:
+        """The end of the records that the broker's checkpoint proves committed in its log."""
         return min(self.watermarks[broker], len(self.logs[broker]))
 
     def versions(self, broker: int, ranges: Ranges) -> set[Version]:
@@ -40,7 +40,7 @@ class Disk(NamedTuple):
         return {(offset, log[offset]) for start, end in ranges for offset in range(start, min(end, len(log)))}
 
     @property
-    def present_leader(self) -> int:
+    def current_leader(self) -> int:
         latest = max(self.epochs.values())
         return max((broker for broker, epoch in self.epochs.items() if epoch == latest), key=lambda broker: len(self.logs[broker]))
 
@@ -59,18 +59,18 @@ def _last_epoch(cluster: Cluster, replica: SimulatedReplica) -> int:
     if not cluster.has_leader_epochs:
         return -1
     written = replica.batches[-1].leader_epoch if replica.batches else -1
-    begun = replica.epochs[-1].leader_epoch if replica.epochs and replica.epochs[-1].start_offset == replica.log_end_offset else -1
-    return max(written, begun)
+    cached = replica.epochs[-1].leader_epoch if replica.epochs and replica.epochs[-1].start_offset == replica.log_end_offset else -1
+    return max(written, cached)
 
 
 def lost_versions(disk: Disk) -> set[Version]:
-    """Versions that a witness of an earlier epoch proves committed and the present leader lacks."""
-    latest, leader = max(disk.epochs.values()), disk.logs[disk.present_leader]
+    """Versions that a witness of an earlier epoch proves committed and the current leader lacks."""
+    latest, leader = max(disk.epochs.values()), disk.logs[disk.current_leader]
     committed = {
         version
         for broker, log in disk.logs.items()
         if disk.epochs[broker] < latest
-        for version in enumerate(log[: disk.witnessed(broker)])
+        for version in enumerate(log[: disk.committed_end(broker)])
     }
     return committed - set(enumerate(leader))
 
@@ -84,25 +84,27 @@ def false_witnesses(cluster: Cluster, disk: Disk) -> set[tuple[int, int]]:
     below_watermark = (
         (broker, record)
         for broker, log in disk.logs.items()
-        for _, record in log[: min(disk.witnessed(broker), disk.partition.replicas[broker].checkpoint_valid_end)]
+        for _, record in log[: min(disk.committed_end(broker), disk.partition.replicas[broker].checkpoint_valid_end)]
     )
     return {(broker, record) for broker, record in below_watermark if record >= 0 and record not in ever}
 
 
 def permanent_fork(disk: Disk) -> tuple[int, int, set[Version]] | None:
-    """Of logs without epochs: the fork `[start, end)` below a witness, and the committed versions if only one side reaches its end;
-    None if no witness is beyond the fork. It ends where all diverging logs agree again."""
+    """(start, end, versions) of the fork below a witness in logs without epochs; None if no witness is beyond the fork.
+
+    The versions are those committed if only one side reaches the end of the fork, which is where all diverging logs agree again.
+    """
     start = min(record_ids.forks(disk.logs).values(), default=None)
     if start is None:
         return None
     sides: dict[Entry, int] = {}
     for broker, log in disk.logs.items():
         if len(log) > start:
-            sides[log[start]] = max(disk.witnessed(broker), sides.get(log[start], 0))
-    end = reach = max(sides.values())
+            sides[log[start]] = max(disk.committed_end(broker), sides.get(log[start], 0))
+    end = furthest_end = max(sides.values())
     if end <= start:
         return None
-    furthest = [side for side, witnessed in sides.items() if witnessed == end]
+    furthest = [side for side, committed_end in sides.items() if committed_end == end]
     pairs = [(disk.logs[left], disk.logs[right]) for left, right in record_ids.forks(disk.logs)]
     differ_until = [record_ids.differing(left, right, from_end=False)[-1][1] for left, right in pairs]
     if all(differ_end < min(len(left), len(right)) for differ_end, (left, right) in zip(differ_until, pairs, strict=True)):
@@ -110,7 +112,7 @@ def permanent_fork(disk: Disk) -> tuple[int, int, set[Version]] | None:
     if len(furthest) > 1:
         return start, end, set()
     on_side = [broker for broker, log in disk.logs.items() if log[start : start + 1] == [furthest[0]]]
-    holder = next(broker for broker in on_side if disk.witnessed(broker) == reach)
+    holder = next(broker for broker in on_side if disk.committed_end(broker) == furthest_end)
     return start, end, disk.versions(holder, ((start, end),))
 
 
@@ -120,7 +122,7 @@ def lagging(disk: Disk, *, leader_loses: bool) -> set[FindingKey]:
     return {
         ("REPLICA_LAGS", broker, len(log), disk.longest)
         for broker, log in disk.logs.items()
-        if len(log) < disk.longest and broker not in forked and not (leader_loses and broker == disk.present_leader)
+        if len(log) < disk.longest and broker not in forked and not (leader_loses and broker == disk.current_leader)
     }
 
 
@@ -131,10 +133,10 @@ def short_members(cluster: Cluster, disk: Disk) -> set[FindingKey]:
     """
     members = disk.partition.isr | disk.partition.elr
     unclean = [change.leader_epoch for change in _elections(cluster, disk.partition) if change.kind in MAY_LOSE]
-    sure = {log for log in disk.logs if not any(epoch > disk.epochs[log] for epoch in unclean)}
-    longest = max((len(disk.logs[broker]) for broker in sure), default=0)
-    ends = [min(disk.watermarks[broker], longest) for broker in sure]
-    end = max([*ends, *(disk.witnessed(log) for log in disk.logs)])
+    reliable = {log for log in disk.logs if not any(epoch > disk.epochs[log] for epoch in unclean)}
+    longest = max((len(disk.logs[broker]) for broker in reliable), default=0)
+    ends = [min(disk.watermarks[broker], longest) for broker in reliable]
+    end = max([*ends, *(disk.committed_end(log) for log in disk.logs)])
     kind = "LRS_RISK" if len(members) == 1 else "ISR_MEMBER_MISSING_COMMITTED"
     return {(kind, member, len(disk.logs[member]), end) for member in members if len(disk.logs[member]) < end}
 
@@ -204,7 +206,7 @@ def torn(coordinator: Coordinator, partition: SimulatedPartition, batches: list[
     """Producers and first offsets of transactions that are open in a log though the coordinator completed them and no log has the
     marker.
 
-    One clock gives the times of markers and decisions, so they match without doubt.
+    One clock gives the times of markers and decisions, so they match exactly.
     """
     written = [batch for replica in partition.replicas.values() for batch in replica.batches if batch.marker is not None]
     begun = {
@@ -216,8 +218,8 @@ def torn(coordinator: Coordinator, partition: SimulatedPartition, batches: list[
         if first is None:
             continue
         data = next(batch for batch in batches if batch.base_offset == first)
-        of_it = data.timestamp_ms <= completion.decided_ms and data.producer_epoch <= completion.producer_epoch
-        if of_it and not any(map(completion.wrote, written)):
+        belongs = data.timestamp_ms <= completion.decided_ms and data.producer_epoch <= completion.producer_epoch
+        if belongs and not any(map(completion.wrote, written)):
             found.add((completion.producer_id, first))
     return found
 

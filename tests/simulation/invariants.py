@@ -1,4 +1,4 @@
-"""The invariants of the protocol model as predicates on one state: the plain answers to which `search.broken` is compared."""
+"""The invariants of the protocol model as predicates on one state, with which `search.broken` is compared."""
 
 from collections.abc import Callable
 from itertools import combinations, pairwise
@@ -13,7 +13,7 @@ def strong_isr(state: ModelState) -> bool:
 
 
 def weak_isr(state: ModelState) -> bool:
-    """The same for the ISR as that leader knows it."""
+    """Every member of a self-declared leader's ISR has what that leader considers committed."""
     return all(_all_have_committed(state, leader, leader.isr) for leader in _self_declared_leaders(state))
 
 
@@ -82,7 +82,7 @@ PREDICATES: Final[dict[str, Callable[[ModelState], bool]]] = dict(
         strict=True,
     )
 )
-"""By the names and in the order of `INVARIANTS`."""
+"""Name → predicate, in the order of `INVARIANTS`."""
 
 
 def _self_declared_leaders(state: ModelState) -> list[ModelReplica]:
@@ -96,7 +96,7 @@ def _all_have_committed(state: ModelState, leader: ModelReplica, isr: frozenset[
 
 
 def _agree(replica: ModelReplica, other: ModelReplica, end: int | None = None) -> bool:
-    return all(record == its for record, its in zip(replica.log[:end], other.log[:end], strict=False))
+    return all(record == counterpart for record, counterpart in zip(replica.log[:end], other.log[:end], strict=False))
 
 
 def _numbers(replica: ModelReplica) -> frozenset[int]:

@@ -1,6 +1,6 @@
 """Random histories: a seed determines the cluster, the possible kinds of actions, and all actions.
 
-Each seed switches off some kinds of actions and weights the others, so that rare combinations occur (swarm testing). The same seed
+Each seed switches off some kinds of actions and weights the others, to reach rare combinations (swarm testing). The same seed
 gives the same history.
 """
 
@@ -23,21 +23,21 @@ MAX_EPOCHS: Final = 8
 ACTIONS: Final = 60
 """Actions of a history."""
 FEATURES: Final = (
-    *("acks-0", "acks-1", "crashes", "deaf", "elr", "freezes", "idempotent", "lost-answers", "power"),
+    *("acks-0", "acks-1", "crashes", "late-metadata", "elr", "pauses", "idempotent", "lost-responses", "power"),
     *("preferred", "resends", "shrinks", "shutdowns", "transactions", "unclean", "unnoticed"),
 )
-"""What a seed switches on or off; `deaf`: brokers learn metadata late, `power`: crashes lose what was not flushed."""
+"""Features of a seed; with `late-metadata`, brokers receive metadata late; with `power`, crashes lose unflushed batches."""
 PROTOCOLS_DRAWN: Final[tuple[TruncationProtocol, ...]] = ("kip-320", "kip-320", "kip-320", "kip-279", "truncate-to-hw")
-_NOT_UNDER: Final = {"truncate-to-hw": {"elr", "idempotent", "transactions"}, "kip-279": {"elr"}}
-"""Features that Kafka did not have yet."""
+_UNSUPPORTED: Final = {"truncate-to-hw": {"elr", "idempotent", "transactions"}, "kip-279": {"elr"}}
+"""Protocol → features that Kafka did not have with it."""
 _LAST_ELECTION_EPOCH: Final = MAX_EPOCHS - 3
-"""Above this leader epoch no action may elect any more; one action may begin two epochs."""
+"""Above this leader epoch, no action may elect a leader; one action may start two epochs."""
 _RANDOM_PRODUCERS: Final = 2
 _NOTHING: Final = ("stays", "none")
 
 
 class RandomHistory(NamedTuple):
-    """The final state of a history, and its actions, a line each."""
+    """The final state of a history, and one line for each action."""
 
     seed: int
     features: frozenset[str]
@@ -55,17 +55,17 @@ class RandomHistory(NamedTuple):
 
 def random_history(seed: int, protocol: TruncationProtocol | None = None) -> RandomHistory:
     """The history of a seed, under the protocol of the seed unless one is given."""
-    player = _Player(seed, protocol)
+    builder = _HistoryBuilder(seed, protocol)
     for _ in range(ACTIONS):
-        player.act()
-    history = History(player.cluster, player.coordinator)
-    if player.rng.random() < 0.5:
+        builder.act()
+    history = History(builder.cluster, builder.coordinator)
+    if builder.rng.random() < 0.5:
         history.shut_down()
-        player.lines.append("all that run are shut down")
-    return RandomHistory(seed, player.features, player.cluster, player.coordinator, tuple(player.lines), player.elected)
+        builder.lines.append("shut down all running brokers")
+    return RandomHistory(seed, builder.features, builder.cluster, builder.coordinator, tuple(builder.lines), builder.elected)
 
 
-class _Player:
+class _HistoryBuilder:
     """Draws actions and performs them."""
 
     def __init__(self, seed: int, protocol: TruncationProtocol | None) -> None:
@@ -73,7 +73,7 @@ class _Player:
         drawn = rng.choice(PROTOCOLS_DRAWN)
         chosen = protocol or drawn
         features = {feature for feature in FEATURES if rng.random() < 0.5}
-        self.features = frozenset(features - _NOT_UNDER.get(chosen, set()))
+        self.features = frozenset(features - _UNSUPPORTED.get(chosen, set()))
         brokers = tuple(range(1, rng.randint(2, MAX_REPLICAS) + 1))
         self.cluster = Cluster(brokers, chosen, elr_enabled=self.has("elr"), unclean=self.has("unclean") and rng.random() < 0.5)
         self.coordinator: Coordinator | None = None
@@ -130,260 +130,268 @@ class _Player:
         return self.rng.choice(self.partitions)
 
     def broker(self, *, running: bool) -> int | None:
-        """A running or a dead broker; None: there is none."""
+        """A running or a dead broker; None if there is none."""
         cluster = self.cluster
-        able = [broker for broker in cluster.brokers if (cluster.is_running(broker) if running else broker in cluster.dead)]
-        return self.rng.choice(able) if able else None
+        candidates = [broker for broker in cluster.brokers if (cluster.is_running(broker) if running else broker in cluster.dead)]
+        return self.rng.choice(candidates) if candidates else None
 
     def noticed(self) -> bool:
         """Whether the controller notices a crash at once."""
         return not self.has("unnoticed") or self.rng.random() < 0.5
 
     def receivers(self) -> tuple[int, ...] | None:
-        """The brokers that learn the result of an election at once; None: all."""
-        if not self.has("deaf") or self.rng.random() < 0.5:
+        """The brokers that receive the result of an election at once; None for all."""
+        if not self.has("late-metadata") or self.rng.random() < 0.5:
             return None
         return tuple(broker for broker in self.cluster.brokers if self.rng.random() < 0.5)
 
-    def answered(self) -> bool:
-        return not self.has("lost-answers") or self.rng.random() < 0.6
+    def responds(self) -> bool:
+        return not self.has("lost-responses") or self.rng.random() < 0.6
 
-    def room(self) -> int:
+    def max_batch_records(self) -> int:
         """The largest number of records of the next batch."""
         return min(2, MAX_RECORDS - self.cluster.next_id)
 
     def stale_leader(self, partition: SimulatedPartition) -> int | None:
-        """A broker that only considers itself leader, to which a producer may send; None: the controller's leader."""
+        """A broker with stale metadata that considers itself leader; None for the leader at the controller."""
         stale = [replica.broker for replica in partition.replicas.values() if replica.leads and replica.broker != partition.leader]
         return self.rng.choice(stale) if stale and self.rng.random() < 0.3 else None
 
 
-def _produce(player: _Player) -> str:
-    if player.room() < 1:
+def _produce(builder: _HistoryBuilder) -> str:
+    if builder.max_batch_records() < 1:
         return ""
-    partition, producer = player.partition(), player.rng.choice(player.producers)
-    count, acks = player.rng.randint(1, player.room()), player.rng.choice(player.acks)
+    partition, producer = builder.partition(), builder.rng.choice(builder.producers)
+    count, acks = builder.rng.randint(1, builder.max_batch_records()), builder.rng.choice(builder.acks)
     sent = produce(
-        player.cluster, partition, producer, count, acks=acks, leader=player.stale_leader(partition), answered=player.answered()
+        builder.cluster, partition, producer, count, acks=acks, leader=builder.stale_leader(partition), answered=builder.responds()
     )
-    player.sent.append((producer, sent))
+    builder.sent.append((producer, sent))
     return f"produce {partition.number} {sent.ids} acks={acks} at {sent.leader}: {sent.response}"
 
 
-def _resend(player: _Player) -> str:
+def _resend(builder: _HistoryBuilder) -> str:
     """Retry an earlier request."""
-    if not player.sent:
+    if not builder.sent:
         return ""
-    producer, sent = player.rng.choice(player.sent[-3:])
-    partition = player.cluster.partitions[sent.topic_partition]
+    producer, sent = builder.rng.choice(builder.sent[-3:])
+    partition = builder.cluster.partitions[sent.topic_partition]
     if producer.transactional_id is None:
-        done = produce(player.cluster, partition, producer, acks=sent.acks, leader=player.stale_leader(partition), retry_of=sent)
-    elif player.coordinator is not None and sent.ids in producer.batch_sequences:
-        done = transactions.write(player.cluster, player.coordinator, partition, producer, retry_of=sent)
+        done = produce(builder.cluster, partition, producer, acks=sent.acks, leader=builder.stale_leader(partition), retry_of=sent)
+    elif builder.coordinator is not None and sent.ids in producer.batch_sequences:
+        done = transactions.write(builder.cluster, builder.coordinator, partition, producer, retry_of=sent)
     else:
         return ""
     return f"again {sent.ids} at {done.leader}: {done.response}"
 
 
-def _fetch(player: _Player) -> str:
-    partition, broker = player.partition(), player.broker(running=True)
+def _fetch(builder: _HistoryBuilder) -> str:
+    partition, broker = builder.partition(), builder.broker(running=True)
     if broker is None or partition.replicas[broker].leads:
         return ""
-    limit = player.rng.choice((None, None, 1))
-    done = actions.fetch(player.cluster, partition, broker, answered=player.answered(), limit=limit)
+    limit = builder.rng.choice((None, None, 1))
+    done = actions.fetch(builder.cluster, partition, broker, answered=builder.responds(), limit=limit)
     return f"fetch {partition.number} by {broker} of {done.leader}: cut {done.truncated}, [{done.start}, {done.end}) {done.failure}"
 
 
-def _settle(player: _Player) -> str:
+def _fetch_from_some(builder: _HistoryBuilder) -> str:
     """Some brokers fetch, in random order."""
-    partition = player.partition()
-    who = [broker for broker in player.rng.sample(player.cluster.brokers, len(player.cluster.brokers)) if player.rng.random() < 0.7]
-    done = [actions.fetch(player.cluster, partition, broker) for broker in who if not partition.replicas[broker].leads]
-    return f"fetch {partition.number} by {who}" if any(fetched.end > fetched.start or fetched.truncated for fetched in done) else ""
+    partition = builder.partition()
+    followers = [
+        broker for broker in builder.rng.sample(builder.cluster.brokers, len(builder.cluster.brokers)) if builder.rng.random() < 0.7
+    ]
+    done = [actions.fetch(builder.cluster, partition, broker) for broker in followers if not partition.replicas[broker].leads]
+    return (
+        f"fetch {partition.number} by {followers}"
+        if any(fetched.end > fetched.start or fetched.truncated for fetched in done)
+        else ""
+    )
 
 
-def _checkpoint(player: _Player) -> str:
-    broker = player.broker(running=True)
+def _checkpoint(builder: _HistoryBuilder) -> str:
+    broker = builder.broker(running=True)
     if broker is None:
         return ""
-    if all(partition.replicas[broker].checkpointed == partition.replicas[broker].high_watermark for partition in player.partitions):
+    if all(
+        partition.replicas[broker].checkpointed == partition.replicas[broker].high_watermark for partition in builder.partitions
+    ):
         return ""
-    actions.checkpoint_high_watermarks(player.cluster, broker)
+    actions.checkpoint_high_watermarks(builder.cluster, broker)
     return f"checkpoint {broker}"
 
 
-def _flush(player: _Player) -> str:
-    broker = player.broker(running=True)
+def _flush(builder: _HistoryBuilder) -> str:
+    broker = builder.broker(running=True)
     if broker is None:
         return ""
-    if all(partition.replicas[broker].flushed_end == partition.replicas[broker].log_end_offset for partition in player.partitions):
+    if all(partition.replicas[broker].flushed_end == partition.replicas[broker].log_end_offset for partition in builder.partitions):
         return ""
-    actions.flush(player.cluster, broker)
+    actions.flush(builder.cluster, broker)
     return f"flush {broker}"
 
 
-def _hear(player: _Player) -> str:
-    """A broker learns metadata late."""
-    partition, broker = player.partition(), player.broker(running=True)
+def _receive_metadata(builder: _HistoryBuilder) -> str:
+    """A broker receives metadata late."""
+    partition, broker = builder.partition(), builder.broker(running=True)
     if broker is None or partition.replicas[broker].leader_epoch == partition.leader_epoch:
         return ""
-    actions.receive_metadata(player.cluster, partition, broker)
-    return f"hear {partition.number} {broker}"
+    actions.receive_metadata(builder.cluster, partition, broker)
+    return f"receive metadata {partition.number} {broker}"
 
 
-def _kill(player: _Player) -> str:
-    broker, noticed = player.broker(running=True), player.noticed()
+def _kill(builder: _HistoryBuilder) -> str:
+    broker, noticed = builder.broker(running=True), builder.noticed()
     if broker is None:
         return ""
-    control.kill(player.cluster, broker, noticed=noticed)
+    control.kill(builder.cluster, broker, noticed=noticed)
     return f"kill {broker} noticed={noticed}"
 
 
-def _lose_power(player: _Player) -> str:
-    broker, noticed = player.broker(running=True), player.noticed()
+def _lose_power(builder: _HistoryBuilder) -> str:
+    broker, noticed = builder.broker(running=True), builder.noticed()
     if broker is None:
         return ""
-    cuts = control.lose_power(player.cluster, broker, noticed=noticed)
+    cuts = control.lose_power(builder.cluster, broker, noticed=noticed)
     return f"power {broker} noticed={noticed}: {[cut.ids for cut in cuts]}"
 
 
-def _stop(player: _Player) -> str:
-    broker = player.broker(running=True)
+def _stop(builder: _HistoryBuilder) -> str:
+    broker = builder.broker(running=True)
     if broker is None:
         return ""
-    control.stop(player.cluster, broker)
+    control.stop(builder.cluster, broker)
     return f"stop {broker}"
 
 
-def _start(player: _Player) -> str:
-    broker = player.broker(running=False)
+def _start(builder: _HistoryBuilder) -> str:
+    broker = builder.broker(running=False)
     if broker is None:
         return ""
-    lossy = broker not in player.cluster.stopped_cleanly
-    control.start(player.cluster, broker, lossy=lossy, receivers=player.receivers())
+    lossy = broker not in builder.cluster.stopped_cleanly
+    control.start(builder.cluster, broker, lossy=lossy, receivers=builder.receivers())
     return f"start {broker}"
 
 
-def _freeze(player: _Player) -> str:
-    broker, noticed = player.broker(running=True), player.noticed()
+def _pause(builder: _HistoryBuilder) -> str:
+    broker, noticed = builder.broker(running=True), builder.noticed()
     if broker is None:
         return ""
-    control.pause(player.cluster, broker, noticed=noticed)
-    return f"freeze {broker} noticed={noticed}"
+    control.pause(builder.cluster, broker, noticed=noticed)
+    return f"pause {broker} noticed={noticed}"
 
 
-def _thaw(player: _Player) -> str:
-    frozen = sorted(player.cluster.paused)
-    if not frozen:
+def _resume(builder: _HistoryBuilder) -> str:
+    paused = sorted(builder.cluster.paused)
+    if not paused:
         return ""
-    broker, hears = player.rng.choice(frozen), not player.has("deaf") or player.rng.random() < 0.5
-    control.resume(player.cluster, broker, receives_metadata=hears)
-    return f"thaw {broker} hears={hears}"
+    broker, receives = builder.rng.choice(paused), not builder.has("late-metadata") or builder.rng.random() < 0.5
+    control.resume(builder.cluster, broker, receives_metadata=receives)
+    return f"resume {broker} receives metadata={receives}"
 
 
-def _notice(player: _Player) -> str:
+def _notice(builder: _HistoryBuilder) -> str:
     """The controller notices a crash."""
-    crashed = sorted((player.cluster.dead | player.cluster.paused) - player.cluster.fenced)
+    crashed = sorted((builder.cluster.dead | builder.cluster.paused) - builder.cluster.fenced)
     if not crashed:
         return ""
-    broker = player.rng.choice(crashed)
-    control.fence(player.cluster, broker, receivers=player.receivers())
+    broker = builder.rng.choice(crashed)
+    control.fence(builder.cluster, broker, receivers=builder.receivers())
     return f"notice {broker}"
 
 
-def _elect_uncleanly(player: _Player) -> str:
+def _elect_uncleanly(builder: _HistoryBuilder) -> str:
     """An operator requests an unclean election, of any or one broker."""
-    partition = player.partition()
-    leader = player.rng.choice((None, *player.cluster.brokers))
-    done = control.run_election(player.cluster, partition, unclean=True, leader=leader, receivers=player.receivers())
+    partition = builder.partition()
+    leader = builder.rng.choice((None, *builder.cluster.brokers))
+    done = control.run_election(builder.cluster, partition, unclean=True, leader=leader, receivers=builder.receivers())
     return "" if done.kind in _NOTHING else f"elect {partition.number} uncleanly: {done.leader} {done.kind}"
 
 
-def _elect_preferred(player: _Player) -> str:
-    partition = player.partition()
-    done = control.run_election(player.cluster, partition, unclean=False, preferred=True, receivers=player.receivers())
+def _elect_preferred(builder: _HistoryBuilder) -> str:
+    partition = builder.partition()
+    done = control.run_election(builder.cluster, partition, unclean=False, preferred=True, receivers=builder.receivers())
     return "" if done.kind in _NOTHING else f"elect {partition.number} preferred: {done.leader}"
 
 
-def _shrink(player: _Player) -> str:
+def _shrink(builder: _HistoryBuilder) -> str:
     """Half a minute passes, and leaders remove lagging followers from the ISR."""
-    player.cluster.tick(player.cluster.replica_lag_time_max_ms + 1)
-    removed = [actions.shrink_isr(player.cluster, partition) for partition in player.partitions]
+    builder.cluster.tick(builder.cluster.replica_lag_time_max_ms + 1)
+    removed = [actions.shrink_isr(builder.cluster, partition) for partition in builder.partitions]
     return f"shrink {[sorted(brokers) for brokers in removed]}" if any(removed) else ""
 
 
-def _begin(player: _Player) -> str:
-    assert player.coordinator is not None
-    app = player.rng.choice(player.apps)
-    if app.is_idempotent and player.rng.random() < 0.8:
+def _begin(builder: _HistoryBuilder) -> str:
+    assert builder.coordinator is not None
+    app = builder.rng.choice(builder.apps)
+    if app.is_idempotent and builder.rng.random() < 0.8:
         return ""
-    done = transactions.init_producer_id(player.cluster, player.coordinator, app)
+    done = transactions.init_producer_id(builder.cluster, builder.coordinator, app)
     return f"begin {app.transactional_id}: {done} {app.producer_epoch}"
 
 
-def _write(player: _Player) -> str:
-    assert player.coordinator is not None
-    app, partition = player.rng.choice(player.apps), player.partition()
-    if player.room() < 1 or not app.is_idempotent:
-        return _begin(player)
-    if player.rng.random() < 0.9:
-        transactions.add_partitions(player.cluster, player.coordinator, app, [partition.name])
-    count = player.rng.randint(1, player.room())
-    if player.rng.random() < 0.2:  # the network keeps it; `_resend` delivers it
-        sent = ProduceRequest(partition.name, player.cluster.new_ids(count), ACKS_ALL, partition.leader, partition.leader_epoch)
+def _write(builder: _HistoryBuilder) -> str:
+    assert builder.coordinator is not None
+    app, partition = builder.rng.choice(builder.apps), builder.partition()
+    if builder.max_batch_records() < 1 or not app.is_idempotent:
+        return _begin(builder)
+    if builder.rng.random() < 0.9:
+        transactions.add_partitions(builder.cluster, builder.coordinator, app, [partition.name])
+    count = builder.rng.randint(1, builder.max_batch_records())
+    if builder.rng.random() < 0.2:  # the request is delayed; `_resend` delivers it
+        sent = ProduceRequest(partition.name, builder.cluster.new_ids(count), ACKS_ALL, partition.leader, partition.leader_epoch)
         base_sequence_of(app, partition, sent.ids)
     else:
-        sent = transactions.write(player.cluster, player.coordinator, partition, app, count, answered=player.answered())
-    player.sent.append((app, sent))
+        sent = transactions.write(builder.cluster, builder.coordinator, partition, app, count, answered=builder.responds())
+    builder.sent.append((app, sent))
     return f"write {app.transactional_id} {partition.number} {sent.ids}: {sent.response}"
 
 
-def _end(player: _Player) -> str:
+def _end(builder: _HistoryBuilder) -> str:
     """A transaction ends, or a late request ends another one of the same epoch."""
-    assert player.coordinator is not None
-    app, commit = player.rng.choice(player.apps), player.rng.random() < 0.5
+    assert builder.coordinator is not None
+    app, commit = builder.rng.choice(builder.apps), builder.rng.random() < 0.5
     name = str(app.transactional_id)
     if not app.is_idempotent:
         return ""
-    if player.rng.random() < 0.15:
-        player.ends.append((name, app.producer_epoch))
+    if builder.rng.random() < 0.15:
+        builder.ends.append((name, app.producer_epoch))
         return f"end {name} is late"
     epoch = app.producer_epoch
-    if player.ends and player.rng.random() < 0.3:
-        name, epoch = player.ends.pop()
-    done = transactions.end_transaction(player.cluster, player.coordinator, name, epoch, commit=commit)
+    if builder.ends and builder.rng.random() < 0.3:
+        name, epoch = builder.ends.pop()
+    done = transactions.end_transaction(builder.cluster, builder.coordinator, name, epoch, commit=commit)
     if name == app.transactional_id:
-        transactions.take_next_epoch(player.coordinator, app)
+        transactions.take_next_epoch(builder.coordinator, app)
     return f"end {name} commit={commit}: {done}"
 
 
-def _markers(player: _Player) -> str:
+def _markers(builder: _HistoryBuilder) -> str:
     """The coordinator resends markers and aborts timed-out transactions."""
-    assert player.coordinator is not None
-    due = sorted(name for name, left in player.coordinator.unmarked.items() if left)
+    assert builder.coordinator is not None
+    due = sorted(name for name, left in builder.coordinator.unmarked.items() if left)
     for name in due:
-        transactions.write_markers(player.cluster, player.coordinator, name)
-    late = transactions.abort_timed_out(player.cluster, player.coordinator)
+        transactions.write_markers(builder.cluster, builder.coordinator, name)
+    late = transactions.abort_timed_out(builder.cluster, builder.coordinator)
     return f"markers {due}, timed out {late}" if due or late else ""
 
 
-_Kind = Callable[[_Player], str]
+_Kind = Callable[[_HistoryBuilder], str]
 _KINDS: Final[tuple[tuple[_Kind, str], ...]] = (
     (_produce, ""),
     (_produce, ""),
     (_resend, "resends"),
     (_fetch, ""),
     (_fetch, ""),
-    (_settle, ""),
+    (_fetch_from_some, ""),
     (_checkpoint, ""),
     (_flush, ""),
-    (_hear, "deaf"),
+    (_receive_metadata, "late-metadata"),
     (_kill, "crashes"),
     (_lose_power, "power"),
     (_stop, "shutdowns"),
     (_start, ""),
-    (_freeze, "freezes"),
-    (_thaw, "freezes"),
+    (_pause, "pauses"),
+    (_resume, "pauses"),
     (_notice, "unnoticed"),
     (_elect_uncleanly, "unclean"),
     (_elect_preferred, "preferred"),
@@ -394,4 +402,4 @@ _KINDS: Final[tuple[tuple[_Kind, str], ...]] = (
     (_markers, "transactions"),
 )
 """Kinds of actions, and the feature that each requires."""
-_MAY_ELECT: Final = frozenset({_kill, _lose_power, _stop, _start, _freeze, _thaw, _notice, _elect_uncleanly, _elect_preferred})
+_MAY_ELECT: Final = frozenset({_kill, _lose_power, _stop, _start, _pause, _resume, _notice, _elect_uncleanly, _elect_preferred})

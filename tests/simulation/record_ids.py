@@ -1,6 +1,6 @@
 """Lost and truncated records from record ids alone, without rules of replication and without the package.
 
-A log is a sequence of entries, one for each offset from 0 on; an entry is (leader epoch, record id), so that a record that was sent
+A log is a sequence of entries, one for each offset from 0 on; an entry is (leader epoch, record id), because a record that was sent
 twice has two different entries.
 """
 
@@ -14,7 +14,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Cut(NamedTuple):
-    """Where a follower's log diverges from the leader's, and the offsets `[start, end)` that the leader lacks or has
+    """The offset at which a follower's log diverges from the leader's, and the ranges `[start, end)` that the leader lacks or has
     differently."""
 
     truncation_offset: int

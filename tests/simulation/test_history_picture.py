@@ -1,4 +1,4 @@
-"""Pictures of histories: well-formed SVG, a box for each record, escaped text, no external resources."""
+"""Pictures of histories are well-formed SVG with a box for each record, escaped text and no external resources."""
 
 from xml.etree import ElementTree as ET
 
@@ -20,7 +20,7 @@ def texts(root: ET.Element) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_record_has_its_box_in_every_step(name: str) -> None:
+def test_every_record_has_a_box_in_every_step(name: str) -> None:
     history = play(name)
     root = tree(history)
     views = [view for event in history.events for moment in event.partitions for view in moment.replicas]
@@ -33,21 +33,21 @@ def test_every_record_has_its_box_in_every_step(name: str) -> None:
         assert float(element.get("x", "0")) + float(element.get("width", "0")) <= width
         assert float(element.get("y", "0")) + float(element.get("height", "0")) <= height
     shown = " ".join(texts(root))
-    for word in ("read_uncommitted", "high watermark"):
-        assert word in shown
+    for label in ("read_uncommitted", "high watermark"):
+        assert label in shown
     assert "http" not in svg(history, name).replace("http://www.w3.org/2000/svg", "")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_no_text_leaves_the_picture(name: str) -> None:
-    """A letter is 0.57 of its size wide in the wider of the usual fonts, taken over a line."""
+def test_all_text_is_within_the_picture(name: str) -> None:
+    """In the wider of the usual fonts, a letter is on average 0.57 times as wide as its size."""
     for protocol in SCENARIOS[name].protocols:
         root = tree(play(name, protocol))
         width, height = float(root.get("width", "0")), float(root.get("height", "0"))
         for element in root.iter(f"{SVG}text"):
             size, anchor = float(element.get("font-size", "12")), element.get("text-anchor", "start")
-            room = width - float(element.get("x", "0")) if anchor == "start" else width
-            assert 0.57 * size * len(element.text or "") <= room, element.text
+            available = width - float(element.get("x", "0")) if anchor == "start" else width
+            assert 0.57 * size * len(element.text or "") <= available, element.text
             assert float(element.get("y", "0")) < height
 
 

@@ -1,4 +1,4 @@
-"""Random histories in memory: planner, simulated elections and record ids agree on each."""
+"""Random histories in memory: planner, simulated elections and record ids agree."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("first_seed", range(0, chunks * CHUNK, CHUNK))
 
 
-def test_planner_and_played_elections_agree_with_the_ids(first_seed: int) -> None:
+def test_planner_and_simulated_elections_agree_with_record_ids(first_seed: int) -> None:
     counted: Counter[str] = Counter()
     for seed in range(first_seed, first_seed + CHUNK):
         history = random_history(seed)
@@ -30,7 +30,7 @@ def test_planner_and_played_elections_agree_with_the_ids(first_seed: int) -> Non
     assert CHUNK // 10 < counted["lost without a trace"] < CHUNK // 2
 
 
-def test_a_history_follows_from_its_seed() -> None:
+def test_a_seed_determines_its_history() -> None:
     for seed in range(20):
         first, second = random_history(seed), random_history(seed)
         assert first == second

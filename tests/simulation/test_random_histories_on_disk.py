@@ -1,4 +1,4 @@
-"""Random histories written as log directories: scan, plan and list of transactions find what happened, and nothing else."""
+"""Random histories as log directories: scan, plan and list of transactions report what happened, and nothing else."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,37 +22,41 @@ from tests.simulation.expected import Disk, Version
 from tests.simulation.random_histories import RandomHistory, random_history
 from tests.support.plan_values import unreported_losses
 
-PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
-LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})
-EXACT = frozenset({"REPLICA_LAGS", "HW_BEYOND_LEO", "HW_UNKNOWN", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
-OPEN = frozenset({"TXN_OPEN", "TXN_HANGING", "TXN_TORN"})
-GONE = frozenset({"TXN_PARTLY_LOST"})
-EMPTY = "EMPTY_REPLICA_MAY_LEAD"
-"""Suspected where no controller's log says who is in sync."""
-OTHERS = frozenset(
+FORK_KINDS = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
+LOSS_KINDS = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})
+LAG_KINDS = frozenset({"REPLICA_LAGS", "HW_BEYOND_LEO", "HW_UNKNOWN", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
+OPEN_TRANSACTION_KINDS = frozenset({"TXN_OPEN", "TXN_HANGING", "TXN_TORN"})
+LOST_TRANSACTION_KINDS = frozenset({"TXN_PARTLY_LOST"})
+EMPTY_REPLICA_KIND = "EMPTY_REPLICA_MAY_LEAD"
+"""Reported only without a controller's log, because the ISR is unknown."""
+INFO_KINDS = frozenset(
     {"ALL_LOGS_EMPTY", "UNCLEAN_ELECTION", "RISKY_CONFIG", "READERS_HELD_BACK", "KEY_PLACEMENT", "INCIDENT_SIGNATURE"}
 )
-"""What else a history may show, all of it `info`."""
+"""Other kinds that a history may give, all with severity `info`."""
 
 
 def disagreements_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) -> Iterator[str]:
-    """Every disagreement of the tool and the simulator."""
+    """Disagreements between the tool and the simulator."""
     cluster = history.cluster
     paths = [str(path) for path in materialise(cluster, folder, history.coordinator)]
     options = ScanOptions(jobs=1)
     plans = make_plans(paths, options, PlanOptions())
     assert plans.result is not None
     if plans.result.incomplete:
-        yield f"not all was read: {plans.result.incomplete}"
+        yield f"incomplete: {plans.result.incomplete}"
     yield from unreported_losses(plans)
     findings = [finding for finding in plans.result.findings if finding.place.partition is not None]
     mixed = any(unfenced(cluster, logs_of(partition)) for partition in cluster.partitions.values())
     for finding in plans.result.findings:
         counted[finding.kind] += 1
-        if finding.kind not in PARTED | EXACT | OPEN | GONE | OTHERS | {EMPTY} and not mixed:
-            yield f"{finding.kind} is none of what can have happened: {finding.place}"
-        if finding.severity.rank > Severity.INFO.rank and (finding.kind in OTHERS or history.is_gentle):
-            yield f"{finding.kind} is {finding.severity.value}, and nothing can be lost: {finding.place}"
+        if (
+            finding.kind
+            not in FORK_KINDS | LAG_KINDS | OPEN_TRANSACTION_KINDS | LOST_TRANSACTION_KINDS | INFO_KINDS | {EMPTY_REPLICA_KIND}
+            and not mixed
+        ):
+            yield f"{finding.kind} cannot have happened: {finding.place}"
+        if finding.severity.rank > Severity.INFO.rank and (finding.kind in INFO_KINDS or history.is_gentle):
+            yield f"{finding.kind} is {finding.severity.value}although nothing can be lost: {finding.place}"
     settings = sum(finding.kind == "RISKY_CONFIG" for finding in plans.result.findings)
     if settings != (cluster.fences_fetches and cluster.unclean):
         yield f"{settings} risky settings"
@@ -70,8 +74,8 @@ def _of_partition(
 ) -> Iterator[str]:
     cluster, forks = history.cluster, record_ids.forks(disk.logs)
     for finding in findings:
-        if finding.kind == EMPTY and (cluster.fences_fetches or disk.logs[int(finding.place.broker or 0)]):
-            yield f"{finding.kind} of a replica with records, or where a controller's log says who is in sync: {finding.place}"
+        if finding.kind == EMPTY_REPLICA_KIND and (cluster.fences_fetches or disk.logs[int(finding.place.broker or 0)]):
+            yield f"{finding.kind} of a replica with records, or with a controller's log: {finding.place}"
     yield from _planned(history, disk, plans)
     if unfenced(cluster, disk.logs):
         counted["logs that agree again"] += 1
@@ -79,31 +83,31 @@ def _of_partition(
     lost = expected.lost_versions(disk)
     false = expected.false_witnesses(cluster, disk)
     if false:
-        yield f"never committed, and below a watermark: {sorted(false)}"
-    yield from _forks(disk, [finding for finding in findings if finding.kind in PARTED], bool(lost))
-    yield from _losses(disk, [finding for finding in findings if finding.kind in LOSSES], lost)
-    yield from _holders(disk, [finding for finding in findings if finding.kind in LOSSES], counted)
+        yield f"below a watermark, but never committed: {sorted(false)}"
+    yield from _forks(disk, [finding for finding in findings if finding.kind in FORK_KINDS], bool(lost))
+    yield from _losses(disk, [finding for finding in findings if finding.kind in LOSS_KINDS], lost)
+    yield from _holders(disk, [finding for finding in findings if finding.kind in LOSS_KINDS], counted)
     yield from _costs(history, disk, findings, counted)
     below = None if cluster.has_leader_epochs else expected.permanent_fork(disk)
-    settled = [
+    permanent = [
         finding for finding in findings if finding.kind == "FORK_BELOW_HW" and finding.evidence["offset"] == min(forks.values())
     ]
-    seen = [(finding.place.offset_start, finding.place.offset_end, _named(disk, finding)) for finding in settled]
+    seen = [(finding.place.offset_start, finding.place.offset_end, _reported_versions(disk, finding)) for finding in permanent]
     if seen != ([] if below is None else [below]):
-        yield f"forks for good are {below}, named {seen}"
+        yield f"permanent forks are {below}, reported {seen}"
     exact = {
         (finding.kind, finding.place.broker, finding.place.offset_start, finding.place.offset_end)
         for finding in findings
-        if finding.kind in EXACT
+        if finding.kind in LAG_KINDS
     }
-    told_of = cluster.fences_fetches and not forks and not lost
-    short = expected.short_members(cluster, disk) if told_of else set()
-    beyond = expected.short_of_markers(history.coordinator, disk) if told_of and history.coordinator is not None else set()
+    comparable = cluster.fences_fetches and not forks and not lost
+    short = expected.short_members(cluster, disk) if comparable else set()
+    beyond = expected.short_of_markers(history.coordinator, disk) if comparable and history.coordinator is not None else set()
     shorter = expected.lagging(disk, leader_loses=bool(lost))
     lagging = {key for key in shorter if key[1] not in {broker for _, broker, *_ in short}}
     truth = {*expected.beyond_the_log(disk), *short, *lagging}
-    if not truth <= exact <= truth | beyond:  # of the second, only what files show: the law tells what a scan must
-        yield f"named but not so {sorted(exact - truth - beyond, key=str)}, so but not named {sorted(truth - exact, key=str)}"
+    if not truth <= exact <= truth | beyond:  # a scan must report `truth` and may report `beyond`
+        yield f"reported wrongly {sorted(exact - truth - beyond, key=str)}, not reported {sorted(truth - exact, key=str)}"
     counted["members short of a marker"] += len(exact - truth)
     elections = sum(finding.kind == "UNCLEAN_ELECTION" for finding in findings)
     if elections != expected.unclean_elections(cluster, disk.partition):
@@ -114,42 +118,42 @@ def _of_partition(
 
 
 def _losses(disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[str]:
-    """The findings name every loss once, with the leader and where its holders truncate."""
-    named = [_named(disk, finding) for finding in losses]
-    everything = set[Version]().union(*named)
+    """Findings report every loss once, with the leader and the truncation offsets of the brokers that have the records."""
+    reported = [_reported_versions(disk, finding) for finding in losses]
+    everything = set[Version]().union(*reported)
     if everything != lost:
-        yield f"lost are {sorted(lost)}, named {sorted(everything)}"
-    if any(versions <= other for i, versions in enumerate(named) for j, other in enumerate(named) if i != j):
-        yield f"told twice: {[(finding.place, finding.evidence['held_by']) for finding in losses]}"
+        yield f"lost are {sorted(lost)}, reported {sorted(everything)}"
+    if any(versions <= other for i, versions in enumerate(reported) for j, other in enumerate(reported) if i != j):
+        yield f"reported twice: {[(finding.place, finding.evidence['held_by']) for finding in losses]}"
     for finding in losses:
         start, held_by, leaders = finding.place.offset_start, finding.evidence["held_by"], finding.evidence["leaders"]
-        if disk.present_leader not in leaders or finding.evidence["latest_epoch"] != disk.epochs[disk.present_leader]:
-            yield f"broker {disk.present_leader} leads, named {leaders}"
+        if disk.current_leader not in leaders or finding.evidence["latest_epoch"] != disk.epochs[disk.current_leader]:
+            yield f"broker {disk.current_leader} leads, reported {leaders}"
         cuts = {(row["follower"], row["from_batches"]) for row in finding.evidence["truncation_offsets"]}
         if cuts != {(broker, start) for broker in held_by}:
             yield f"lost from {start} on, cut at {cuts}"
 
 
 def _holders(disk: Disk, losses: list[Finding], counted: Counter[str]) -> Iterator[str]:
-    """The findings name exactly the brokers whose logs have the lost record at each lost offset."""
+    """Findings list exactly the brokers whose logs have the lost record at each lost offset."""
     for finding in losses:
         start, end, whole = _span(finding)
         rows = finding.evidence.get("held_ranges", [{"offset_start": start, "offset_end": end, "brokers": whole}])
         counted["losses with holders of a part"] += len(rows) > 1
-        named = [(offset, row["brokers"]) for row in rows for offset in range(row["offset_start"], row["offset_end"])]
+        reported = [(offset, row["brokers"]) for row in rows for offset in range(row["offset_start"], row["offset_end"])]
         lost = disk.logs[whole[0]]
         truth = [
             (offset, [broker for broker, log in disk.logs.items() if log[offset : offset + 1] == lost[offset : offset + 1]])
             for offset in range(start, end)
         ]
-        if named != truth:
-            yield f"the lost are on {truth}, named {named}"
+        if reported != truth:
+            yield f"the lost are on {truth}, reported {reported}"
 
 
 def _costs(history: RandomHistory, disk: Disk, findings: list[Finding], counted: Counter[str]) -> Iterator[str]:
-    """The elections named with a loss or fork, or one of the alternatives, caused all of it, unless the finding excludes the right
-    one. Every loss has an election, and no loss has two certain ones."""
-    losses = [finding for finding in findings if finding.kind in LOSSES]
+    """The elections reported with a loss or fork, or one of the alternatives, caused all of it, unless the finding excludes the
+    right one. Every loss has an election, and no loss has two certain ones."""
+    losses = [finding for finding in findings if finding.kind in LOSS_KINDS]
     elections = [finding for finding in findings if finding.kind == "UNCLEAN_ELECTION" and "cost_finding" in finding.evidence]
     for loss in losses:
         end, election = loss.place.offset_end or 0, loss.evidence.get("election")
@@ -159,27 +163,27 @@ def _costs(history: RandomHistory, disk: Disk, findings: list[Finding], counted:
             whole, suspects = loss.evidence["held_by"], {election["leader_epoch"], *election.get("or_in_epochs", ())}
             wrong = _other_elections(history, disk, (end - 1, end, whole), suspects)
             if wrong and election["unclean"] and not history.features & {"power"}:
-                yield f"offset {end - 1} is told with elections {suspects}, lost by {wrong}"
+                yield f"offset {end - 1} is reported with elections {suspects}, lost by {wrong}"
     for finding in elections:
         suspects = {finding.evidence["leader_epoch"], *finding.evidence.get("or_in_epochs", ())}
-        counted["elections with a cost" if len(suspects) == 1 else "elections of which one cost it"] += 1
+        counted["elections with a cost" if len(suspects) == 1 else "elections with alternatives"] += 1
         wrong = _other_elections(history, disk, _span(finding), suspects)
-        taken = any("lost nothing, though" in premise for premise in finding.evidence.get("premises", ()))
-        counted["elections wrongly taken for innocent"] += bool(wrong and taken)
-        if wrong and not taken:
-            yield f"{_span(finding)} is told with elections {suspects}, lost by {wrong}"
-    of_losses = [finding for finding in elections if finding.evidence["cost_finding"] in LOSSES]
+        is_excluded = any("lost nothing, though" in premise for premise in finding.evidence.get("premises", ()))
+        counted["elections wrongly excluded"] += bool(wrong and is_excluded)
+        if wrong and not is_excluded:
+            yield f"{_span(finding)} is reported with elections {suspects}, lost by {wrong}"
+    of_losses = [finding for finding in elections if finding.evidence["cost_finding"] in LOSS_KINDS]
     for finding in of_losses:
         low, high, whole = _span(finding)
         if not any(start <= low < high <= end and {*holders} <= {*whole} for start, end, holders in map(_span, losses)):
             yield f"an election cost {low, high} of {whole}, lost are {[_span(loss) for loss in losses]}"
     for span, other in combinations([_span(finding) for finding in of_losses if "or_in_epochs" not in finding.evidence], 2):
         if {*span[2]} & {*other[2]} and max(span[0], other[0]) < min(span[1], other[1]):
-            yield f"counted to two elections: {span} and {other}"
+            yield f"counted for two elections: {span} and {other}"
 
 
 def _other_elections(history: RandomHistory, disk: Disk, span: tuple[int, int, list[int]], suspects: set[int]) -> list[set[int]]:
-    """The elections that lost each offset which none of the suspects lost."""
+    """For each offset that no suspect lost: the epochs of the elections that lost it."""
     start, end, whole = span
     log = disk.logs[whole[0]]
     lost = [expected.losing_elections(history.elected, disk.partition.name, (offset, log[offset])) for offset in range(start, end)]
@@ -187,7 +191,7 @@ def _other_elections(history: RandomHistory, disk: Disk, span: tuple[int, int, l
 
 
 def _span(finding: Finding) -> tuple[int, int, list[int]]:
-    """Offsets and holders of a loss."""
+    """(start, end, brokers that have the records) of a loss."""
     return finding.place.offset_start or 0, finding.place.offset_end or 0, finding.evidence["held_by"]
 
 
@@ -197,25 +201,25 @@ def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:
         yield from planned_disagreements(history.cluster, disk.partition, disk.logs, planned[0].plan)
         yield from _committed(history, disk, planned[0].plan)
     elif any(cut.lost for leader in disk.logs for cut in record_ids.cuts(disk.logs, leader).values()):
-        yield "an election would lose something, and nothing was planned"
+        yield "an election would lose records, but there is no plan"
 
 
 def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
-    """The findings name the first fork by offset and sides, and every other fork unless a loss covers it; none without a fork."""
+    """Findings report the first fork with its offset and sides, and every other fork unless a loss covers it."""
     forks = record_ids.forks(disk.logs)
     if not forks:
         if bool(findings) != loses:
-            yield f"no log parts from another, named {[finding.kind for finding in findings]}"
+            yield f"no logs diverge, reported {[finding.kind for finding in findings]}"
         return
     findings = [
         finding for finding in findings if "places" in finding.evidence["versions"][0]
-    ]  # else it is of a leader that wrote nothing yet
+    ]  # without positions, the leader has written nothing yet
     offsets = [finding.evidence["offset"] for finding in findings]
     first = min(forks.values())
-    losses = [finding.place for finding in findings if finding.kind in LOSSES]
+    losses = [finding.place for finding in findings if finding.kind in LOSS_KINDS]
     covered = {at for at in forks.values() if any((place.offset_start or 0) <= at < (place.offset_end or 0) for place in losses)}
     if not set(offsets) <= set(forks.values()) or set(forks.values()) - covered - set(offsets) or first not in offsets:
-        yield f"logs part at {forks}, named {offsets}"
+        yield f"logs diverge at {forks}, reported {offsets}"
     sides: dict[Any, list[int]] = {}
     for broker, log in disk.logs.items():
         if len(log) > first:
@@ -223,11 +227,11 @@ def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
     for finding in findings:
         seen = [version["brokers"] for version in finding.evidence["versions"]]
         if finding.evidence["offset"] == first and sorted(seen) != sorted(sides.values()):
-            yield f"at {first} the sides are {sides}, named {seen}"
+            yield f"at {first} the sides are {sides}, reported {seen}"
 
 
-def _named(disk: Disk, finding: Finding) -> set[Version]:
-    """The versions that a finding of a loss names; its holders must have the same."""
+def _reported_versions(disk: Disk, finding: Finding) -> set[Version]:
+    """The versions that a finding reports as lost, which must be equal in the logs of all brokers that have them."""
     start, end = finding.place.offset_start, finding.place.offset_end
     assert start is not None
     assert end is not None
@@ -236,7 +240,7 @@ def _named(disk: Disk, finding: Finding) -> set[Version]:
 
 
 def _count_traces(history: RandomHistory, disk: Disk, counted: Counter[str]) -> None:
-    """Count acknowledged records that no log has; only a watermark beyond its own log is a trace of them (HW_BEYOND_LEO)."""
+    """Count acknowledged records that no log has; a watermark beyond the end of its log (HW_BEYOND_LEO) is their only trace."""
     for record in record_ids.lost(acknowledged_of(history.cluster, disk.partition), disk.logs.values()):
         sent = history.cluster.acknowledged[record]
         offset = sent.base_offset + sent.ids.index(record)
@@ -245,11 +249,11 @@ def _count_traces(history: RandomHistory, disk: Disk, counted: Counter[str]) -> 
 
 
 def _committed(history: RandomHistory, disk: Disk, plan: Any) -> Iterator[str]:
-    """What plans call proven: all that a watermark proves of its own log; more where a transaction's marker does, and rightly."""
+    """Plans count as committed what a watermark or a transaction marker proves, and nothing that was never committed."""
     ever = history.cluster.committed[disk.partition.name]
     for candidate in plan.candidates:
         for loss in candidate.losses:
-            proven = {version for broker in loss.held_by for version in enumerate(disk.logs[broker][: disk.witnessed(broker)])}
+            proven = {version for broker in loss.held_by for version in enumerate(disk.logs[broker][: disk.committed_end(broker)])}
             planned = disk.versions(int(loss.held_by[0]), ((loss.start, max(loss.committed_end, loss.start)),))
             more = planned - proven
             if not proven & disk.versions(int(loss.held_by[0]), ((loss.start, loss.end),)) <= planned:
@@ -273,23 +277,23 @@ def _transactions(
     for partition in cluster.partitions.values():
         of_partition = [finding for finding in findings if finding.place.partition == partition.number]
         for finding in of_partition:
-            if finding.kind in GONE | {"TXN_TORN"} and not _is_torn(coordinator, partition, finding):
-                yield f"{partition.name}: {finding.kind} {finding.evidence} is not so"
-        named = {
+            if finding.kind in LOST_TRANSACTION_KINDS | {"TXN_TORN"} and not _is_torn(coordinator, partition, finding):
+                yield f"{partition.name}: {finding.kind} {finding.evidence} is wrong"
+        reported = {
             (finding.evidence["producer_id"], finding.place.offset_start)
             for finding in of_partition
-            if finding.kind in OPEN and finding.evidence.get("reason") != "opposite_marker"
+            if finding.kind in OPEN_TRANSACTION_KINDS and finding.evidence.get("reason") != "opposite_marker"
         }
         logged = {broker: expected.transactions(replica.batches) for broker, replica in partition.replicas.items()}
         open_in_logs = {
             (transaction.producer_id, transaction.first_offset)
-            for of_log in logged.values()
-            for transaction in of_log
+            for log_transactions in logged.values()
+            for transaction in log_transactions
             if transaction.state == "open"
         }
         counted["open transactions"] += len(open_in_logs)
-        if named != open_in_logs:
-            yield f"{partition.name}: open are {open_in_logs}, named {named}"
+        if reported != open_in_logs:
+            yield f"{partition.name}: open are {open_in_logs}, reported {reported}"
         here = [row for row in rows if row.partition == partition.number and row.topic == partition.topic]
         listed = [row for row in here if row.state != "lost"]
         if not listed:
@@ -300,9 +304,9 @@ def _transactions(
         counted["transactions listed"] += len(seen)
         broker = int(listed[0].broker)
         torn = {(row.producer_id, row.first_offset) for row in listed if row.state == "torn"}
-        # without a controller's log a replica may be missing, so a loss is named only if no clock skew explains it
+        # without a controller's log a replica may be missing, so a loss is reported only if clock skew cannot explain it
         if cluster.fences_fetches and not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
-            yield f"{partition.name}: named as torn are {torn}"
+            yield f"{partition.name}: reported as torn are {torn}"
         counted["torn transactions"] += len(torn)
         truth = [tuple(transaction) for transaction in logged[broker]]
         if sorted(seen, key=str) != sorted(truth, key=str):
@@ -322,16 +326,20 @@ def _is_torn(coordinator: Coordinator, partition: SimulatedPartition, finding: F
     decided, completed, producer_id = (
         finding.evidence[name] for name in ("decided_timestamp", "completed_timestamp", "producer_id")
     )
-    made = [state for when, _, state in coordinator.log if when == decided and state.producer_id == producer_id]
-    since = min((state.start_timestamp for state in made if partition.name in state.partitions), default=None)
-    logs = [partition.replicas[int(finding.place.broker or 0)]] if finding.kind not in GONE else list(partition.replicas.values())
+    decisions = [state for when, _, state in coordinator.log if when == decided and state.producer_id == producer_id]
+    since = min((state.start_timestamp for state in decisions if partition.name in state.partitions), default=None)
+    logs = (
+        [partition.replicas[int(finding.place.broker or 0)]]
+        if finding.kind not in LOST_TRANSACTION_KINDS
+        else list(partition.replicas.values())
+    )
     batches = [batch for log in logs for batch in log.batches if batch.producer_id == producer_id]
     marker = "COMMIT" if finding.evidence["decision"] == "commit" else "ABORT"
     has_it = any(batch.marker == marker and decided <= batch.timestamp_ms <= (completed or batch.timestamp_ms) for batch in batches)
-    holds = finding.kind in GONE and any(
+    is_in_log = finding.kind in LOST_TRANSACTION_KINDS and any(
         batch.marker is None and (since or 0) <= batch.timestamp_ms <= decided for batch in batches
     )
-    return since is not None and not has_it and not holds
+    return since is not None and not has_it and not is_in_log
 
 
 CHUNK = 50
@@ -344,27 +352,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("first_seed", range(0, chunks * CHUNK, CHUNK))
 
 
-def test_scan_and_plan_find_what_the_simulator_knows(first_seed: int, tmp_path: Path) -> None:
+def test_scan_and_plan_agree_with_the_simulator(first_seed: int, tmp_path: Path) -> None:
     counted: Counter[str] = Counter()
     for seed in range(first_seed, first_seed + CHUNK):
-        assert list(all_wrongs(seed, tmp_path, counted)) == [], f"seed {seed}"
+        assert list(disagreements_of_seed(seed, tmp_path, counted)) == [], f"seed {seed}"
     assert counted["forked"] > 0
     assert counted["transactions listed"] > 0
     assert counted["open transactions"] > 0
-    # A loss that no watermark reaches to leaves no trace in any file.
+    # A loss above all watermarks leaves no trace in any file.
     assert counted["records lost without a trace"] > counted["records lost with a trace"]
 
 
 @pytest.mark.parametrize("seed", [375])
-def test_histories_in_which_they_once_disagreed(seed: int, tmp_path: Path) -> None:
-    """What a marker alone proves committed, a plan counted and a scan did not tell (375)."""
+def test_plan_and_scan_count_records_that_only_a_marker_proves_committed(seed: int, tmp_path: Path) -> None:
+    """Regression test: a plan counted such records, but a scan did not report them."""
     counted = Counter[str]()
-    assert list(all_wrongs(seed, tmp_path, counted)) == []
+    assert list(disagreements_of_seed(seed, tmp_path, counted)) == []
     assert counted["members short of a marker"] > 0
 
 
-def all_wrongs(seed: int, folder: Path, counted: Counter[str]) -> Iterator[str]:
-    """What is wrong in one history, whose directories are removed again."""
+def disagreements_of_seed(seed: int, folder: Path, counted: Counter[str]) -> Iterator[str]:
+    """Disagreements in the history of a seed; its directories are removed afterwards."""
     root = folder / str(seed)
     root.mkdir()
     yield from disagreements_on_disk(random_history(seed), root, counted)

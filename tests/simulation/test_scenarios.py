@@ -1,4 +1,4 @@
-"""Every scenario as log directories: scan finds exactly the expected findings, plan the same losses."""
+"""Every scenario as log directories: a scan gives exactly the expected findings, and a plan the same losses."""
 
 import json
 from pathlib import Path
@@ -21,15 +21,15 @@ T = ("t", 0)
 
 
 def plans_of(history: History, folder: Path) -> Plans:
-    """A scan and a plan of the end of a history."""
+    """Scan and plan of the final state of a history."""
     paths = materialise(history.cluster, folder, history.coordinator)
     return make_plans([str(path) for path in paths], ScanOptions(jobs=1), PlanOptions())
 
 
 def expected_of(finding: Finding) -> ExpectedFinding:
     """A finding as an ExpectedFinding."""
-    place, held = finding.place, finding.evidence.get("held_by")
-    holders = None if held is None else tuple(held)
+    place, held_by = finding.place, finding.evidence.get("held_by")
+    holders = None if held_by is None else tuple(held_by)
     assert place.broker is None or isinstance(place.broker, int)
     return ExpectedFinding(
         finding.kind,
@@ -44,7 +44,7 @@ def expected_of(finding: Finding) -> ExpectedFinding:
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
-def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: TruncationProtocol, tmp_path: Path) -> None:
+def test_scan_and_plan_agree_with_the_simulator(name: str, protocol: TruncationProtocol, tmp_path: Path) -> None:
     history = play(name, protocol)
     plans = plans_of(history, tmp_path)
     assert plans.result is not None
@@ -52,29 +52,32 @@ def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: Trunca
     findings = [expected_of(finding) for finding in plans.result.findings if finding.kind != "INCIDENT_SIGNATURE"]
     assert sorted(findings, key=repr) == sorted(history.expected, key=repr)
     for planned in plans.planned:
-        ours = {
+        simulated = {
             outcome.leader: {truncation.broker: (truncation.truncation_offset, truncation.lost) for truncation in outcome.followers}
             for outcome in elections(history.cluster, (planned.plan.topic, planned.plan.partition))
         }
-        theirs = {
+        planned_cuts = {
             candidate.broker: {
                 follower_plan.broker: (follower_plan.truncation_offset, follower_plan.lost) for follower_plan in candidate.followers
             }
             for candidate in planned.plan.candidates
         }
-        assert theirs == ours
-    costly = {where for where in history.cluster.partitions if any(truncation.lost for truncation in of_all(history, where))}
+        assert planned_cuts == simulated
+    costly = {
+        topic_partition
+        for topic_partition in history.cluster.partitions
+        if any(truncation.lost for truncation in all_truncations(history, topic_partition))
+    }
     assert costly <= {(planned.plan.topic, planned.plan.partition) for planned in plans.planned}
 
 
-def of_all(history: History, where: tuple[str, int]) -> list[Any]:
+def all_truncations(history: History, topic_partition: tuple[str, int]) -> list[Any]:
     """The truncation of every follower in every election."""
-    return [truncation for outcome in elections(history.cluster, where) for truncation in outcome.followers]
+    return [truncation for outcome in elections(history.cluster, topic_partition) for truncation in outcome.followers]
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
-def test_an_expected_loss_is_where_the_records_are(name: str, protocol: TruncationProtocol) -> None:
-    """Compares expected losses with the record ids."""
+def test_expected_losses_agree_with_record_ids(name: str, protocol: TruncationProtocol) -> None:
     history = play(name, protocol)
     for expected in history.expected:
         if expected.kind in ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW"):
@@ -91,7 +94,7 @@ def test_an_expected_loss_is_where_the_records_are(name: str, protocol: Truncati
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
-def test_a_history_is_the_same_every_time(name: str, protocol: TruncationProtocol, tmp_path: Path) -> None:
+def test_a_scenario_always_gives_the_same_files(name: str, protocol: TruncationProtocol, tmp_path: Path) -> None:
     documents = []
     for number in range(2):
         history, folder = play(name, protocol), tmp_path / str(number)
@@ -110,14 +113,14 @@ def test_the_classic_cases_fork_under_high_watermarks_and_not_under_epochs(name:
 
 
 def test_fast_leader_changes_fork_logs_under_kip_101_only() -> None:
-    histories = {protocol: play("fast-leader-changes", protocol) for protocol in PROTOCOLS_OF_FAST}
+    histories = {protocol: play("fast-leader-changes", protocol) for protocol in FAST_LEADER_CHANGE_PROTOCOLS}
     offsets_of_forks = {protocol: forks(history.cluster.partitions[T]) for protocol, history in histories.items()}
     assert offsets_of_forks == {"kip-101": {(1, 2): 1}, "kip-279": {}, "kip-320": {}}
 
 
-PROTOCOLS_OF_FAST = SCENARIOS["fast-leader-changes"].protocols
+FAST_LEADER_CHANGE_PROTOCOLS = SCENARIOS["fast-leader-changes"].protocols
 
-READ = {
+READ_AT_THE_END = {
     "hw-lag-loss": [([0, 2], [0, 2])],
     "hw-lag-divergence": [([0, 2], [0, 2])],
     "fast-leader-changes": [([0, 1, 3], [0, 1, 3])],
@@ -135,22 +138,22 @@ READ = {
     "txn-partly-lost": [([0, 2], [0, 2]), ([1], [1])],
     "txn-marker-lost": [([0, 2], [0, 2]), ([1, 3], [])],
 }
-"""What read_uncommitted and read_committed read of each partition at the end."""
+"""Scenario → (ids for read_uncommitted, ids for read_committed) of each partition at the end."""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_read_at_the_end(name: str) -> None:
+def test_consumers_read_the_expected_records_at_the_end(name: str) -> None:
     found = [(list(reading.read_uncommitted or ()), list(reading.read_committed or ())) for reading in play(name).consumed]
-    assert found == READ[name]
+    assert found == READ_AT_THE_END[name]
 
 
-def test_what_is_lost_everywhere() -> None:
+def test_records_that_no_log_has_are_lost() -> None:
     lost_ids = {name: lost(play(name).cluster) for name in SCENARIOS}
     assert {name: ids for name, ids in lost_ids.items() if ids} == {"txn-partly-lost": {3}}
     assert lost(play("hw-lag-divergence", "kip-320").cluster) == {1}
 
 
-def test_acks_0_is_no_acknowledgement() -> None:
+def test_responses_with_acks_0_do_not_count_as_acknowledged() -> None:
     history = play("slow-follower")
     partition = history.cluster.partitions[T]
     before = acknowledged(history.cluster)
@@ -158,6 +161,6 @@ def test_acks_0_is_no_acknowledgement() -> None:
     assert acknowledged(history.cluster) == before
 
 
-def test_a_protocol_that_makes_no_sense_is_refused() -> None:
+def test_a_protocol_that_a_scenario_does_not_support_is_refused() -> None:
     with pytest.raises(UsageError, match="txn-torn is not played under kip-101"):
         play("txn-torn", "kip-101")

@@ -12,7 +12,7 @@ from kafka_forensics.simulation.truth import acknowledged, lost
 IDEMPOTENT = 1000
 
 
-def made(protocol: TruncationProtocol = "kip-320", brokers: int = 3) -> tuple[Cluster, SimulatedPartition]:
+def new_cluster(protocol: TruncationProtocol = "kip-320", brokers: int = 3) -> tuple[Cluster, SimulatedPartition]:
     """A cluster with partition t-0, led by broker 1."""
     cluster = Cluster(tuple(range(1, brokers + 1)), protocol)
     partition = cluster.create("t")
@@ -20,7 +20,7 @@ def made(protocol: TruncationProtocol = "kip-320", brokers: int = 3) -> tuple[Cl
     return cluster, partition
 
 
-def settle(cluster: Cluster, partition: SimulatedPartition) -> None:
+def fetch_all(cluster: Cluster, partition: SimulatedPartition) -> None:
     for _ in range(3):
         for broker in cluster.brokers:
             fetch(cluster, partition, broker)
@@ -35,7 +35,7 @@ def ends(partition: SimulatedPartition) -> list[int]:
 
 
 def test_requests_at_a_replaced_or_dead_leader_are_not_acknowledged() -> None:
-    cluster, partition = made()
+    cluster, partition = new_cluster()
     waiting = append(cluster, partition, cluster.new_ids(1))
     pause(cluster, 1, noticed=True)
     resume(cluster, 1)
@@ -47,7 +47,7 @@ def test_requests_at_a_replaced_or_dead_leader_are_not_acknowledged() -> None:
 
 
 def test_a_stale_leader_acknowledges_records_with_acks_1_and_loses_them() -> None:
-    cluster, partition = made()
+    cluster, partition = new_cluster()
     pause(cluster, 1, noticed=True)
     resume(cluster, 1, receives_metadata=False)
     sent = append(cluster, partition, cluster.new_ids(1), acks=ACKS_LEADER, leader=1)
@@ -55,14 +55,14 @@ def test_a_stale_leader_acknowledges_records_with_acks_1_and_loses_them() -> Non
     assert (sent.response, sent.leader_epoch, refused.response) == ("acknowledged", 0, "not leader")
     append(cluster, partition, cluster.new_ids(1))
     receive_metadata(cluster, partition, 1)
-    settle(cluster, partition)
+    fetch_all(cluster, partition)
     assert lost(cluster) == {0}
     assert partition.isr == {1, 2, 3}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: TruncationProtocol) -> None:
-    cluster, partition = made(protocol)
+    cluster, partition = new_cluster(protocol)
     append(cluster, partition, cluster.new_ids(1))
     fence(cluster, 3)
     kill(cluster, 2)
@@ -73,7 +73,7 @@ def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: T
 
 
 def test_no_replica_truncates_while_there_is_no_leader() -> None:
-    cluster, partition = made("truncate-to-hw", brokers=2)
+    cluster, partition = new_cluster("truncate-to-hw", brokers=2)
     append(cluster, partition, cluster.new_ids(1), acks=ACKS_LEADER)
     fetch(cluster, partition, 2)
     kill(cluster, 2)
@@ -83,7 +83,7 @@ def test_no_replica_truncates_while_there_is_no_leader() -> None:
 
 
 def test_a_power_failure_loses_unflushed_batches_and_a_kill_loses_none() -> None:
-    cluster, partition = made()
+    cluster, partition = new_cluster()
     append(cluster, partition, cluster.new_ids(2))
     flush(cluster, 1)
     append(cluster, partition, cluster.new_ids(2))
@@ -94,7 +94,7 @@ def test_a_power_failure_loses_unflushed_batches_and_a_kill_loses_none() -> None
 
 
 def test_a_lagging_follower_leaves_the_isr_and_rejoins_by_fetching() -> None:
-    cluster, partition = made()
+    cluster, partition = new_cluster()
     pause(cluster, 3)
     append(cluster, partition, cluster.new_ids(1))
     fetch(cluster, partition, 2)
@@ -110,7 +110,7 @@ def test_a_lagging_follower_leaves_the_isr_and_rejoins_by_fetching() -> None:
 
 
 def test_no_follower_joins_the_isr_before_the_leader_epoch_starts() -> None:
-    cluster, partition = made()
+    cluster, partition = new_cluster()
     append(cluster, partition, cluster.new_ids(2))
     fetch(cluster, partition, 2)
     cluster.tick(31_000)
@@ -124,10 +124,10 @@ def test_no_follower_joins_the_isr_before_the_leader_epoch_starts() -> None:
 
 
 def test_every_leader_recognises_a_retry_by_its_sequence_number() -> None:
-    cluster, partition = made()
+    cluster, partition = new_cluster()
     producer = Producer(IDEMPOTENT, 0)
     sent = produce(cluster, partition, producer, 2, answered=False)
-    settle(cluster, partition)
+    fetch_all(cluster, partition)
     assert acknowledged(cluster) == set()
     again = produce(cluster, partition, producer, retry_of=sent)
     assert (again.is_duplicate, again.base_offset, again.end_offset, again.response) == (True, 0, 2, "acknowledged")
@@ -140,7 +140,7 @@ def test_every_leader_recognises_a_retry_by_its_sequence_number() -> None:
 
 
 def test_brokers_before_0_11_ignore_sequence_numbers_and_write_single_records() -> None:
-    cluster, partition = made("truncate-to-hw")
+    cluster, partition = new_cluster("truncate-to-hw")
     producer = Producer(IDEMPOTENT, 0)
     produce(cluster, partition, producer, retry_of=produce(cluster, partition, producer, 2))
     batches = [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches]
@@ -149,7 +149,7 @@ def test_brokers_before_0_11_ignore_sequence_numbers_and_write_single_records() 
 
 
 def test_a_truncation_lowers_the_valid_end_of_a_checkpoint() -> None:
-    cluster, partition = made(brokers=1)
+    cluster, partition = new_cluster(brokers=1)
     append(cluster, partition, cluster.new_ids(2))
     flush(cluster, 1)
     append(cluster, partition, cluster.new_ids(1))
@@ -164,8 +164,8 @@ def test_a_truncation_lowers_the_valid_end_of_a_checkpoint() -> None:
 
 
 def test_a_batch_that_begins_below_the_followers_log_end_is_refused() -> None:
-    """As may happen without truncation; the follower makes no progress."""
-    cluster, partition = made("kip-279", brokers=2)
+    """This can happen without truncation; the follower then makes no progress."""
+    cluster, partition = new_cluster("kip-279", brokers=2)
     append(cluster, partition, cluster.new_ids(1))
     fetch(cluster, partition, 2)
     partition.replicas[1].truncate(0)

@@ -1,4 +1,4 @@
-"""Transactions of histories: what the coordinator writes, who is fenced, what readers see, and the files it all becomes."""
+"""Transactions of histories: records of the coordinator, fencing, visible records, and producer state in files."""
 
 import pytest
 
@@ -14,8 +14,8 @@ from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordin
 APP = "app"
 
 
-def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cluster, SimulatedPartition, Producer]:
-    """Partition t-0 on one broker or several, and a client with an epoch."""
+def new_cluster(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cluster, SimulatedPartition, Producer]:
+    """A cluster with partition t-0, and a producer with an epoch."""
     cluster = Cluster(brokers)
     partition = cluster.create("t")
     publish_metadata(cluster, partition)
@@ -24,13 +24,13 @@ def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cl
     return cluster, partition, producer
 
 
-def two_of_which_one_aborted(coordinator: Coordinator, *, app_again: bool) -> tuple[Cluster, SimulatedPartition, Producer]:
-    """The same client writes, then another, then one of them again; the other's transaction is aborted."""
-    cluster, partition, producer = begun(coordinator)
+def open_and_aborted_transactions(coordinator: Coordinator, *, app_again: bool) -> tuple[Cluster, SimulatedPartition, Producer]:
+    """Two clients write, then one of them again; the transaction of the second client is aborted."""
+    cluster, partition, producer = new_cluster(coordinator)
     other = Producer(transactional_id="other")
     transactions.init_producer_id(cluster, coordinator, other)
     for writer in (producer, other, producer if app_again else other):
-        wrote(cluster, coordinator, partition, writer)
+        write_in_transaction(cluster, coordinator, partition, writer)
     transactions.end_transaction(cluster, coordinator, "other", 0, commit=False)
     return cluster, partition, producer
 
@@ -39,44 +39,44 @@ def states(coordinator: Coordinator) -> list[tuple[str, int]]:
     return [(state.state, state.producer_epoch) for _, _, state in coordinator.log]
 
 
-def wrote(cluster: Cluster, coordinator: Coordinator, partition: SimulatedPartition, producer: Producer) -> str:
-    """A record of a transaction that names its partition; the answer."""
-    named = transactions.add_partitions(cluster, coordinator, producer, [partition.name])
-    return named if named != OK else transactions.write(cluster, coordinator, partition, producer).response
+def write_in_transaction(cluster: Cluster, coordinator: Coordinator, partition: SimulatedPartition, producer: Producer) -> str:
+    """Add the partition to the transaction and write a record; return the response."""
+    added = transactions.add_partitions(cluster, coordinator, producer, [partition.name])
+    return added if added != OK else transactions.write(cluster, coordinator, partition, producer).response
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(0, 0), (2, 1)])
-def test_a_transaction_is_written_down_step_by_step(version: int, epoch: int) -> None:
+def test_the_coordinator_writes_every_state_of_a_transaction(version: int, epoch: int) -> None:
     coordinator = Coordinator(version)
-    cluster, partition, producer = begun(coordinator)
-    wrote(cluster, coordinator, partition, producer)
-    wrote(cluster, coordinator, partition, producer)
+    cluster, partition, producer = new_cluster(coordinator)
+    write_in_transaction(cluster, coordinator, partition, producer)
+    write_in_transaction(cluster, coordinator, partition, producer)
     assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == OK
     transactions.take_next_epoch(coordinator, producer)
     assert states(coordinator) == [("Empty", 0), ("Ongoing", 0), ("PrepareCommit", epoch), ("CompleteCommit", epoch)]
     marker = partition.replicas[1].batches[-1]
     assert (marker.marker, marker.producer_epoch, marker.base_sequence, marker.ids) == ("COMMIT", epoch, -1, (-1,))
     assert producer.producer_epoch == epoch
-    assert wrote(cluster, coordinator, partition, producer) == "acknowledged"
+    assert write_in_transaction(cluster, coordinator, partition, producer) == "acknowledged"
     assert partition.replicas[1].batches[-1].base_sequence == (0 if version else 2)
 
 
 def test_a_late_request_ends_the_next_transaction_before_version_2_only() -> None:
     for version, answer in ((0, OK), (2, FENCED)):
         coordinator = Coordinator(version)
-        cluster, partition, producer = begun(coordinator)
-        wrote(cluster, coordinator, partition, producer)
+        cluster, partition, producer = new_cluster(coordinator)
+        write_in_transaction(cluster, coordinator, partition, producer)
         transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
         transactions.take_next_epoch(coordinator, producer)
-        wrote(cluster, coordinator, partition, producer)
+        write_in_transaction(cluster, coordinator, partition, producer)
         assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == answer
 
 
 def test_a_repeated_end_succeeds_and_the_opposite_one_fails() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = begun(coordinator)
+    cluster, partition, producer = new_cluster(coordinator)
     assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == INVALID
-    wrote(cluster, coordinator, partition, producer)
+    write_in_transaction(cluster, coordinator, partition, producer)
     transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
     assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == OK
     assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=False) == INVALID
@@ -86,21 +86,21 @@ def test_a_repeated_end_succeeds_and_the_opposite_one_fails() -> None:
 @pytest.mark.parametrize("verifies", [True, False])
 def test_an_older_instance_is_fenced(verifies: bool) -> None:
     coordinator = Coordinator(verifies=verifies)
-    cluster, partition, producer = begun(coordinator)
-    wrote(cluster, coordinator, partition, producer)
+    cluster, partition, producer = new_cluster(coordinator)
+    write_in_transaction(cluster, coordinator, partition, producer)
     second = Producer(transactional_id=APP)
     assert transactions.init_producer_id(cluster, coordinator, second) == OK
     assert second.producer_epoch == 2
     assert [batch.marker for batch in partition.replicas[1].batches] == [None, "ABORT"]
     assert transactions.write(cluster, coordinator, partition, producer).response == FENCED
-    assert wrote(cluster, coordinator, partition, producer) == FENCED
-    assert wrote(cluster, coordinator, partition, second) == "acknowledged"
+    assert write_in_transaction(cluster, coordinator, partition, producer) == FENCED
+    assert write_in_transaction(cluster, coordinator, partition, second) == "acknowledged"
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch() -> None:
+def test_a_timed_out_transaction_is_aborted_with_the_next_epoch() -> None:
     coordinator = Coordinator(verifies=False)
-    cluster, partition, producer = begun(coordinator)
-    wrote(cluster, coordinator, partition, producer)
+    cluster, partition, producer = new_cluster(coordinator)
+    write_in_transaction(cluster, coordinator, partition, producer)
     assert transactions.abort_timed_out(cluster, coordinator) == []
     cluster.tick(60_001)
     assert transactions.abort_timed_out(cluster, coordinator) == [APP]
@@ -111,16 +111,16 @@ def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch() -> 
 def test_only_a_leader_that_verifies_refuses_a_record_after_the_marker() -> None:
     for verifies, answer in ((True, INVALID), (False, "acknowledged")):
         coordinator = Coordinator(verifies=verifies)
-        cluster, partition, producer = begun(coordinator)
-        wrote(cluster, coordinator, partition, producer)
+        cluster, partition, producer = new_cluster(coordinator)
+        write_in_transaction(cluster, coordinator, partition, producer)
         transactions.end_transaction(cluster, coordinator, APP, 0, commit=False)
         assert transactions.write(cluster, coordinator, partition, producer).response == answer
 
 
 def test_markers_wait_for_a_leader() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = begun(coordinator, (1, 2))
-    wrote(cluster, coordinator, partition, producer)
+    cluster, partition, producer = new_cluster(coordinator, (1, 2))
+    write_in_transaction(cluster, coordinator, partition, producer)
     fetch(cluster, partition, 2)
     kill(cluster, 2)
     kill(cluster, 1)
@@ -136,8 +136,8 @@ def test_markers_wait_for_a_leader() -> None:
 
 def test_a_decision_is_complete_when_the_whole_isr_has_its_marker() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = begun(coordinator, (1, 2))
-    wrote(cluster, coordinator, partition, producer)
+    cluster, partition, producer = new_cluster(coordinator, (1, 2))
+    write_in_transaction(cluster, coordinator, partition, producer)
     transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
     assert transactions.write_markers(cluster, coordinator, APP) == [partition.name]
     assert len(partition.replicas[1].batches) == 2
@@ -149,8 +149,8 @@ def test_a_decision_is_complete_when_the_whole_isr_has_its_marker() -> None:
 
 def test_a_marker_is_resent_if_its_leader_dies_before_a_follower_has_it() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = begun(coordinator, (1, 2))
-    wrote(cluster, coordinator, partition, producer)
+    cluster, partition, producer = new_cluster(coordinator, (1, 2))
+    write_in_transaction(cluster, coordinator, partition, producer)
     fetch(cluster, partition, 2)
     transactions.end_transaction(cluster, coordinator, APP, 0, commit=False)
     kill(cluster, 1)
@@ -161,7 +161,7 @@ def test_a_marker_is_resent_if_its_leader_dies_before_a_follower_has_it() -> Non
 
 def test_read_committed_stops_before_an_open_transaction() -> None:
     coordinator = Coordinator()
-    cluster, partition, _ = two_of_which_one_aborted(coordinator, app_again=True)
+    cluster, partition, _ = open_and_aborted_transactions(coordinator, app_again=True)
     batches = partition.replicas[1].batches
     assert visible_ids(batches, 4) == ((0, 1, 2), ())
     transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
@@ -170,9 +170,9 @@ def test_read_committed_stops_before_an_open_transaction() -> None:
     assert visible_ids(batches, 1) == ((0,), ())
 
 
-def test_producer_state() -> None:
+def test_producer_state_has_aborted_transactions_and_open_ones() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = two_of_which_one_aborted(coordinator, app_again=False)
+    cluster, partition, producer = open_and_aborted_transactions(coordinator, app_again=False)
     batches, now = partition.replicas[1].batches, cluster.now_ms
     assert producer_state(batches)[1] == [AbortedTxn(2000, 1, 3, 0)]
     assert producer_state(batches)[0] == [ProducerEntry(1000, 0, 0, 0, 0, now, -1, 0), ProducerEntry(2000, 0, 1, 2, 0, now, 0, -1)]

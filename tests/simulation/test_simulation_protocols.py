@@ -34,24 +34,35 @@ PAGE = (ROOT / "docs" / "protocols.md").read_text()
 
 
 def tables() -> list[list[list[str]]]:
-    """All tables: rows of cells without backquotes, the heads first."""
+    """All tables of the page: rows of cells without backquotes, the header first."""
     found = re.findall(r"(?:^\|.*\|\n)+", PAGE, re.MULTILINE)
     rows = [[line.strip("| ").split(" | ") for line in table.splitlines() if "---" not in line] for table in found]
     return [[[cell.strip("` ") for cell in row] for row in table] for table in rows]
 
 
-WORLDS = {"three replicas": (1, Sizes(), True), "two": (2, Sizes(2, 3, 3, 3), False), "small": (3, Sizes(2, 2, 2, 1), False)}
-"""The table of each world, its sizes, and whether it keeps a history."""
-EVERY_RUN = [f"{name} of {world}" for name in PROTOCOLS for world in WORLDS if world != "three replicas" or name == "kip-320"]
+CONFIGURATIONS = {
+    "three replicas": (1, Sizes(), True),
+    "two": (2, Sizes(2, 3, 3, 3), False),
+    "small": (3, Sizes(2, 2, 2, 1), False),
+}
+"""Name → (number of its table, sizes, whether the model keeps a history)."""
+EVERY_RUN = [
+    f"{name} of {configuration}"
+    for name in PROTOCOLS
+    for configuration in CONFIGURATIONS
+    if configuration != "three replicas" or name == "kip-320"
+]
 
 
-@pytest.mark.parametrize("case", daily_subset(EVERY_RUN, [f"{name} of {world}" for name in PROTOCOLS for world in WORLDS]))
-def test_states_and_shortest_counterexamples_are_those_of_the_page(case: str) -> None:
-    name, _, world = case.partition(" of ")
-    number, sizes, history = WORLDS[world]
-    heads, *rows = tables()[number]
+@pytest.mark.parametrize(
+    "case", daily_subset(EVERY_RUN, [f"{name} of {configuration}" for name in PROTOCOLS for configuration in CONFIGURATIONS])
+)
+def test_states_and_shortest_counterexamples_agree_with_the_page(case: str) -> None:
+    name, _, configuration = case.partition(" of ")
+    number, sizes, history = CONFIGURATIONS[configuration]
+    header, *rows = tables()[number]
     assert [row[0] for row in rows] == list(PROTOCOLS)
-    row = dict(zip(heads, next(row for row in rows if row[0] == name), strict=True))
+    row = dict(zip(header, next(row for row in rows if row[0] == name), strict=True))
     checked = check(PROTOCOLS[name], sizes, history=history)
     assert checked.complete
     assert (str(checked.states), str(checked.depth)) == (row["states"], row.get("depth", str(checked.depth)))
@@ -81,36 +92,36 @@ WITHOUT_GUARD = {
     "truncation HIGH_WATERMARK": 11,
     "truncation KIP_101": 13,
 }
-"""What is left out → steps in which StrongIsr then breaks, at the default sizes."""
+"""Omitted guard → number of steps that break StrongIsr, at the default sizes."""
 
 
 def mutants() -> Iterator[tuple[str, Protocol]]:
     """KIP-320 without each of its guards, and with worse truncation."""
-    for place in ("fetch", "raise_high_watermark", "expand_isr"):
-        fence: Fence = getattr(KIP_320, place)
+    for action in ("fetch", "raise_high_watermark", "expand_isr"):
+        fence: Fence = getattr(KIP_320, action)
         for bit in fence:
-            less: dict[str, Any] = {place: fence & ~bit}
-            yield f"{place} {bit.name}", replace(KIP_320, **less)
+            changes: dict[str, Any] = {action: fence & ~bit}
+            yield f"{action} {bit.name}", replace(KIP_320, **changes)
     for guard in KIP_320.guards:
         yield str(guard.name), replace(KIP_320, guards=KIP_320.guards & ~guard)
     for worse in (Truncation.NEVER, Truncation.HIGH_WATERMARK, Truncation.KIP_101):
         yield f"truncation {worse.name}", replace(KIP_320, truncation=worse)
 
 
-def test_every_guard_is_left_out_once() -> None:
+def test_every_guard_is_omitted_once() -> None:
     assert [name for name, _ in mutants()] == list(WITHOUT_GUARD)
     assert set(Guard) == set(KIP_320.guards)
 
 
 @pytest.mark.parametrize("name", daily_subset(["LEADER_WRITES", "expand_isr REACHED", "truncation KIP_101"], WITHOUT_GUARD))
-def test_without_a_guard_committed_records_can_go_missing(name: str) -> None:
+def test_committed_records_can_be_lost_without_a_guard(name: str) -> None:
     checked = check(dict(mutants())[name], Sizes(), until_broken="StrongIsr", history=False)
     verdict = checked.verdict("StrongIsr")
     assert verdict.holds is False
     assert len(verdict.trace) == WITHOUT_GUARD[name]
 
 
-def test_unfenced_truncation_alone_has_as_many_states_as_was_measured_elsewhere() -> None:
+def test_unfenced_truncation_has_the_states_and_counterexamples_of_tlc() -> None:
     checked = check(replace(KIP_320, guards=KIP_320.guards & ~Guard.TRUNCATION_FENCED), Sizes(), history=False)
     assert checked.states == 145_899
     broken = {verdict.invariant: len(verdict.trace) for verdict in checked.verdicts if not verdict.holds}
@@ -118,19 +129,19 @@ def test_unfenced_truncation_alone_has_as_many_states_as_was_measured_elsewhere(
 
 
 @pytest.mark.parametrize("guard", ["LEADER_WRITES", "NEWER_EPOCH"])
-def test_one_epoch_two_records_takes_a_leader_that_is_none(guard: str) -> None:
+def test_without_the_guards_of_leaders_one_epoch_can_have_two_records_at_an_offset(guard: str) -> None:
     mutant = replace(KIP_320, guards=KIP_320.guards & ~Guard[guard])
     checked = check(mutant, Sizes(), until_broken="SameEpochAgreement", history=False)
     assert checked.verdict("SameEpochAgreement").holds is False
 
 
-def test_no_protocol_lets_one_epoch_write_two_records_at_an_offset() -> None:
+def test_no_protocol_has_two_records_of_one_epoch_at_an_offset() -> None:
     for protocol in PROTOCOLS.values():
         assert check(protocol, Sizes(2, 2, 2, 2), history=False).verdict("SameEpochAgreement").holds
 
 
 def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[ModelState, ModelState, int, int]]:
-    """(before, after, follower, leader) of every time a replica becomes a follower, in all histories."""
+    """(before, after, follower, leader) of every step in which a replica becomes a follower, in all histories."""
     model = ProtocolModel(protocol, sizes)
     seen = level = {model.initial()}
     while level:
@@ -145,7 +156,7 @@ def reachable(protocol: Protocol, sizes: Sizes) -> Iterator[tuple[ModelState, Mo
 
 
 def cached(replica: ModelReplica, *, leads: bool) -> EpochLog:
-    """A log with the epochs its broker caches: of its records, and, on a leader, its log from the log's end on."""
+    """A log with the epochs that its broker caches: those of its records, and on a leader its leader epoch at the log end."""
     epochs = [record.leader_epoch for record in replica.log]
     entries = [EpochEntry(epoch, at) for at, epoch in enumerate(epochs) if at == 0 or epochs[at - 1] != epoch]
     if leads and replica.leader_epoch not in epochs:
@@ -154,8 +165,8 @@ def cached(replica: ModelReplica, *, leads: bool) -> EpochLog:
 
 
 @pytest.mark.parametrize("sizes", [Sizes(2, 3, 3, 2), Sizes(2, 2, 2, 3)], ids=str)
-def test_epochs_find_where_records_part(sizes: Sizes) -> None:
-    """Under KIP-320 a follower that asks for epochs cuts exactly where its records stop being the leader's."""
+def test_epochs_find_where_records_diverge(sizes: Sizes) -> None:
+    """Under KIP-320, a follower truncates exactly where its records diverge from the leader's."""
     cuts = set()
     for before, after, follower, leader in reachable(KIP_320, sizes):
         log = cached(before.replicas[follower], leads=leader_of(before, follower) == follower)
@@ -168,9 +179,9 @@ def test_epochs_find_where_records_part(sizes: Sizes) -> None:
     assert any(length > end > 0 for length, end in cuts)
 
 
-def test_the_older_rules_cut_where_the_model_does() -> None:
-    """KIP-101 where the leader leads in a newer epoch than the follower's records; the specification's leader caches no epoch
-    before it wrote in it, and its follower does not move where it would have to grow."""
+def test_the_older_rules_truncate_where_the_model_does() -> None:
+    """KIP-101 is compared only if the leader has an epoch of the follower's records. A leader of the specification caches no epoch
+    before it writes in it, and a follower that would have to grow does not change."""
     for before, after, follower, leader in reachable(KIP_101, Sizes(2, 2, 2, 2)):
         log, target = (cached(before.replicas[number], leads=False) for number in (follower, leader))
         ascending = all(log.epochs == tuple(sorted(log.epochs, key=lambda entry: entry.leader_epoch)) for log in (log, target))

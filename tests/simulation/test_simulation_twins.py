@@ -1,4 +1,4 @@
-"""The kernels agree with the readable model: same successors, same broken invariants, same keys under any renaming."""
+"""The kernels agree with the readable model: equal successors, broken invariants, and keys under any renaming of replicas."""
 
 from collections import Counter
 from dataclasses import replace
@@ -59,8 +59,8 @@ def state_of(row: NDArray[np.int64], layout: RowLayout) -> ModelState:
         return ModelReplica(values[base] - 1, values[base + HIGH_WATERMARK], members(values[base + ISR]), log)
 
     def request(epoch: int) -> LeaderAndIsr:
-        place = shared + REQUESTS + 2 * epoch
-        return LeaderAndIsr(values[place] - 1 if values[place] else None, members(values[place + 1]))
+        position = shared + REQUESTS + 2 * epoch
+        return LeaderAndIsr(values[position] - 1 if values[position] else None, members(values[position + 1]))
 
     return ModelState(
         tuple(replica(number * width) for number in range(replicas)),
@@ -71,33 +71,33 @@ def state_of(row: NDArray[np.int64], layout: RowLayout) -> ModelState:
     )
 
 
-def walked(model: ProtocolModel, choices: list[int]) -> ModelState:
+def state_after(model: ProtocolModel, choices: list[int]) -> ModelState:
     """The state at the end of a walk; each choice selects the next step."""
     state = model.initial()
     for choice in choices:
-        possible = list(model.successors(state))
-        if not possible:
+        steps_from_state = list(model.successors(state))
+        if not steps_from_state:
             break
-        state = possible[choice % len(possible)][1]
+        state = steps_from_state[choice % len(steps_from_state)][1]
     return state
 
 
 @given(ANY_PROTOCOL, SIZES, st.booleans(), st.lists(st.integers(0, 1000), max_size=40))
-def test_kernels_take_the_steps_of_the_model(protocol: Protocol, sizes: Sizes, history: bool, choices: list[int]) -> None:
+def test_kernels_have_the_successors_of_the_model(protocol: Protocol, sizes: Sizes, history: bool, choices: list[int]) -> None:
     model, layout = ProtocolModel(protocol, sizes, history=history), layout_of(sizes, history=history)
-    state = walked(model, choices)
+    state = state_after(model, choices)
     row = row_of(state, layout)
     assert state_of(row, layout) == state
     out = np.zeros((layout.max_successors, layout.fields), np.int64)
     expected = Counter(after for _, after in model.successors(state))
     for run in (steps.successors.interpreted, steps.successors.compiled):
-        made = run(row, layout.shape, rules_of(protocol, history=history), out)
-        assert Counter(state_of(successor, layout) for successor in out[:made]) == expected
+        count = run(row, layout.shape, rules_of(protocol, history=history), out)
+        assert Counter(state_of(successor, layout) for successor in out[:count]) == expected
 
 
 @given(ANY_PROTOCOL, SIZES, st.lists(st.integers(0, 1000), max_size=60))
 def test_kernels_agree_with_the_invariants(protocol: Protocol, sizes: Sizes, choices: list[int]) -> None:
-    state = walked(ProtocolModel(protocol, sizes, history=True), choices)
+    state = state_after(ProtocolModel(protocol, sizes, history=True), choices)
     layout = layout_of(sizes, history=True)
     expected = sum(1 << bit for bit, holds in enumerate(PREDICATES.values()) if not holds(state))
     row = row_of(state, layout)
@@ -106,9 +106,11 @@ def test_kernels_agree_with_the_invariants(protocol: Protocol, sizes: Sizes, cho
 
 
 @given(SIZES, st.lists(st.integers(0, 1000), max_size=40), st.permutations(range(4)))
-def test_a_key_ignores_replica_names_and_unpacks_to_its_state(sizes: Sizes, choices: list[int], order: list[int]) -> None:
+def test_a_key_does_not_depend_on_replica_names_and_unpacks_to_its_state(
+    sizes: Sizes, choices: list[int], order: list[int]
+) -> None:
     layout = layout_of(sizes, history=True)
-    state = walked(ProtocolModel(KIP_320, sizes, history=True), choices)
+    state = state_after(ProtocolModel(KIP_320, sizes, history=True), choices)
     names = [name for name in order if name < sizes.replicas]
     key = key_of(state, layout)
     assert key_of(renamed(state, names), layout).tolist() == key.tolist()
@@ -118,7 +120,7 @@ def test_a_key_ignores_replica_names_and_unpacks_to_its_state(sizes: Sizes, choi
 
 
 def renamed(state: ModelState, names: list[int]) -> ModelState:
-    """The state with replica r called names[r]."""
+    """The state with replica r renamed to names[r]."""
     replicas: list[ModelReplica] = list(state.replicas)
     for old, replica in enumerate(state.replicas):
         replicas[names[old]] = replica._replace(isr=frozenset(names[member] for member in replica.isr))

@@ -24,7 +24,7 @@ def bodies_of(batch: bytes) -> list[Any]:
     return bodies
 
 
-def test_header_and_records() -> None:
+def test_a_batch_has_its_header_and_records() -> None:
     records = [RecordToWrite(b"k", None, [("h", b"x"), ("h", None)], 7), RecordToWrite(None, b"", (), -1, 4)]
     batch = write_batch(
         records,
@@ -96,7 +96,7 @@ def test_lz4_frames_can_be_read_by_kafka() -> None:
     assert compress("lz4", payload, magic=0)[7:] == frame[7:]
 
 
-def test_snappy_streams_are_snappy_javas_and_gzip_is_reproducible() -> None:
+def test_snappy_streams_have_the_framing_of_snappy_java_and_gzip_is_reproducible() -> None:
     stream = compress("snappy", bytes(40_000))
     assert stream[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
     first = int.from_bytes(stream[16:20])

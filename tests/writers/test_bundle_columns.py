@@ -1,4 +1,4 @@
-"""Columns of a bundle, for any values."""
+"""Columns of a bundle with any values."""
 
 import numpy as np
 from hypothesis import given, strategies as st
@@ -6,12 +6,14 @@ from hypothesis import given, strategies as st
 from kafka_forensics.writers.bundle_columns import _planes_of, _sequences
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-EDGES = st.sampled_from([0, 255, 256, 2**32 - 1, 2**32, 2**40, 2**63 - 1, -1, -256, -(2**32), -(2**63)])
+LIMITS = st.sampled_from([0, 255, 256, 2**32 - 1, 2**32, 2**40, 2**63 - 1, -1, -256, -(2**32), -(2**63)])
 MAX_SEQUENCE = 2**31 - 1
 
 
 @given(
-    st.integers(0, 12).flatmap(lambda rows: st.lists(st.lists(INT64 | EDGES, min_size=rows, max_size=rows), min_size=1, max_size=5))
+    st.integers(0, 12).flatmap(
+        lambda rows: st.lists(st.lists(INT64 | LIMITS, min_size=rows, max_size=rows), min_size=1, max_size=5)
+    )
 )
 def test_planes_have_the_differences_from_the_smallest_value(columns: list[list[int]]) -> None:
     expected = b""

@@ -1,4 +1,4 @@
-"""Substitutes of batches of internal topics give the same answers, and have no secret and no unused bytes."""
+"""Substitutes for batches of internal topics give the same answers, and contain no secret and no unused bytes."""
 
 import re
 import shutil
@@ -75,12 +75,12 @@ from tests.support.segments import BASE_TIMESTAMP, write_legacy_wrapper
 from tests.support.strategies import CODECS, broken_batches, legacy_batches, record_batches
 
 _INTERNAL: Final = re.compile(rf"(?:.*/)?({'|'.join(WITNESS_TOPICS)})-\d+/\d+(?:-\d+)?\.(?:log|checkpoint)")
-_PLACES: Final = frozenset({"byte_start", "byte_end", "record_bytes", "size_in_bytes"})
+_POSITION_FIELDS: Final = frozenset({"byte_start", "byte_end", "record_bytes", "size_in_bytes"})
 _TOPIC: Final = 2
 
 
 def rewritten(topic: str, log: bytes) -> bytes:
-    """A log or a snapshot of an internal topic, with each batch with a right CRC replaced by its substitute, if there is one."""
+    """A log or a snapshot of an internal topic, in which substitutes replace batches with a right CRC."""
     ranges = batch_ranges(log)
     parts = []
     for start, end in ranges:
@@ -92,7 +92,7 @@ def rewritten(topic: str, log: bytes) -> bytes:
 
 
 def rewrite_tree(log_dirs: Path, target: Path) -> int:
-    """Write a copy of folders to `target`; the number of rewritten files."""
+    """Write a copy of folders to `target` with rewritten logs of internal topics; return the number of rewritten files."""
     shutil.copytree(log_dirs, target)
     internal = [(path, found[1]) for path in sorted(target.rglob("*")) if (found := _INTERNAL.fullmatch(path.as_posix()))]
     for path, topic_name in internal:
@@ -101,12 +101,12 @@ def rewrite_tree(log_dirs: Path, target: Path) -> int:
 
 
 def plain(answer: Any) -> Any:
-    """An answer as plain values, without places in files, sizes of records, and fields that no analysis reads."""
+    """An answer as plain values, without positions in files, sizes of records and fields that no analysis reads."""
     match answer:
         case OffsetCommit():
             return answer._replace(metadata=str(len(answer.metadata.encode())))
         case dict():
-            return {name: plain(value) for name, value in answer.items() if name not in _PLACES}
+            return {name: plain(value) for name, value in answer.items() if name not in _POSITION_FIELDS}
         case list() | tuple():
             return [plain(value) for value in answer]
         case _ if not is_dataclass(answer):
@@ -129,29 +129,33 @@ def _settings(configs: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in configs.items() if name in KEPT_SETTINGS[_TOPIC]}
 
 
-OF_WITNESSES = frozenset({"GROUP_OFFSET_BEYOND_LOG", "METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "READERS_HELD_BACK"})
+WITNESS_FINDINGS = frozenset(
+    {"GROUP_OFFSET_BEYOND_LOG", "METADATA_RECORD_MALFORMED", "METADATA_RECORD_UNKNOWN", "READERS_HELD_BACK"}
+)
 
 
 def facts_of(path: Path) -> Any:
-    """The facts of the logs of internal topics."""
+    """The facts of logs of internal topics."""
     inputs = gather([str(path)], ScanOptions(), elsewhere=True)
     return plain([read_witnesses(inputs), read_share_logs(inputs), inputs.incomplete])
 
 
 def answers_of(path: Path) -> Any:
-    """The answers of the commands that read them."""
+    """The answers of commands that read internal topics."""
     options = ScanOptions()
-    of_groups, of_metadata = groups([str(path)], options), controller_events([str(path)], options)
-    findings = [finding for finding in of_groups.result.findings if finding.kind in OF_WITNESSES]
-    return plain([of_groups.rows, findings, of_metadata.rows, of_metadata.findings, list(transactions([str(path)], options).rows)])
+    group_answer, metadata_answer = groups([str(path)], options), controller_events([str(path)], options)
+    findings = [finding for finding in group_answer.result.findings if finding.kind in WITNESS_FINDINGS]
+    return plain(
+        [group_answer.rows, findings, metadata_answer.rows, metadata_answer.findings, list(transactions([str(path)], options).rows)]
+    )
 
 
 @pytest.mark.parametrize("name", ["healthy", "unclean-election"])
 def test_redacted_samples_give_equal_answers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rewrite_tree(SAMPLES / name, tmp_path / name) >= 3
     answers = []
-    for place in (SAMPLES, tmp_path):
-        monkeypatch.chdir(place)
+    for directory in (SAMPLES, tmp_path):
+        monkeypatch.chdir(directory)
         answers.append((facts_of(Path(name)), answers_of(Path(name))))
     assert answers[0] == answers[1]
     [[witnesses, _, _], rows] = answers[0]
@@ -164,9 +168,9 @@ def test_redacted_samples_give_equal_answers(name: str, tmp_path: Path, monkeypa
 
 Records = list[tuple[bytes | None, bytes | None]]
 TRANSACTION = TransactionMetadata(7, 1, 60_000, "PrepareCommit", (("t", 0), ("t", 3), ("u", 1)), 5, 6, 4, 8, 2, 3)
-AGAIN = TOPIC_ID_TEXT[::-1]
-"""Id of a topic that was created again."""
-SHARED = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0, 1]}
+RECREATED_TOPIC_ID = TOPIC_ID_TEXT[::-1]
+"""Id of a topic that was deleted and created again."""
+SHARED_TOPIC = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0, 1]}
 COMMIT_4 = b"\0\4" + bytes(11) + b"\7"
 TRANSACTION_1 = b"\0\1" + bytes(15)
 METADATA: Records = [
@@ -175,15 +179,23 @@ METADATA: Records = [
         for api_key in MESSAGES
         for version in range(len(MESSAGES[api_key]))
     ),
-    (None, topic("orders", AGAIN)),
-    (None, partition([1, 2], 1, topic_id=AGAIN, directories=[bytes([number]) * 16 for number in (1, 2)], leader_epoch=3)),
-    (None, partition_change(topic_id=AGAIN, replicas=[3, 4], adding_replicas=[3], removing_replicas=[1], leader_recovery_state=1)),
-    (None, partition_change(topic_id=AGAIN, directories=[bytes([number]) * 16 for number in (3, 4)])),
+    (None, topic("orders", RECREATED_TOPIC_ID)),
+    (
+        None,
+        partition([1, 2], 1, topic_id=RECREATED_TOPIC_ID, directories=[bytes([number]) * 16 for number in (1, 2)], leader_epoch=3),
+    ),
+    (
+        None,
+        partition_change(
+            topic_id=RECREATED_TOPIC_ID, replicas=[3, 4], adding_replicas=[3], removing_replicas=[1], leader_recovery_state=1
+        ),
+    ),
+    (None, partition_change(topic_id=RECREATED_TOPIC_ID, directories=[bytes([number]) * 16 for number in (3, 4)])),
     *((None, setting(name, f"compact {name}", "orders", kind)) for kind, names in KEPT_SETTINGS.items() for name in sorted(names)),
     *((None, setting(name, f"delete {name}", "", 4)) for name in sorted(KEPT_SETTINGS[4])),
     *((None, record(12, name=name, feature_level=3)) for name in sorted(KEPT_FEATURES)),
     (None, record(23, name="began")),
-    (None, partition_change(topic_id=AGAIN, leader=2, isr=[], eligible_leader_replicas=[1], last_known_elr=[2])),
+    (None, partition_change(topic_id=RECREATED_TOPIC_ID, leader=2, isr=[], eligible_leader_replicas=[1], last_known_elr=[2])),
     (None, record(24)),
     (None, None),
     (None, b""),
@@ -206,7 +218,10 @@ GROUPS: Records = [
     *((group_key("members", 5, f"m{number}"), new_group_value(5)) for number in (1, 2, 2)),
     (group_key("members", 5, "m2"), None),
     (group_key("rebalancing"), group_value(member(), protocol=None)),
-    (group_key("shares", 15), new_group_value(15, initializing_topics=[SHARED], initialized_topics=[SHARED], deleting_topics=[])),
+    (
+        group_key("shares", 15),
+        new_group_value(15, initializing_topics=[SHARED_TOPIC], initialized_topics=[SHARED_TOPIC], deleting_topics=[]),
+    ),
     (group_key("early", 15), b"\0\0\1\2" + TOPIC_ID_BYTES[::-1] + b"\7orders\1\0\0"),
     (group_key("early", 9), b"\0\0\1\0"),
     (group_key("large", 3), bytes(internal_topics.MAX_VALUE_BYTES + 1)),
@@ -306,13 +321,13 @@ REASONS = {
 
 
 def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
-    """Every internal topic, a batch for every third record."""
+    """Write logs of all internal topics, in batches of three records."""
     for name, records in ALL.items():
         batches = [
             write_batch(
                 [
-                    RecordToWrite(key, value, headers, timestamp_delta=place)
-                    for place, (key, value) in enumerate(records[at : at + 3])
+                    RecordToWrite(key, value, headers, timestamp_delta=index)
+                    for index, (key, value) in enumerate(records[at : at + 3])
                 ],
                 base_offset=at,
                 base_timestamp=BASE_TIMESTAMP + at,
@@ -326,14 +341,14 @@ def put_logs(log_dir: Path, codec: str, headers: Any = ()) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("headers", [(), (("trace", b"id"),)], ids=["plain", "headers"])
-def test_every_kind_and_fault_gives_the_same_facts(
+def test_substitutes_of_every_kind_and_fault_give_the_same_facts(
     codec: str, headers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_logs(tmp_path / "original" / "b", codec, headers)
     assert rewrite_tree(tmp_path / "original" / "b", tmp_path / "copy" / "b") == 5
     answers = []
-    for place in ("original", "copy"):
-        monkeypatch.chdir(tmp_path / place)
+    for directory in ("original", "copy"):
+        monkeypatch.chdir(tmp_path / directory)
         answers.append(facts_of(Path("b")))
     assert answers[0] == answers[1]
     [witnesses, [_, share_findings], _] = answers[0]
@@ -351,7 +366,7 @@ def test_every_kind_and_fault_gives_the_same_facts(
 # Snapshots, voters, and the no-op records of an idle controller.
 
 
-def test_a_snapshot_is_read_as_before() -> None:
+def test_a_snapshot_of_substitutes_gives_the_same_facts() -> None:
     data = snapshot(topic(), partition([1, 2], 1), setting("cleanup.policy", "compact"), record(11, **FULL))
     copy = rewritten(CLUSTER_METADATA_TOPIC, data)
     assert copy != data
@@ -359,10 +374,10 @@ def test_a_snapshot_is_read_as_before() -> None:
     assert not isinstance(original, str)
     assert not isinstance(substitute, str)
     assert (substitute.offset, substitute.timestamp_ms) == (original.offset, original.timestamp_ms)
-    assert [of_metadata(batch) for batch in substitute.batches] == [of_metadata(batch) for batch in original.batches]
+    assert [facts_of_metadata(batch) for batch in substitute.batches] == [facts_of_metadata(batch) for batch in original.batches]
 
 
-def test_voters_stay_without_their_addresses() -> None:
+def test_voters_are_kept_without_their_endpoints() -> None:
     voter = {
         "voter_id": 3000,
         "voter_directory_id": TOPIC_ID_BYTES,
@@ -386,17 +401,17 @@ def test_voters_stay_without_their_addresses() -> None:
     times=st.lists(st.integers(-(1 << 40), 1 << 40), min_size=5, max_size=5),
     by_broker=st.booleans(),
 )
-def test_batches_without_other_fields_stay_unchanged(keys: list[str], base_offset: int, times: list[int], by_broker: bool) -> None:
+def test_batches_of_used_fields_only_are_unchanged(keys: list[str], base_offset: int, times: list[int], by_broker: bool) -> None:
     records = [
-        RecordToWrite(commit_key(key), commit_value(place), (), 0 if by_broker else times[place], place * 300)
-        for place, key in enumerate(keys)
+        RecordToWrite(commit_key(key), commit_value(index), (), 0 if by_broker else times[index], index * 300)
+        for index, key in enumerate(keys)
     ]
     kind = "LogAppendTime" if by_broker else "CreateTime"
     batch = write_batch(records, base_offset=base_offset, base_timestamp=1 << 41, timestamp_type=kind, delete_horizon_ms=1 << 41)
     assert witness_batch(CONSUMER_OFFSETS_TOPIC, batch) == batch
 
 
-def test_unused_records_get_no_substitute() -> None:
+def test_batches_without_used_records_have_no_substitute() -> None:
     idle = ControllerLog().append(record(20)).batches[0][1]
     assert witness_batch(CLUSTER_METADATA_TOPIC, idle) is None
     assert witness_batch("orders", idle) is None
@@ -404,17 +419,17 @@ def test_unused_records_get_no_substitute() -> None:
     compressed = write_batch([RecordToWrite(None, record(20))], base_offset=0, base_timestamp=1, compression_type="gzip")
     substitute = witness_batch(CLUSTER_METADATA_TOPIC, compressed)
     assert substitute is not None
-    assert witness_batch(CLUSTER_METADATA_TOPIC, substitute) is not None, "readers must not take it for an idle controller's"
+    assert witness_batch(CLUSTER_METADATA_TOPIC, substitute) is not None, "readers must not take it for a no-op batch"
 
 
-def test_the_kept_settings_are_those_of_the_analysis() -> None:
+def test_all_settings_that_the_analysis_reads_are_kept() -> None:
     source = "".join(path.read_text() for path in sorted((SAMPLES.parent / "kafka_forensics").rglob("*.py")))
     assert set(re.findall(r'(?:\.setting|\b(?:configs|settings)\.get)\("([a-z.]+)"', source)) == KEPT_SETTINGS[2]
     assert set(re.findall(r'\bfeatures\.get\("([a-z.]+)"', source)) == KEPT_FEATURES
     assert DEFAULTS.keys() == KEPT_SETTINGS[4]
 
 
-def test_different_keys_stay_different() -> None:
+def test_different_keys_have_different_substitutes() -> None:
     for name in (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC):
         keys = {key for key, _ in ALL[name] if key is not None and READERS[name](key, None) != READERS[name](b"", None)}
         batch = write_batch([RecordToWrite(key, None) for key in sorted(keys)], base_offset=0, base_timestamp=1)
@@ -426,107 +441,138 @@ def test_different_keys_stay_different() -> None:
 # Secrets.
 
 
-PLANTED = "s3cr3t"
-HIDDEN = f"{PLANTED}-{PLANTED}-{PLANTED}"
-RAW = HIDDEN.encode()
-TEXTS = dict.fromkeys(("owner", "requester", "token_id", "principal", "host", "key", "reason"), HIDDEN)
-WITH_PLANTEDS: dict[str, Records] = {
+SECRET = "s3cr3t"  # noqa: S105 - a text for tests
+LONG_SECRET = f"{SECRET}-{SECRET}-{SECRET}"
+SECRET_BYTES = LONG_SECRET.encode()
+TEXTS = dict.fromkeys(("owner", "requester", "token_id", "principal", "host", "key", "reason"), LONG_SECRET)
+RECORDS_WITH_SECRETS: dict[str, Records] = {
     CLUSTER_METADATA_TOPIC: [
-        (None, record(11, **FULL | {"name": HIDDEN, "salt": "czNjcjN0", "stored_key": "czNjcjN0", "server_key": "czNjcjN0"})),
+        (None, record(11, **FULL | {"name": LONG_SECRET, "salt": "czNjcjN0", "stored_key": "czNjcjN0", "server_key": "czNjcjN0"})),
         *(
-            (None, record(kind, **FULL | FIELDS_BY_API_KEY.get(kind, {}) | TEXTS | {"renewers": [HIDDEN]}))
+            (None, record(kind, **FULL | FIELDS_BY_API_KEY.get(kind, {}) | TEXTS | {"renewers": [LONG_SECRET]}))
             for kind in (10, 14, 18, 25, 26)
         ),
-        (None, setting("follower.replication.throttled.replicas", HIDDEN)),
-        (None, setting("ssl.keystore.password", HIDDEN, "1", 4)),
-        (None, setting("listener.name.internal.ssl.key.password", HIDDEN, "", 4)),
-        (None, setting("min.insync.replicas", HIDDEN, "1", 4)),
-        (None, setting(HIDDEN, HIDDEN)),
+        (None, setting("follower.replication.throttled.replicas", LONG_SECRET)),
+        (None, setting("ssl.keystore.password", LONG_SECRET, "1", 4)),
+        (None, setting("listener.name.internal.ssl.key.password", LONG_SECRET, "", 4)),
+        (None, setting("min.insync.replicas", LONG_SECRET, "1", 4)),
+        (None, setting(LONG_SECRET, LONG_SECRET)),
         (
             None,
-            record(0, **FULL | {"rack": HIDDEN, "end_points": [{"name": "a", "host": HIDDEN, "port": 1, "security_protocol": 0}]}),
+            record(
+                0,
+                **FULL
+                | {"rack": LONG_SECRET, "end_points": [{"name": "a", "host": LONG_SECRET, "port": 1, "security_protocol": 0}]},
+            ),
         ),
-        (None, record(12, name=HIDDEN, feature_level=1)),
-        (None, record(23, name=HIDDEN)),
-        (None, write_metadata_record(5, 2, FULL)[:-1] + b"\7\7" + RAW),
-        (None, partition_change(leader=2)[:-7] + b"\2\1\4\0\0\0\2\x63" + bytes([len(RAW)]) + RAW),
-        (RAW, bytes([1, 99, 0]) + RAW),
-        (RAW, b"\0" + RAW),
+        (None, record(12, name=LONG_SECRET, feature_level=1)),
+        (None, record(23, name=LONG_SECRET)),
+        (None, write_metadata_record(5, 2, FULL)[:-1] + b"\7\7" + SECRET_BYTES),
+        (None, partition_change(leader=2)[:-7] + b"\2\1\4\0\0\0\2\x63" + bytes([len(SECRET_BYTES)]) + SECRET_BYTES),
+        (SECRET_BYTES, bytes([1, 99, 0]) + SECRET_BYTES),
+        (SECRET_BYTES, b"\0" + SECRET_BYTES),
     ],
     CONSUMER_OFFSETS_TOPIC: [
-        *((commit_key(), commit_value(1, version=version, metadata=HIDDEN) + RAW) for version in range(5)),
-        (commit_key() + RAW, commit_value(1, version=4, tagged_fields={0: TOPIC_ID_BYTES, 9: RAW})),
+        *((commit_key(), commit_value(1, version=version, metadata=LONG_SECRET) + SECRET_BYTES) for version in range(5)),
+        (commit_key() + SECRET_BYTES, commit_value(1, version=4, tagged_fields={0: TOPIC_ID_BYTES, 9: SECRET_BYTES})),
         *(
             (
                 group_key(),
                 group_value(
-                    member(HIDDEN, client_id=HIDDEN, client_host=HIDDEN, subscription=RAW, assignment=RAW),
+                    member(
+                        LONG_SECRET,
+                        client_id=LONG_SECRET,
+                        client_host=LONG_SECRET,
+                        subscription=SECRET_BYTES,
+                        assignment=SECRET_BYTES,
+                    ),
                     version=version,
-                    protocol_type=HIDDEN,
-                    protocol=HIDDEN,
-                    leader=HIDDEN,
+                    protocol_type=LONG_SECRET,
+                    protocol=LONG_SECRET,
+                    leader=LONG_SECRET,
                 )
-                + RAW,
+                + SECRET_BYTES,
             )
             for version in range(5)
         ),
-        (group_key("g", 5, HIDDEN), new_group_value(5, client_id=HIDDEN, client_host=HIDDEN, subscribed_topic_names=[HIDDEN])),
-        (group_key("g", 16, HIDDEN), new_group_value(16, topics=[HIDDEN])),
-        (group_key("g", 19, HIDDEN), new_group_value(19, process_id=HIDDEN, client_tags=[{"key": HIDDEN, "value": HIDDEN}])),
+        (
+            group_key("g", 5, LONG_SECRET),
+            new_group_value(5, client_id=LONG_SECRET, client_host=LONG_SECRET, subscribed_topic_names=[LONG_SECRET]),
+        ),
+        (group_key("g", 16, LONG_SECRET), new_group_value(16, topics=[LONG_SECRET])),
+        (
+            group_key("g", 19, LONG_SECRET),
+            new_group_value(19, process_id=LONG_SECRET, client_tags=[{"key": LONG_SECRET, "value": LONG_SECRET}]),
+        ),
         (
             group_key("g", 17),
             write_value(
-                GROUP_VALUES[17], {"epoch": 1, "metadata_hash": 0, "last_assignment_configs": [{"key": HIDDEN, "value": HIDDEN}]}
+                GROUP_VALUES[17],
+                {"epoch": 1, "metadata_hash": 0, "last_assignment_configs": [{"key": LONG_SECRET, "value": LONG_SECRET}]},
             ),
         ),
-        (group_key("g", 3), new_group_value(3) + RAW),
-        (group_key("g", 24), b"\0\0" + RAW),
-        (commit_key(), b"\0\x63" + RAW),
-        (b"\0\x63" + RAW, RAW),
-        (b"\0\1\0\1" + RAW, RAW),
+        (group_key("g", 3), new_group_value(3) + SECRET_BYTES),
+        (group_key("g", 24), b"\0\0" + SECRET_BYTES),
+        (commit_key(), b"\0\x63" + SECRET_BYTES),
+        (b"\0\x63" + SECRET_BYTES, SECRET_BYTES),
+        (b"\0\1\0\1" + SECRET_BYTES, SECRET_BYTES),
     ],
-    SHARE_GROUP_STATE_TOPIC: [(share_key() + RAW, share_value(1) + RAW), (b"\0\x63" + RAW, RAW), (share_key(), b"\0\x63" + RAW)],
+    SHARE_GROUP_STATE_TOPIC: [
+        (share_key() + SECRET_BYTES, share_value(1) + SECRET_BYTES),
+        (b"\0\x63" + SECRET_BYTES, SECRET_BYTES),
+        (share_key(), b"\0\x63" + SECRET_BYTES),
+    ],
     REMOTE_LOG_METADATA_TOPIC: [
-        (RAW, segment_update(1, 1)[:-1] + b"\1\7" + bytes([len(RAW)]) + RAW),
-        *((None, head + RAW) for head in (copy_started(1, 0, 9), b"\1\x63\0", b"\1\0\x63", RAW, segment_update(1, 9))),
+        (SECRET_BYTES, segment_update(1, 1)[:-1] + b"\1\7" + bytes([len(SECRET_BYTES)]) + SECRET_BYTES),
+        *(
+            (None, head + SECRET_BYTES)
+            for head in (copy_started(1, 0, 9), b"\1\x63\0", b"\1\0\x63", SECRET_BYTES, segment_update(1, 9))
+        ),
     ],
     TRANSACTION_STATE_TOPIC: [
-        (write_transaction_log_key("app") + RAW, write_transaction_log_value(TRANSACTION, 0) + RAW),
-        (write_transaction_log_key("app"), write_transaction_log_value(TRANSACTION, 1) + RAW),
-        (write_transaction_log_key("app"), b"\0\x63" + RAW),
-        (b"\0\x63" + RAW, RAW),
+        (write_transaction_log_key("app") + SECRET_BYTES, write_transaction_log_value(TRANSACTION, 0) + SECRET_BYTES),
+        (write_transaction_log_key("app"), write_transaction_log_value(TRANSACTION, 1) + SECRET_BYTES),
+        (write_transaction_log_key("app"), b"\0\x63" + SECRET_BYTES),
+        (b"\0\x63" + SECRET_BYTES, SECRET_BYTES),
     ],
 }
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("name", sorted(WITH_PLANTEDS))
-def test_no_secret_gets_out(name: str, codec: str) -> None:
-    planted = [(key, value, headers) for key, value in WITH_PLANTEDS[name] for headers in ((), ((HIDDEN, RAW),))]
-    for key, value, headers in planted:
+@pytest.mark.parametrize("name", sorted(RECORDS_WITH_SECRETS))
+def test_substitutes_contain_no_secret(name: str, codec: str) -> None:
+    records = [
+        (key, value, headers) for key, value in RECORDS_WITH_SECRETS[name] for headers in ((), ((LONG_SECRET, SECRET_BYTES),))
+    ]
+    for key, value, headers in records:
         batch = write_batch([RecordToWrite(key, value, headers)], base_offset=5, base_timestamp=1, compression_type=codec)
-        assert codec != "none" or PLANTED.encode() in batch, "nothing to hide"
+        assert codec != "none" or SECRET.encode() in batch, "the batch must contain the secret"
         substitute = witness_batch(name, batch)
         assert substitute is not None
-        assert PLANTED.encode() not in substitute
+        assert SECRET.encode() not in substitute
         assert substitute[22] & 7 == 0
 
 
-def test_bytes_after_a_marker_and_in_control_records_of_unknown_types_do_not_get_out() -> None:
-    for key, value in ((b"\0\0\0\1" + RAW, bytes(6) + RAW), (b"\0\0\0\x63" + RAW, RAW), (b"\0\0\0\2", b"\0\0" + RAW), (b"\0", RAW)):
+def test_substitutes_of_control_batches_contain_no_unused_bytes() -> None:
+    for key, value in (
+        (b"\0\0\0\1" + SECRET_BYTES, bytes(6) + SECRET_BYTES),
+        (b"\0\0\0\x63" + SECRET_BYTES, SECRET_BYTES),
+        (b"\0\0\0\2", b"\0\0" + SECRET_BYTES),
+        (b"\0", SECRET_BYTES),
+    ):
         for name in sorted(WITNESS_TOPICS):
             batch = write_batch([RecordToWrite(key, value)], base_offset=5, base_timestamp=1, is_control_batch=True)
             substitute = witness_batch(name, batch)
             assert substitute is not None
-            assert PLANTED.encode() not in substitute
-            assert of_batch(name, substitute) == of_batch(name, batch)
+            assert SECRET.encode() not in substitute
+            assert facts_of_batch(name, substitute) == facts_of_batch(name, batch)
 
 
-# Any bytes: the same answer, and not many more bytes.
+# Any bytes: the same facts, and not many more bytes.
 
 
-def of_metadata(batch: MetadataBatch) -> Any:
-    """What a replay reads from a batch, and the problems of its records."""
+def facts_of_metadata(batch: MetadataBatch) -> Any:
+    """The facts that a replay reads from a batch, and the problems of its records."""
     replay = ControllerReplay(0)
     replay.step(0, 0, open_batch(TOPIC_BATCH).records[0][1])
     for offset, read in batch.records:
@@ -538,8 +584,8 @@ def of_metadata(batch: MetadataBatch) -> Any:
 TOPIC_BATCH = write_batch([RecordToWrite(None, topic("t", TOPIC_ID_TEXT))], base_offset=0, base_timestamp=1)
 
 
-def of_group(key: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__consumer_offsets` reads from a record."""
+def facts_of_group(key: bytes | None, value: bytes | None) -> Any:
+    """The facts that a reader of `__consumer_offsets` reads from a record."""
     read = internal_topics.read_key(key)
     if isinstance(read, str) or read.record_type not in RECORD_TYPES:
         return read
@@ -562,8 +608,8 @@ def of_group(key: bytes | None, value: bytes | None) -> Any:
     return read, plain(log), fields if isinstance(fields, str) else "", internal_topics.check_value(value)
 
 
-def of_share(key: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__share_group_state` reads from a record."""
+def facts_of_share(key: bytes | None, value: bytes | None) -> Any:
+    """The facts that a reader of `__share_group_state` reads from a record."""
     read = internal_topics.read_share_key(key)
     if isinstance(read, str) or read.record_type not in internal_topics.SHARE_RECORDS or value is None:
         return read, None
@@ -573,34 +619,34 @@ def of_share(key: bytes | None, value: bytes | None) -> Any:
     return read, {name: value for name, value in fields.items() if name not in ("create_timestamp", "write_timestamp")}
 
 
-def of_transaction(key: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__transaction_state` reads from a record."""
+def facts_of_transaction(key: bytes | None, value: bytes | None) -> Any:
+    """The facts that a reader of `__transaction_state` reads from a record."""
     name, problem = internal_topics.parse_transaction_log_key(key)
     return name, problem, None if name is None or value is None else internal_topics.parse_transaction_log_value(value)
 
 
-def of_remote_log(_: bytes | None, value: bytes | None) -> Any:
-    """What a reader of `__remote_log_metadata` reads from a record."""
+def facts_of_remote_log(_: bytes | None, value: bytes | None) -> Any:
+    """The facts that a reader of `__remote_log_metadata` reads from a record."""
     read = internal_topics.decode_remote_log_record(value)
     return read.api_key, read.name, read.version, read.fields, read.problem
 
 
 READERS = {
-    CONSUMER_OFFSETS_TOPIC: of_group,
-    REMOTE_LOG_METADATA_TOPIC: of_remote_log,
-    SHARE_GROUP_STATE_TOPIC: of_share,
-    TRANSACTION_STATE_TOPIC: of_transaction,
+    CONSUMER_OFFSETS_TOPIC: facts_of_group,
+    REMOTE_LOG_METADATA_TOPIC: facts_of_remote_log,
+    SHARE_GROUP_STATE_TOPIC: facts_of_share,
+    TRANSACTION_STATE_TOPIC: facts_of_transaction,
 }
 
 
-def of_batch(name: str, batch: bytes) -> Any:
-    """What a reader reads from a batch of an internal topic."""
+def facts_of_batch(name: str, batch: bytes) -> Any:
+    """The facts that a reader reads from a batch of an internal topic."""
     decoded = decode_batch(batch)
     if name == CLUSTER_METADATA_TOPIC:
         if decoded.header is None:
             return None
-        return of_metadata(open_batch(batch)), decoded.header[2], [of_control(decoded)], bool(decoded.problems)
-    records: list[Any] = of_control(decoded)
+        return facts_of_metadata(open_batch(batch)), decoded.header[2], [facts_of_control(decoded)], bool(decoded.problems)
+    records: list[Any] = facts_of_control(decoded)
     if decoded.header is None or not decoded.header.is_control_batch:
         records = [(record.offset, record.timestamp, READERS[name](record.key, record.value)) for record in decoded.iter_records()]
     plain = plain_records(batch)
@@ -611,8 +657,8 @@ def of_batch(name: str, batch: bytes) -> Any:
     return records, bool(decoded.problems), header
 
 
-def of_control(decoded: Any) -> list[Any]:
-    """What a reader reads from a control batch."""
+def facts_of_control(decoded: Any) -> list[Any]:
+    """The control records that a reader reads from a batch."""
     if decoded.header is None or not decoded.header.is_control_batch:
         return []
     read = [(record.offset, record.timestamp, parse_control_record(record.key, record.value)) for record in decoded.iter_records()]
@@ -622,26 +668,26 @@ def of_control(decoded: Any) -> list[Any]:
     return read
 
 
-def assert_the_same(name: str, batch: bytes) -> None:
-    """A substitute gives the same facts as the batch, and is not much larger."""
+def assert_same_facts(name: str, batch: bytes) -> None:
+    """The substitute of a batch gives the same facts and is not much larger."""
     substitute = witness_batch(name, batch)
     if substitute is None:
         return
     decoded = decode_batch(batch)
     assert len(substitute) <= 4 * len(decoded.payload) + 61
     assert len(substitute) <= MAX_SUBSTITUTE_BYTES + 61
-    told_of = of_batch(name, substitute)
+    facts = facts_of_batch(name, substitute)
     if decoded.header is None and name == CLUSTER_METADATA_TOPIC:
         assert open_batch(substitute).records[-1][1].problem == "batch"
     elif decoded.header is None:
-        assert told_of[: len(of_batch(name, batch))] == of_batch(name, batch)
+        assert facts[: len(facts_of_batch(name, batch))] == facts_of_batch(name, batch)
     else:
-        assert told_of == of_batch(name, batch)
+        assert facts == facts_of_batch(name, batch)
 
 
 @st.composite
 def changed(draw: st.DrawFn, sound: list[bytes | None]) -> bytes | None:
-    """One of these, with changed bytes, shorter or longer; or any bytes."""
+    """One of `sound`, with changed bytes, shorter or longer; or any bytes."""
     data = draw(st.sampled_from(sound) | st.none() | st.binary(max_size=40))
     if data is None or len(data) > 1000 or draw(st.booleans()):
         return data
@@ -653,27 +699,29 @@ def changed(draw: st.DrawFn, sound: list[bytes | None]) -> bytes | None:
 
 @st.composite
 def records_like(draw: st.DrawFn, name: str) -> list[RecordToWrite]:
-    """Keys and values of the topic's records, combined and changed in any manner."""
+    """Changed keys and values of the topic's records in any combination."""
     keys, values = (changed(sorted({pair[part] for pair in ALL[name]}, key=str)) for part in (0, 1))
     return draw(st.lists(st.builds(RecordToWrite, keys, values), max_size=4))
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-@given(data=st.data(), codec=st.sampled_from(CODECS), in_control=st.integers(0, 9).map(lambda number: number == 0))
-def test_redacted_batches_give_equal_answers(name: str, data: st.DataObject, codec: str, in_control: bool) -> None:
+@given(data=st.data(), codec=st.sampled_from(CODECS), is_control_batch=st.integers(0, 9).map(lambda number: number == 0))
+def test_substitutes_of_changed_records_give_the_same_facts(
+    name: str, data: st.DataObject, codec: str, is_control_batch: bool
+) -> None:
     records = data.draw(records_like(name))
-    assert_the_same(
-        name, write_batch(records, base_offset=7, base_timestamp=9, compression_type=codec, is_control_batch=in_control)
+    assert_same_facts(
+        name, write_batch(records, base_offset=7, base_timestamp=9, compression_type=codec, is_control_batch=is_control_batch)
     )
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
 @given(batch=record_batches() | broken_batches() | legacy_batches() | st.binary(max_size=90))
-def test_any_batch_gives_the_same_facts(name: str, batch: bytes) -> None:
-    assert_the_same(name, batch)
+def test_substitutes_of_any_batch_give_the_same_facts(name: str, batch: bytes) -> None:
+    assert_same_facts(name, batch)
 
 
-def test_a_bomb_stays_small() -> None:
+def test_the_substitute_of_a_bomb_is_small() -> None:
     records = [RecordToWrite(group_key("g", 3), bytes(internal_topics.MAX_VALUE_BYTES + 1))] * 24
     batch = write_batch(records, base_offset=0, base_timestamp=1, compression_type="zstd")
     assert len(batch) < 100_000
@@ -683,7 +731,7 @@ def test_a_bomb_stays_small() -> None:
     assert decode_batch(substitute).problems
 
 
-def test_a_too_large_record_breaks_the_batch_as_before() -> None:
+def test_a_too_large_record_has_an_empty_substitute() -> None:
     batch = write_batch([RecordToWrite(None, bytes(17 << 20))], base_offset=3, base_timestamp=1, compression_type="zstd")
     for name in sorted(WITNESS_TOPICS):
         substitute = witness_batch(name, batch)
@@ -698,22 +746,22 @@ def test_a_too_large_record_breaks_the_batch_as_before() -> None:
 
 @pytest.mark.parametrize(("magic", "kind"), [(0, "CreateTime"), (1, "CreateTime"), (1, "LogAppendTime")])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_messages_of_old_formats(magic: int, kind: str, codec: str) -> None:
-    pairs = [(commit_key("a"), commit_value(5, version=1, metadata=HIDDEN)), (commit_key("b"), commit_value(6, version=0))]
+def test_substitutes_of_old_messages_have_their_offsets_and_timestamps(magic: int, kind: str, codec: str) -> None:
+    pairs = [(commit_key("a"), commit_value(5, version=1, metadata=LONG_SECRET)), (commit_key("b"), commit_value(6, version=0))]
     timestamp = BASE_TIMESTAMP if magic else -1
-    given: dict[str, Any] = {"magic": magic, "timestamp": timestamp, "timestamp_type": kind}
+    fields: dict[str, Any] = {"magic": magic, "timestamp": timestamp, "timestamp_type": kind}
     first = 40 if codec == "none" or not magic else 0  # in a wrapper of magic 1 offsets start at 0
-    entries = [write_legacy_entry(key, value, offset=first + place, **given) for place, (key, value) in enumerate(pairs)]
+    entries = [write_legacy_entry(key, value, offset=first + index, **fields) for index, (key, value) in enumerate(pairs)]
     if codec != "none":
-        entries = [write_legacy_wrapper(entries, offset=41, compression_type=codec, **given)]
+        entries = [write_legacy_wrapper(entries, offset=41, compression_type=codec, **fields)]
     read = []
     for entry in entries:
-        assert_the_same(CONSUMER_OFFSETS_TOPIC, entry)
+        assert_same_facts(CONSUMER_OFFSETS_TOPIC, entry)
         substitute = witness_batch(CONSUMER_OFFSETS_TOPIC, entry)
         assert substitute is not None
-        assert PLANTED.encode() not in substitute
+        assert SECRET.encode() not in substitute
         decoded = decode_batch(substitute)
         assert decoded.header is not None
         assert decoded.header.timestamp_type == kind
         read += [(record.offset, record.timestamp, internal_topics.read_key(record.key)) for record in decoded.iter_records()]
-    assert read == [(40 + place, timestamp, internal_topics.read_key(key)) for place, (key, _) in enumerate(pairs)]
+    assert read == [(40 + index, timestamp, internal_topics.read_key(key)) for index, (key, _) in enumerate(pairs)]

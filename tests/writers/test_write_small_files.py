@@ -34,13 +34,13 @@ ABORTED = AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_o
         (SNAPSHOT[:2], "0001"),
         (SNAPSHOT[6:], "00000001 0000000000000001 0002 00000003 0000000000000004 00000005 0000000000000006 00000007" + "ff" * 8),
     ],
-    ids=["index", "timeindex", "txnindex", "version of a snapshot", "snapshot behind its CRC"],
+    ids=["index", "timeindex", "txnindex", "version of a snapshot", "snapshot after its CRC"],
 )
-def test_bytes_of_index_files(data: bytes, expected: str) -> None:
+def test_index_files_have_kafkas_bytes(data: bytes, expected: str) -> None:
     assert data == bytes.fromhex(expected)
 
 
-def test_text_of_checkpoints_and_identities() -> None:
+def test_checkpoints_and_identity_files_have_kafkas_text() -> None:
     assert files.write_leader_epochs([EpochEntry(0, 0), EpochEntry(2, 300)]) == b"0\n2\n0 0\n2 300\n"
     assert files.write_offset_checkpoint({("t", 0): 5}) == b"0\n1\nt 0 5\n"
     assert files.write_partition_metadata("dMwERMehRq6SQBEYsfIf9A") == b"version: 0\ntopic_id: dMwERMehRq6SQBEYsfIf9A"
@@ -111,7 +111,7 @@ ALLOWED: Final = re.compile(
     rb"|__[a-z_]+|[A-Za-z0-9_-]{22}|brokerEpoch|clusterId|leaderId|leaderEpoch|votedId|votedDirectoryId|appliedOffset|currentVoters"
     rb"|voterId|data_version|null|true|false"
 )
-"""All that such a file may contain: numbers, ids, pseudonyms, and Kafka's own words."""
+"""Everything that a redacted file may contain: numbers, ids, pseudonyms and Kafka's names."""
 
 
 def rewritten(kind: FileKind, data: bytes) -> bytes:
@@ -120,22 +120,35 @@ def rewritten(kind: FileKind, data: bytes) -> bytes:
 
 
 def read(kind: FileKind, data: bytes) -> Any:
-    """What a reader reads from a file, and the reasons for damage, without their positions."""
+    """(fields that a parser reads from a file, kinds and details of its damage)."""
     parsed = PARSERS[kind](RewrittenFile(data))
     damage = [(row.kind, row.detail) for row in parsed.damage]
     redacted = {name: getattr(parsed, name) for name in type(parsed).__slots__ if name != "damage"}
     return redacted, damage
 
 
-ODD: Final = [b"hush", b"0", b"7", b"hush 1 2", b"a: b", b"topic_id: x", b"version: y", b"version=x", b"=", b"\\u12", b"{", b"\0"]
+UNUSUAL_LINES: Final = [
+    b"hush",
+    b"0",
+    b"7",
+    b"hush 1 2",
+    b"a: b",
+    b"topic_id: x",
+    b"version: y",
+    b"version=x",
+    b"=",
+    b"\\u12",
+    b"{",
+    b"\0",
+]
 
 
 @st.composite
 def any_file(draw: st.DrawFn, kind: FileKind) -> bytes:
     """Lines of a valid file and others, in any order, and any bytes."""
     lines = SOUND[kind].splitlines(keepends=True)
-    words = st.sampled_from(ODD)
-    chosen = draw(st.lists(st.sampled_from(lines) | words | st.binary(max_size=12), max_size=9))
+    unusual = st.sampled_from(UNUSUAL_LINES)
+    chosen = draw(st.lists(st.sampled_from(lines) | unusual | st.binary(max_size=12), max_size=9))
     ends = st.sampled_from([b"", b"\n", b"\r\n", b"\r", b" "])
     return b"".join(line + draw(ends) for line in chosen)
 
@@ -150,7 +163,7 @@ def test_redacted_files_have_only_numbers_ids_and_pseudonyms(kind: FileKind, dat
 
 @pytest.mark.parametrize("kind", PARSERS)
 @given(data=st.data())
-def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None:
+def test_any_redacted_file_gives_the_same_facts(kind: FileKind, data: st.DataObject) -> None:
     before = data.draw(any_file(kind))
     expected, damage = read(kind, before)
     if "offsets" in expected:
@@ -162,7 +175,7 @@ def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None
     redacted, redacted_damage = read(kind, rewritten(kind, before))
     assert redacted == expected
     assert {row["reason"] for _, row in redacted_damage} == {row["reason"] for _, row in damage}
-    if kind is not FileKind.META_PROPERTIES:  # its lines are in another order
+    if kind is not FileKind.META_PROPERTIES:  # the writer changes the order of its lines
         assert redacted_damage == damage
 
 
@@ -173,7 +186,7 @@ def test_any_file_is_read_as_before(kind: FileKind, data: st.DataObject) -> None
         pytest.param(FileKind.LEADER_EPOCH_CHECKPOINT, b"hush " * (1 << 15) + b"\n0 hush\n", id="a long line"),
     ],
 )
-def test_malformed_files_do_not_grow_and_stay_malformed(kind: FileKind, data: bytes) -> None:
+def test_redacted_malformed_files_do_not_grow_and_have_the_same_damage(kind: FileKind, data: bytes) -> None:
     redacted = rewritten(kind, data)
     assert len(redacted) <= len(data)
     assert b"hush" not in redacted
@@ -184,7 +197,7 @@ def test_malformed_files_do_not_grow_and_stay_malformed(kind: FileKind, data: by
 
 
 @pytest.mark.parametrize("kind", SOUND)
-def test_files_without_names_stay_unchanged(kind: FileKind) -> None:
+def test_files_without_names_are_unchanged(kind: FileKind) -> None:
     for data in (b"", bytes(100)):
         assert rewritten(kind, data) == data
     assert rewritten(FileKind.INDEX, SOUND[kind]) == SOUND[kind]

@@ -1,5 +1,5 @@
-"""One order of starts for many partitions, simulated by a controller that does not know the plans: the intended leaders lead, and
-their logs remain."""
+"""One order of starts for many partitions, played by a simulated controller without the plans: the intended leaders lead, and
+their logs are not truncated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,18 +22,18 @@ def partition(topic: str, control: planner.PlanControl | None, *ends: int) -> pl
     return lagging(control, ends, topic)
 
 
-def request_of(given_partition: planner.PlanPartition) -> planner.LeaderRequest | None:
-    plan = planner.plan_partition(given_partition)
+def request_of(planned_partition: planner.PlanPartition) -> planner.LeaderRequest | None:
+    plan = planner.plan_partition(planned_partition)
     best = next(candidate for candidate in plan.candidates if candidate.broker == plan.recommended)
-    return planner.leader_request(given_partition, plan, planner.election_needs(given_partition, plan, best))
+    return planner.leader_request(planned_partition, plan, planner.election_needs(planned_partition, plan, best))
 
 
 def requests_of(partitions: Sequence[planner.PlanPartition]) -> dict[tuple[str, int], planner.LeaderRequest]:
-    requests = {(given.topic, given.partition): request_of(given) for given in partitions}
+    requests = {(partition.topic, partition.partition): request_of(partition) for partition in partitions}
     return {name: request for name, request in requests.items() if request is not None}
 
 
-def ordered(*partitions: planner.PlanPartition) -> planner.StartOrder:
+def order_of(*partitions: planner.PlanPartition) -> planner.StartOrder:
     return planner.order_of_starts(requests_of(partitions), BROKERS)
 
 
@@ -41,66 +41,66 @@ def in_sync(*isr: int, unclean: bool | None = None) -> planner.PlanControl:
     return planner.PlanControl(-1, isr[0], 0, isr, (), (1, 2, 3), unclean)
 
 
-def test_where_nothing_can_be_lost_there_is_no_order() -> None:
-    assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)).rounds == ()
+def test_partitions_that_lose_nothing_need_no_order() -> None:
+    assert order_of(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)).rounds == ()
 
 
-def test_the_intended_leader_starts_before_all_that_could_be_elected_uncleanly() -> None:
-    starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 5, 9, 5))
+def test_the_intended_leader_starts_before_brokers_that_an_unclean_election_could_take() -> None:
+    starts = order_of(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 5, 9, 5))
     assert [(start.broker, len(start.leads), len(start.forced)) for start in starts.rounds] == [(2, 2, 2)]
     assert (starts.others, starts.forbid_unclean) == ((1, 3), False)
 
 
-def test_if_that_does_not_serve_all_partitions_unclean_elections_are_forbidden_first() -> None:
-    starts = ordered(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 8, 5, 5))
+def test_unclean_elections_are_forbidden_if_partitions_need_different_first_starts() -> None:
+    starts = order_of(partition("t", in_sync(1), 5, 8, 5), partition("u", in_sync(1), 8, 5, 5))
     assert [(start.broker, start.stopped, len(start.forced)) for start in starts.rounds] == [(2, (), 1), (1, (), 0)]
     assert (starts.others, starts.forbid_unclean) == ((3,), True)
 
 
-def test_if_no_order_serves_all_partitions_leaders_stop_again() -> None:
-    starts = ordered(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
+def test_leaders_stop_again_if_no_order_suits_all_partitions() -> None:
+    starts = order_of(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
     assert [(start.broker, start.stopped, len(start.leads)) for start in starts.rounds] == [(2, (), 2), (1, (2,), 1)]
     assert (starts.others, starts.forbid_unclean) == ((2, 3), True)
 
 
-def test_where_the_other_in_sync_would_be_elected_meanwhile_no_order_serves() -> None:
-    starts = ordered(partition("t", in_sync(1, 2), 5, 8, 5), partition("u", in_sync(1, 2), 18, 2, 2))
+def test_a_partition_whose_other_isr_member_would_lead_first_has_no_order() -> None:
+    starts = order_of(partition("t", in_sync(1, 2), 5, 8, 5), partition("u", in_sync(1, 2), 18, 2, 2))
     assert [topic for topic, _ in starts.impossible] == ["u"]
 
 
-def test_of_leaders_as_good_the_one_is_taken_that_one_start_serves() -> None:
-    starts = ordered(partition("t", in_sync(1, 2), 8, 8, 5), partition("u", in_sync(2), 5, 8, 5))
+def test_among_equal_leaders_the_one_that_saves_a_start_is_chosen() -> None:
+    starts = order_of(partition("t", in_sync(1, 2), 8, 8, 5), partition("u", in_sync(2), 5, 8, 5))
     assert [(start.broker, len(start.leads)) for start in starts.rounds] == [(2, 2)]
 
 
-def test_one_start_serves_partitions_that_lose_nothing_under_either_leader() -> None:
-    """The only ISR member does not come back, so an election must be forced."""
+def test_one_start_suits_partitions_that_lose_nothing_under_either_leader() -> None:
+    """The only ISR member does not return, so an election must be forced."""
     controls = [planner.PlanControl(-1, 3, 0, (3,), (), assignment) for assignment in ((1, 2, 3), (2, 1, 3))]
-    starts = ordered(*(lagging(control, (8, 8), topic) for control, topic in zip(controls, "tu", strict=True)))
+    starts = order_of(*(lagging(control, (8, 8), topic) for control, topic in zip(controls, "tu", strict=True)))
     assert [(start.broker, len(start.leads), start.stopped) for start in starts.rounds] == [(1, 2, ())]
 
 
-def test_settings_are_restored_as_they_were() -> None:
-    """Unclean elections are allowed for all brokers, and once more for u."""
+def test_settings_are_restored_to_their_values() -> None:
+    """Unclean elections are allowed for all brokers, and also for topic u."""
     control = replace(in_sync(1), unclean_by_default=True)
     partitions = partition("t", control, 5, 8, 5), partition("u", replace(control, unclean_by_topic=True), 8, 5, 5)
     steps = steps_of(Plans([Planned(planned, planner.plan_partition(planned)) for planned in partitions], 2), None)
     commands = [str(step.command).partition(" --entity-")[2] for step in steps if "forbid" in step.kind or "restore" in step.kind]
-    of_all, of_topic = "type brokers --entity-default", "type topics --entity-name u"
+    all_brokers, topic = "type brokers --entity-default", "type topics --entity-name u"
     setting = "--add-config unclean.leader.election.enable="
-    values = [(of_all, "false"), (of_topic, "false"), (of_all, "true"), (of_topic, "true")]
-    assert commands == [f"{of} {setting}{value}" for of, value in values]
+    values = [(all_brokers, "false"), (topic, "false"), (all_brokers, "true"), (topic, "true")]
+    assert commands == [f"{entity} {setting}{value}" for entity, value in values]
 
 
 @dataclass
-class Played:
-    """One partition of a controller and its replicas; `held` names the replica whose log each replica has copied."""
+class PlayedPartition:
+    """One partition of a controller and its replicas; `log_of` is the replica whose log each replica has."""
 
     assignment: tuple[int, ...]
     isr: frozenset[int]
     elr: frozenset[int]
     last: int | None
-    held: dict[int, int]
+    log_of: dict[int, int]
     crashed: frozenset[int]
     leader: int = -1
 
@@ -111,12 +111,12 @@ class Played:
         self.elect(alive, unclean=unclean)
 
     def elect(self, alive: frozenset[int], *, unclean: bool) -> None:
-        done = elect(ElectionInput(self.assignment, alive, self.isr, self.leader, self.elr, self.last), unclean=unclean)
-        self.leader, self.isr, self.elr = done.leader, done.isr, done.elr
+        election = elect(ElectionInput(self.assignment, alive, self.isr, self.leader, self.elr, self.last), unclean=unclean)
+        self.leader, self.isr, self.elr = election.leader, election.isr, election.elr
         if self.leader >= 0:
             self.last = self.leader
             self.isr = isr_without(self.isr, self.isr - alive, elr_enabled=False)
-            self.held.update(dict.fromkeys(alive & self.held.keys(), self.held[self.leader]))
+            self.log_of.update(dict.fromkeys(alive & self.log_of.keys(), self.log_of[self.leader]))
 
     def stop(self, broker: int, alive: frozenset[int], *, unclean: bool) -> None:
         self.isr = isr_without(self.isr, {broker}, elr_enabled=False)
@@ -124,8 +124,8 @@ class Played:
         self.elect(alive, unclean=unclean)
 
 
-def play(starts: planner.StartOrder, played: dict[str, Played], *, allowed: bool) -> None:
-    """Do what an order of starts says, on a cluster whose settings allow unclean elections or not."""
+def play(starts: planner.StartOrder, played: dict[str, PlayedPartition], *, allowed: bool) -> None:
+    """Play an order of starts on a cluster whose settings allow unclean elections or not."""
     unclean = allowed and not starts.forbid_unclean
     alive: frozenset[int] = frozenset()
     for start in starts.rounds:
@@ -140,7 +140,7 @@ def play(starts: planner.StartOrder, played: dict[str, Played], *, allowed: bool
             replicas.start(start.broker, alive, unclean=unclean)
         for topic, _ in start.forced:
             played[topic].elect(alive, unclean=True)
-        assert {played[topic].leader for topic, _ in start.leads} <= {start.broker}, "what the step after it looks at"
+        assert {played[topic].leader for topic, _ in start.leads} <= {start.broker}, "the next step of the plan checks this"
     for broker in starts.others:
         assert isinstance(broker, int)
         alive |= {broker}
@@ -152,15 +152,15 @@ ENDS = st.tuples(*[st.integers(0, 9)] * 3)
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, Played]]:
-    """Partitions of a random history, and what the controllers know of them, which a plan may know or not."""
+def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, PlayedPartition]]:
+    """Partitions of a random history and their state at the controller, which a plan may have or not."""
     cluster = random_history(draw(st.integers(0, 100_000))).cluster
-    some = []
+    partitions = []
     for number in range(draw(st.integers(1, 5))):
         source = draw(st.sampled_from(sorted(cluster.partitions.values(), key=lambda partition: str(partition.name))))
         of_history = plan_partition_of(cluster, source, logs_of(source))
-        given_partition = draw(st.sampled_from([of_history, partition("t", None, *draw(ENDS))]))
-        replicas = [replace(replica, crashed=draw(st.booleans())) for replica in given_partition.replicas]
+        planned_partition = draw(st.sampled_from([of_history, partition("t", None, *draw(ENDS))]))
+        replicas = [replace(replica, crashed=draw(st.booleans())) for replica in planned_partition.replicas]
         brokers = [replica.broker for replica in replicas if isinstance(replica.broker, int)]
         assignment = tuple(draw(st.permutations(brokers)))
         isr = tuple(draw(st.lists(st.sampled_from(brokers), unique=True, max_size=2)))
@@ -168,37 +168,37 @@ def clusters(draw: st.DrawFn) -> list[tuple[planner.PlanPartition, Played]]:
         elr = tuple(broker for broker in elr if broker not in isr)
         last = draw(st.sampled_from(isr or elr))
         control = draw(st.sampled_from([None, planner.PlanControl(-1, last, 0, isr, elr, assignment)]))
-        isr, elr = (isr, elr) if control else (isr or elr, ())  # an ELR nobody knows of is seen by who looks at the leader
-        given_partition = replace(given_partition, topic=f"t{number}", partition=0, replicas=replicas, control=control)
-        held = {broker: broker for broker in brokers}
+        isr, elr = (isr, elr) if control else (isr or elr, ())  # an operator who checks the leader would see an unknown ELR
+        planned_partition = replace(planned_partition, topic=f"t{number}", partition=0, replicas=replicas, control=control)
+        log_of = {broker: broker for broker in brokers}
         crashed = frozenset(replica.broker for replica in replicas if replica.crashed and isinstance(replica.broker, int))
-        some.append((given_partition, Played(assignment, frozenset(isr), frozenset(elr), last, held, crashed)))
-    return some
+        partitions.append((planned_partition, PlayedPartition(assignment, frozenset(isr), frozenset(elr), last, log_of, crashed)))
+    return partitions
 
 
 @given(clusters(), st.booleans())
-def test_the_order_elects_recommended_leaders(played_clusters: list[tuple[planner.PlanPartition, Played]], allowed: bool) -> None:
-    plans = {given_partition.topic: planner.plan_partition(given_partition) for given_partition, _ in played_clusters}
-    requests = requests_of([given_partition for given_partition, _ in played_clusters])
-    brokers: list[planner.Broker] = sorted({broker for _, replicas in played_clusters for broker in replicas.held})
-    planned = [Planned(given_partition, plans[given_partition.topic]) for given_partition, _ in played_clusters]
+def test_the_order_elects_recommended_leaders(cluster: list[tuple[planner.PlanPartition, PlayedPartition]], allowed: bool) -> None:
+    plans = {planned_partition.topic: planner.plan_partition(planned_partition) for planned_partition, _ in cluster}
+    requests = requests_of([planned_partition for planned_partition, _ in cluster])
+    brokers: list[planner.Broker] = sorted({broker for _, replicas in cluster for broker in replicas.log_of})
+    planned = [Planned(planned_partition, plans[planned_partition.topic]) for planned_partition, _ in cluster]
     starts = planner.order_of_starts(requests, brokers)
     assert sum(len(start.leads) for start in starts.rounds) == len(requests)
     assert {*(start.broker for start in starts.rounds), *starts.others} == set(brokers)
     if starts.impossible:
         assert {step.kind for step in steps_of(Plans(planned, len(planned)), None)} & {"start", "salvage"} == {"salvage"}
         return
-    played = {given_partition.topic: replicas for given_partition, replicas in played_clusters}
+    played = {planned_partition.topic: replicas for planned_partition, replicas in cluster}
     play(starts, played, allowed=allowed)
     for (topic, _), leader in starts.leader_of().items():
         assert played[topic].leader == leader
-        assert played[topic].held[played[topic].leader] == leader, "its log was never cut for another"
+        assert played[topic].log_of[played[topic].leader] == leader, "the leader still has its log"
         assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
-    settled = Plans(planned, len(planned))
-    settled.recommend_by_start_order()
-    leaders = {topic: step.brokers for step in steps_of(settled, None) if step.kind == "leads" for topic, _ in step.partitions}
+    final = Plans(planned, len(planned))
+    final.recommend_by_start_order()
+    leaders = {topic: step.brokers for step in steps_of(final, None) if step.kind == "leads" for topic, _ in step.partitions}
     assert leaders == {
-        planned.plan.topic: (planned.plan.recommended,) for planned in settled.planned if planned.plan.topic in leaders
+        planned.plan.topic: (planned.plan.recommended,) for planned in final.planned if planned.plan.topic in leaders
     }
     assert leaders.keys() == {topic for topic, _ in requests}
 
@@ -207,18 +207,18 @@ def lost(plan: planner.Plan, broker: planner.Broker | None) -> tuple[int, int, i
     return next(candidate.costs() for candidate in plan.candidates if candidate.broker == broker)
 
 
-def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:
+def test_ten_thousand_partitions_of_few_kinds_are_ordered() -> None:
     requests = {}
     for n in range(10_000):
         leader, other = n % 5 + 1, (n + 1) % 5 + 1
         requests[f"t{n}", 0] = planner.LeaderRequest((leader,), (leader, other), (leader, other), (), forced=True)
     starts = planner.order_of_starts(requests, [1, 2, 3, 4, 5])
     assert sorted(start.broker for start in starts.rounds if isinstance(start.broker, int)) == [1, 2, 3, 4, 5]
-    assert starts.forbid_unclean, "each wants to be first for some partition"
+    assert starts.forbid_unclean, "every broker must start first for some partition"
 
 
 @given(st.integers(7, 40), st.randoms(use_true_random=False))
-def test_where_some_order_serves_all_it_is_found_however_many_brokers_there_are(count: int, random: Random) -> None:
+def test_an_order_that_suits_all_partitions_is_found_for_many_brokers(count: int, random: Random) -> None:
     hidden: list[planner.Broker] = random.sample(range(count), count)
     requests = {}
     for number in range(3 * count):

@@ -1,4 +1,4 @@
-"""What a plan is made of: how followers cut, the epochs a broker loads, what an election is called, and who is elected at last."""
+"""Parts of a plan: how followers truncate, the epochs that a broker loads, and kinds of elections."""
 
 from dataclasses import replace
 
@@ -9,30 +9,32 @@ from kafka_forensics.replication.planner.plans import PlanControl
 from tests.support.plan_values import entries, replica
 
 
-def test_how_followers_truncate_is_told_by_the_logs() -> None:
+def test_the_rule_of_truncation_follows_from_the_logs() -> None:
     old = [replica(1, 10, hw=10), replica(2, 10, hw=0)]
     assert planner.truncates_by(old) == "high-watermark"
     assert planner.truncates_by([*old, replica(4, 3, (0, 0))]) == "epochs"
-    assert planner.truncates_by([replace(replica(1, 3), checkpoint=())]) == "epochs", "a checkpoint file is of Kafka 0.11"
+    assert planner.truncates_by([replace(replica(1, 3), checkpoint=())]) == "epochs", "Kafka 0.11 and later write a checkpoint file"
     assert planner.truncates_by([replica(1, 0)]) == "epochs"
 
 
-def test_a_checkpoint_as_a_broker_loads_it() -> None:
+def test_a_broker_loads_ascending_entries_of_a_checkpoint() -> None:
     assert planner.loaded_epochs(entries((0, 0), (2, 5), (3, 9)), 9) == list(entries((0, 0), (2, 5)))
     assert planner.loaded_epochs(entries((0, 0), (4, 5), (3, 7)), 9) == list(entries((0, 0), (3, 7)))
     assert planner.loaded_epochs(entries((0, 4), (1, 4)), 9) == list(entries((1, 4)))
 
 
-def test_recovery_adds_the_epochs_it_walks_over() -> None:
+def test_recovery_adds_the_epochs_of_the_batches_that_it_reads() -> None:
     runs = [(0, 0, 5), (1, 5, 12), (3, 12, 20)]
     assert planner.recovered_epochs(entries((0, 0)), runs, 0) == entries((0, 0), (1, 5), (3, 12))
-    assert planner.recovered_epochs(entries((0, 0)), runs, 8) == entries((0, 0), (1, 8), (3, 12)), "what lies before was not walked"
+    assert planner.recovered_epochs(entries((0, 0)), runs, 8) == entries((0, 0), (1, 8), (3, 12)), (
+        "batches before offset 8 are not read"
+    )
     assert planner.recovered_epochs(entries((0, 0), (2, 7)), runs, 0) == entries((0, 0), (2, 7), (3, 12))
     assert planner.recovered_epochs((), runs, 20) == ()
 
 
 @pytest.mark.parametrize(("node", "kind"), [(1, "leads"), (2, "clean"), (3, "elr"), (4, "unclean"), ("x", "unknown")])
-def test_how_an_election_is_called(node: int | str, kind: str) -> None:
+def test_the_kind_of_an_election_follows_from_the_isr_and_elr(node: int | str, kind: str) -> None:
     control = PlanControl(1, 1, 2, (1, 2), (3,), (1, 2, 3, 4))
     assert planner.election_kind(control, node) == kind
     assert (planner.election_kind(control, node, crashed=True) == kind) is (kind not in ("leads", "elr"))
@@ -56,5 +58,7 @@ LEADERLESS = PlanControl(-1, 2, 2, (), (1, 2), (1, 2, 3))
         ((), 3, True, "unclean"),
     ],
 )
-def test_who_crashed_leaves_the_elr_and_the_last_leader_leads(elr: tuple[int, ...], node: int, crashed: bool, kind: str) -> None:
+def test_a_crashed_broker_leaves_the_elr_and_the_last_leader_can_lead(
+    elr: tuple[int, ...], node: int, crashed: bool, kind: str
+) -> None:
     assert planner.election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind

@@ -1,4 +1,4 @@
-"""Plans against a naive replay: logs as lists of (epoch, id), followers that ask and cut record by record."""
+"""Plans agree with a naive replay: logs are lists of (epoch, id), and followers truncate record by record."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from kafka_forensics.replication.planner.election_needs import election_needs
 from kafka_forensics.replication.planner.planner import losses_without, plan_partition
 
 Record = tuple[int, int]
-"""(leader epoch, a number that no other record has); epoch -1 is none."""
+"""(leader epoch, unique number); epoch -1 is none."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """A replica: offset → record, from its log start on without a hole."""
+    """A replica: its records from the log start on, without a hole."""
 
     start: int
     records: tuple[Record, ...]
@@ -29,30 +29,30 @@ class Log:
     def end(self) -> int:
         return self.start + len(self.records)
 
-    def held(self) -> dict[int, Record]:
+    def records_by_offset(self) -> dict[int, Record]:
         return dict(enumerate(self.records, self.start))
 
     def entries(self) -> tuple[EpochEntry, ...]:
-        """An entry wherever the epoch rises."""
-        made: list[EpochEntry] = []
-        for offset, (epoch, _) in self.held().items():
-            if epoch >= 0 and (not made or epoch > made[-1].leader_epoch):
-                made.append(EpochEntry(epoch, offset))
-        return tuple(made)
+        """An entry for each record that raises the epoch."""
+        entries: list[EpochEntry] = []
+        for offset, (epoch, _) in self.records_by_offset().items():
+            if epoch >= 0 and (not entries or epoch > entries[-1].leader_epoch):
+                entries.append(EpochEntry(epoch, offset))
+        return tuple(entries)
 
     def loaded(self) -> tuple[EpochEntry, ...]:
-        """What its broker knows: without a file, nothing."""
+        """The epochs that its broker loads; empty without a checkpoint."""
         return self.entries() if self.has_checkpoint else ()
 
 
 @st.composite
 def logs(draw: st.DrawFn, *, epochs: bool = True) -> list[Log]:
-    """Three logs with arbitrary copied and new records, even where no protocol allows them."""
+    """Three logs with arbitrary copied and new records, whether or not a protocol allows them."""
     written = 0
-    held: list[list[Record]] = [[], [], []]
+    replicas: list[list[Record]] = [[], [], []]
     for _ in range(draw(st.integers(1, 7))):
         which, other = draw(st.integers(0, 2)), draw(st.integers(0, 2))
-        mine, theirs = held[which], held[other]
+        mine, theirs = replicas[which], replicas[other]
         if draw(st.booleans()):
             last = max((entry[0] for entry in mine), default=0)
             epoch = draw(st.integers(last, last + 2)) if epochs else -1
@@ -62,16 +62,16 @@ def logs(draw: st.DrawFn, *, epochs: bool = True) -> list[Log]:
         else:
             keep = draw(st.integers(0, len(mine)))
             copied = [entry for entry in theirs[keep:] if not mine[:keep] or entry[0] >= mine[keep - 1][0]]
-            held[which] = mine[:keep] + (copied if len(copied) == len(theirs[keep:]) else [])
-    starts = [draw(st.integers(0, min(2, len(entries)))) for entries in held]
+            replicas[which] = mine[:keep] + (copied if len(copied) == len(theirs[keep:]) else [])
+    starts = [draw(st.integers(0, min(2, len(entries)))) for entries in replicas]
     return [
         Log(start, tuple(entries[start:]), draw(st.integers(0, len(entries))), draw(st.booleans()) or not epochs)
-        for start, entries in zip(starts, held, strict=True)
+        for start, entries in zip(starts, replicas, strict=True)
     ]
 
 
 def differing(left: Log, right: Log) -> Ranges:
-    ours, theirs = left.held(), right.held()
+    ours, theirs = left.records_by_offset(), right.records_by_offset()
     return normalised((offset, offset + 1) for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset])
 
 
@@ -86,17 +86,17 @@ def partition(given_logs: list[Log], *, checkpoints: bool) -> plans.PlanPartitio
     return plans.PlanPartition("t", 0, replicas, {pair: ranges for pair, ranges in found.items() if ranges})
 
 
-def end_of(epochs: list[tuple[int, int]], end: int, asked: int) -> tuple[int, int]:
-    """(epoch, end offset) by the records themselves: `epochs` are (offset, epoch) of each that raised it."""
-    if asked < 0 or not epochs or asked > epochs[-1][1]:
+def end_of(epochs: list[tuple[int, int]], end: int, requested: int) -> tuple[int, int]:
+    """(epoch, end offset) of a requested epoch; `epochs` are (offset, epoch) of the records that raised the epoch."""
+    if requested < 0 or not epochs or requested > epochs[-1][1]:
         return -1, -1
-    later = [offset for offset, epoch in epochs if epoch > asked]
-    known = [epoch for _, epoch in epochs if epoch <= asked]
-    return (known[-1] if known else asked), (later[0] if later else end)
+    later = [offset for offset, epoch in epochs if epoch > requested]
+    earlier = [epoch for _, epoch in epochs if epoch <= requested]
+    return (earlier[-1] if earlier else requested), (later[0] if later else end)
 
 
 def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
-    """Where the follower ends when it need not cut any more."""
+    """The log end of the follower after its last truncation."""
     mine = [(entry.start_offset, entry.leader_epoch) for entry in follower.loaded()]
     theirs = [*((entry.start_offset, entry.leader_epoch) for entry in leader.loaded()), (leader.end, new_epoch)]
     end = follower.end
@@ -113,13 +113,15 @@ def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
     return min(end, leader.end)
 
 
-def ids(loss: plans.Loss, held: dict[int, Record], start: int, end: int) -> Iterator[tuple[int, Record]]:
-    yield from ((offset, held[offset]) for offset in range(max(loss.start, start), min(loss.end, end)))
+def ids(loss: plans.Loss, records: dict[int, Record], start: int, end: int) -> Iterator[tuple[int, Record]]:
+    yield from ((offset, records[offset]) for offset in range(max(loss.start, start), min(loss.end, end)))
 
 
 def check(given_logs: list[Log], plan: plans.Plan, cuts: dict[tuple[int, int], int]) -> None:
-    """Every number of the plan against the records themselves."""
-    committed = {(offset, record) for log in given_logs for offset, record in log.held().items() if offset < log.high_watermark}
+    """Every number of the plan agrees with the records."""
+    committed = {
+        (offset, record) for log in given_logs for offset, record in log.records_by_offset().items() if offset < log.high_watermark
+    }
     for candidate in plan.candidates:
         assert isinstance(candidate.broker, int)
         leader = given_logs[candidate.broker]
@@ -129,13 +131,13 @@ def check(given_logs: list[Log], plan: plans.Plan, cuts: dict[tuple[int, int], i
             assert isinstance(follower.broker, int)
             log = given_logs[follower.broker]
             cut = cuts[follower.broker, candidate.broker]
-            assert follower.begins_anew is (cut < leader.start), "below it there is nothing to copy"
+            assert follower.begins_anew is (cut < leader.start), "the leader has no records below its log start"
             cut = max(cut, leader.start)
             assert follower.truncation_offset == cut
             lost = {
                 (offset, record)
-                for offset, record in log.held().items()
-                if offset >= leader.start and leader.held().get(offset) != record
+                for offset, record in log.records_by_offset().items()
+                if offset >= leader.start and leader.records_by_offset().get(offset) != record
             }
             assert counted(follower.lost) == len(lost)
             assert {offset for offset, _ in lost} == {n for start, end in follower.lost for n in range(start, end)}
@@ -148,37 +150,42 @@ def check(given_logs: list[Log], plan: plans.Plan, cuts: dict[tuple[int, int], i
         for loss in candidate.losses:
             for broker in loss.held_by:
                 assert isinstance(broker, int)
-                lost_ids = set(ids(loss, given_logs[broker].held(), loss.start, loss.end))
+                lost_ids = set(ids(loss, given_logs[broker].records_by_offset(), loss.start, loss.end))
                 assert broker == loss.held_by[0] or lost_ids <= seen
                 seen |= lost_ids
         assert seen == everything
 
 
 @given(logs())
-def test_epoch_truncation_is_what_a_replay_does(made: list[Log]) -> None:
-    """An absent checkpoint is loaded as an empty one."""
-    given_partition = partition(made, checkpoints=True)
-    new_epoch = max((epoch for log in made for epoch, _ in log.records), default=0) + 1
-    cuts = {(i, j): cut_by_epochs(made[i], made[j], new_epoch) for i in range(3) for j in range(3) if i != j}
+def test_plans_by_epochs_agree_with_a_replay(given_logs: list[Log]) -> None:
+    """A missing checkpoint is loaded as an empty one."""
+    given_partition = partition(given_logs, checkpoints=True)
+    new_epoch = max((epoch for log in given_logs for epoch, _ in log.records), default=0) + 1
+    cuts = {(i, j): cut_by_epochs(given_logs[i], given_logs[j], new_epoch) for i in range(3) for j in range(3) if i != j}
     plan = plan_partition(given_partition, "epochs")
-    check(made, plan, cuts)
+    check(given_logs, plan, cuts)
     best = next((candidate for candidate in plan.candidates if candidate.broker == plan.recommended), None)
     assert best is not None
     assert best.committed == min(candidate.committed for candidate in plan.candidates)
 
 
 @given(logs(epochs=False))
-def test_high_watermark_truncation_is_what_a_replay_does(made: list[Log]) -> None:
-    plan = plan_partition(partition(made, checkpoints=False))
-    assert plan.truncate_by == ("high-watermark" if any(log.records for log in made) else "epochs")
-    plan = plan_partition(partition(made, checkpoints=False), "high-watermark")
-    cuts = {(i, j): min(made[i].end, made[i].high_watermark, made[j].end) for i in range(3) for j in range(3) if i != j}
-    check(made, plan, cuts)
+def test_plans_by_high_watermark_agree_with_a_replay(given_logs: list[Log]) -> None:
+    plan = plan_partition(partition(given_logs, checkpoints=False))
+    assert plan.truncate_by == ("high-watermark" if any(log.records for log in given_logs) else "epochs")
+    plan = plan_partition(partition(given_logs, checkpoints=False), "high-watermark")
+    cuts = {
+        (i, j): min(given_logs[i].end, given_logs[i].high_watermark, given_logs[j].end)
+        for i in range(3)
+        for j in range(3)
+        if i != j
+    }
+    check(given_logs, plan, cuts)
     for candidate in plan.candidates:
         assert isinstance(candidate.broker, int)
         for follower in candidate.followers:
             assert isinstance(follower.broker, int)
-            log, leader = made[follower.broker], made[candidate.broker]
+            log, leader = given_logs[follower.broker], given_logs[candidate.broker]
             assert follower.halts is (min(log.high_watermark, log.end) > leader.end)
 
 
@@ -186,7 +193,9 @@ RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=5)
 
 
 @given(RANGES, RANGES, st.integers(0, 30), st.integers(0, 30))
-def test_sets_of_offsets(left: list[tuple[int, int]], right: list[tuple[int, int]], start: int, end: int) -> None:
+def test_operations_on_ranges_agree_with_sets_of_offsets(
+    left: list[tuple[int, int]], right: list[tuple[int, int]], start: int, end: int
+) -> None:
     def offsets(ranges: Ranges | list[tuple[int, int]]) -> set[int]:
         return {offset for low, high in ranges for offset in range(low, high)}
 
@@ -203,8 +212,8 @@ BROKERS = st.integers(1, 9) | st.text(max_size=3)
 
 
 @st.composite
-def rubble(draw: st.DrawFn) -> plans.PlanPartition:
-    """Replicas whose files say anything at all."""
+def any_partition(draw: st.DrawFn) -> plans.PlanPartition:
+    """Replicas with any values."""
     names = draw(st.lists(BROKERS, min_size=1, max_size=4, unique_by=str))
     replicas = [
         plans.PlanReplica(
@@ -228,14 +237,14 @@ def rubble(draw: st.DrawFn) -> plans.PlanPartition:
     ]
     pairs = [pair for pair in combinations(range(len(names)), 2) if draw(st.booleans())]
     ids = st.none() | st.lists(st.integers(1, 9), max_size=4, unique=True).map(tuple)
-    word = st.none() | st.booleans()
+    flag = st.none() | st.booleans()
     numbers = st.none() | st.integers(-1, 9)
-    control = draw(st.none() | st.builds(plans.PlanControl, numbers, numbers, numbers, ids, ids, ids, word))
+    control = draw(st.none() | st.builds(plans.PlanControl, numbers, numbers, numbers, ids, ids, ids, flag))
     return plans.PlanPartition("t", 0, replicas, {pair: normalised(draw(RANGES)) for pair in pairs}, control, draw(st.booleans()))
 
 
-@given(rubble(), st.sampled_from([None, "epochs", "high-watermark"]))
-def test_any_values_get_a_plan(given_partition: plans.PlanPartition, rule: plans.TruncateBy | None) -> None:
+@given(any_partition(), st.sampled_from([None, "epochs", "high-watermark"]))
+def test_any_values_give_a_consistent_plan(given_partition: plans.PlanPartition, rule: plans.TruncateBy | None) -> None:
     plan = plan_partition(given_partition, rule)
     assert {candidate.broker for candidate in plan.candidates} == {
         replica.broker for replica in given_partition.replicas if replica.is_live and replica.starts
@@ -258,8 +267,8 @@ def test_any_values_get_a_plan(given_partition: plans.PlanPartition, rule: plans
         assert {broker for loss in candidate.losses for broker in loss.held_by} & live == set(needs.copy_first)
 
 
-@given(rubble())
-def test_what_is_kept_of_one_log_alone_loses_as_much_as_its_election(given_partition: plans.PlanPartition) -> None:
+@given(any_partition())
+def test_salvage_from_one_log_loses_as_much_as_its_election(given_partition: plans.PlanPartition) -> None:
     plan = plan_partition(given_partition)
     numbers = {replica.broker: number for number, replica in enumerate(given_partition.replicas)}
     for candidate in plan.candidates:
