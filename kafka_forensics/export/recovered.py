@@ -1,7 +1,6 @@
 """The files of `recover`: records as JSON Lines and as Parquet, and a report; they appear all at once, or not at all."""
 
 import os
-import shutil
 import uuid
 from base64 import b64encode
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from kafka_forensics.model.json_objects import Columns, Json, attribute, attribu
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, OUTCOMES_COUNTED, RECOVERED_FACT, UNREADABLE, RecoveredRecord
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
-from kafka_forensics.storage.disks import UNFINISHED, sync_directory, why
+from kafka_forensics.storage.disks import UNFINISHED, publish_directory, sync_directory, why
 from kafka_forensics.storage.private import private_files
 
 if TYPE_CHECKING:
@@ -70,38 +69,21 @@ class RecoveredFiles:
         self._group, self._group_bytes = [], 0
 
 
-class RecoveryFolder:
-    """A new directory, which is renamed to `output` when complete; an existing empty one gets its files at the end."""
-
-    def __init__(self, output: Path) -> None:
-        self.output = Path(os.path.abspath(output))
-        place = self.output if self.output.is_dir() else self.output.parent
-        self.work = place / f".{self.output.name}.{uuid.uuid4().hex[:12]}{UNFINISHED}"
-
-    def finish(self) -> None:
-        """Move the files to `output`, the report last."""
-        sync_directory(str(self.work))
-        if self.work.parent != self.output:
-            self.work.rename(self.output)
-            sync_directory(str(self.output.parent))
-            return
-        for name in (RECORDS_JSONL, RECORDS_PARQUET, REPORT):
-            os.link(self.work / name, self.output / name)  # unlike a rename, never replaces a file
-        shutil.rmtree(self.work)
-        sync_directory(str(self.output))
-
-
 @contextmanager
-def recovery_folder(output: Path) -> Iterator[RecoveryFolder]:
-    """A directory to write to, removed unless it is finished. Raises UsageError if it cannot be written."""
-    folder = RecoveryFolder(output)
+def recovery_directory(output: Path) -> Iterator[Path]:
+    """A directory to write to, whose files are in `output` after the block; a failure leaves nothing.
+
+    It becomes `output`, or stands in it if that exists. Raises UsageError if it cannot be written.
+    """
+    place = Path(os.path.abspath(output))
+    parent = place if place.is_dir() else place.parent
+    unfinished = parent / f".{place.name}.{uuid.uuid4().hex[:12]}{UNFINISHED}"
     try:
         with private_files(str(output)):
-            folder.work.mkdir()
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder.work, ignore_errors=True)
+            unfinished.mkdir()
+            with publish_directory(unfinished, place):
+                yield unfinished
+            sync_directory(str(parent))
     except OSError as error:
         raise UsageError(
             f"cannot write to {output}: {why(error, str(output))}", hint="choose another directory, or make room there"
@@ -109,27 +91,25 @@ def recovery_folder(output: Path) -> Iterator[RecoveryFolder]:
 
 
 @contextmanager
-def recovered_files(folder: RecoveryFolder) -> Iterator[RecoveredFiles]:
-    """The files of records in a directory, on disk after the block."""
+def recovered_files(directory: Path) -> Iterator[RecoveredFiles]:
+    """The files of records in a directory, complete after the block."""
     with ExitStack() as stack:
         opened = {}
         for name in (RECORDS_JSONL, RECORDS_PARQUET):
-            opened[name] = HashedFile(stack.enter_context((folder.work / name).open("xb", buffering=1 << 20)))
+            opened[name] = HashedFile(stack.enter_context((directory / name).open("xb", buffering=1 << 20)))
         with parquet_writer(opened[RECORDS_PARQUET], RECOVERED_FACT.schema) as write:
             files = RecoveredFiles(opened[RECORDS_JSONL], write)
             yield files
             files.flush()
         for name, file in opened.items():
-            file.close(on_disk=True)
+            file.close()
             files.written.append(RecordsFile(name, files.records, file.size_in_bytes, file.sha256))
 
 
-def write_report(folder: RecoveryFolder, report: Json) -> None:
+def write_report(directory: Path, report: Json) -> None:
     """Write the report."""
-    with (folder.work / REPORT).open("xb") as file:
+    with (directory / REPORT).open("xb") as file:
         file.write(f"{json_text(report)}\n".encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 _WITNESS: Final = attributes("kind broker name end_offset")

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
@@ -11,6 +13,7 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The disk, or the user's quota, is full."""
 UNFINISHED: Final = ".unfinished"
 """Suffix of the name of a file or directory while it is being written."""
+_SYNC_THREADS: Final = 8
 
 
 def why(error: OSError, path: str) -> str:
@@ -45,6 +48,33 @@ def atomic_text_file(path: Path, opener: Callable[[str, int], int] | None = None
             os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def publish_directory(unfinished: Path, output: Path) -> Iterator[Path]:
+    """Rename the directory `unfinished`, which the block fills, to `output` once all of it is on disk; remove it on failure.
+
+    If it stands in `output`, which may be a mount point, its files move there in the order of their names, and replace none.
+    The new names are on disk after `sync_directory` of the directory that holds them. Raises OSError.
+    """
+    try:
+        yield unfinished
+        _sync_tree(unfinished)
+        if unfinished.parent == output:
+            for file in sorted(unfinished.iterdir()):
+                os.link(file, output / file.name)  # unlike a rename, never replaces a file
+        else:
+            unfinished.rename(output)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _sync_tree(root: Path) -> None:
+    """Wait until all files and names below `root` are on disk. Raises OSError."""
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        for folder, _, names in os.walk(root, topdown=False):
+            list(pool.map(sync_file, [Path(folder, name) for name in names]))
+            sync_directory(folder)
 
 
 def sync_file(path: "os.PathLike[str]") -> None:

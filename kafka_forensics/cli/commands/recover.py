@@ -57,11 +57,11 @@ def recover(
     screen = screen_of(console)
 
     from kafka_forensics.cli.outputs.recover import write_recovery
-    from kafka_forensics.export.recovered import recovered_files, recovery_folder, report_of, write_report
+    from kafka_forensics.export.recovered import recovered_files, recovery_directory, report_of, write_report
     from kafka_forensics.questions.recover import recover as recover_records
 
-    with recovery_folder(output) as folder:
-        with recovered_files(folder) as files, Progress(screen) as progress:
+    with recovery_directory(output) as directory:
+        with recovered_files(directory) as files, Progress(screen) as progress:
             recovery = recover_records(paths, scan_options, keep, files.take, progress, dead=dead or ())
             _check_decided(recovery)
         arguments = {
@@ -72,8 +72,7 @@ def recover(
             "dead": sorted(set(dead or ())),
         }
         report = report_of(recovery, arguments, files.written)
-        write_report(folder, report)
-        folder.finish()
+        write_report(directory, report)
     with open_output(None, color=console.color) as to:
         write_recovery(recovery, report, str(output), format_name or options.default_format(), to)
     _print_summary(recovery, output, screen)

@@ -1,18 +1,12 @@
 """The output directory of a salvage: built under another name, put on disk, and renamed at the end."""
 
-import os
-import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.disks import UNFINISHED, sync_directory, sync_file, why
+from kafka_forensics.storage.disks import UNFINISHED, publish_directory, sync_directory, why
 from kafka_forensics.storage.private import private_files
-
-_SYNC_THREADS: Final = 8
 
 
 @contextmanager
@@ -27,13 +21,8 @@ def output_directory(output: Path) -> Iterator[Path]:
     try:
         with private_files():
             _make(output, unfinished)
-            try:
+            with publish_directory(unfinished, output):
                 yield unfinished
-                sync_tree(unfinished)
-                unfinished.rename(output)
-            except BaseException:
-                shutil.rmtree(unfinished, ignore_errors=True)
-                raise
     except OSError as error:  # reading raises SourceError
         text = f"cannot write {output}: {why(error, str(output.parent))}"
         raise UsageError(text, hint="nothing of it is left there; choose another place, or make room") from error
@@ -56,11 +45,3 @@ def _make(output: Path, unfinished: Path) -> None:
     except FileExistsError:
         hint = "if no salvage is running, one was killed there: remove that directory, and run this command again"
         raise UsageError(f"{unfinished} is there already", hint=hint) from None
-
-
-def sync_tree(root: Path) -> None:
-    """Put all files and names below `root` on disk. Raises OSError."""
-    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
-        for folder, _, names in os.walk(root, topdown=False):
-            list(pool.map(sync_file, [Path(folder, name) for name in names]))
-            sync_directory(folder)
