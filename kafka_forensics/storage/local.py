@@ -24,8 +24,6 @@ from kafka_forensics.storage.source import (
     Entry,
     EntryKind,
     Identity,
-    OpenFile,
-    SourceState,
     path_parts,
     require_below_root,
 )
@@ -251,7 +249,7 @@ class _Walk:
         return path, _identity(info)
 
 
-class LocalSource(SourceState):
+class LocalSource(ByteSource):
     """A directory, or a single file, whose path in the source is "".
 
     The path itself may be a symbolic link and is resolved once, here; links below it are followed within it, and to the other paths
@@ -395,7 +393,7 @@ def _reasons(path: str) -> Iterator[None]:
         raise SourceError(path, _not_followed(error.reason)) from error
 
 
-class LocalFile(OpenFile):
+class LocalFile(ByteFile):
     """An open regular file; any number of threads may read it at once.
 
     Reads stop at the size that the file had when it was opened, so that a file that is still being written reads the same twice.

@@ -66,52 +66,29 @@ class Entry(NamedTuple):
         return self.refused or NOT_REGULAR
 
 
-class ByteFile(Protocol):
+class ByteFile(ABC):
     """An open file of evidence. Reads past the end are short; nothing is ever written, locked or mapped."""
 
-    @property
-    def size_in_bytes(self) -> int:
-        """Size when opened."""
+    size_in_bytes: int
+    """Size when opened."""
 
+    @abstractmethod
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError on I/O errors."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file. Raises SourceError."""
-
-    def data_ranges(self) -> list[tuple[int, int]]:
-        """(start, end) of the ranges that are not holes; the whole file if the source cannot tell."""
-
-    def close(self) -> None:
-        """Release the descriptor."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-
-class OpenFile(ABC):
-    """Defaults for open files of all kinds: no holes, nothing to release, `read_into` by `read_at`."""
-
-    size_in_bytes: int
-
-    @abstractmethod
-    def read_at(self, position: int, size: int) -> bytes:
-        """See ByteFile."""
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """See ByteFile."""
         target = buffer.cast("B")
         data = self.read_at(position, len(target))
         target[: len(data)] = data
         return len(data)
 
     def data_ranges(self) -> list[tuple[int, int]]:
-        """The whole file."""
+        """(start, end) of the ranges that are not holes; the whole file if the source cannot tell."""
         return [(0, self.size_in_bytes)] if self.size_in_bytes else []
 
     def close(self) -> None:
-        """Do nothing."""
+        """Release the descriptor, if there is one."""
         return
 
     def __enter__(self) -> Self:
@@ -127,7 +104,7 @@ class OpenFile(ABC):
         return max(0, min(size, self.size_in_bytes - position))
 
 
-class BytesFile(OpenFile):
+class BytesFile(ByteFile):
     """A file whose bytes are in memory."""
 
     def __init__(self, data: bytes) -> None:
@@ -177,33 +154,32 @@ class DistantSource(Protocol):
     """How long one takes."""
 
 
-@runtime_checkable
-class ByteSource(Protocol):
+class ByteSource(ABC):
     """A tree of evidence: a directory, a file, an archive, a bundle, a path of a storage service."""
 
-    rejected: list[str]
-    """Names of archive members that are not listed, because they are not safe paths; empty for directories."""
-    replaced: list[str]
-    """Names that several archive members have; the last is listed and read, as tar does; empty for directories."""
-    problems: list[str]
-    """What is wrong with the container itself (truncated, damaged), a sentence each; may grow while it is read."""
-    refused: dict[str, str]
-    """By path, why a file that could be read is not opened by it: it is read under another name."""
-
-    @property
-    def name(self) -> str:
+    def __init__(self, name: str) -> None:
+        self.name = name
         """As the user typed it."""
-
-    @property
-    def seekable(self) -> bool:
+        self.seekable = True
         """False if reading backwards costs a new pass (`.tar.gz`, `.tar.xz`, `.tar.zst`)."""
+        self.rejected: list[str] = []
+        """Names of archive members that are not listed, because they are not safe paths; empty for directories."""
+        self.replaced: list[str] = []
+        """Names that several archive members have; the last is listed and read, as tar does; empty for directories."""
+        self.problems: list[str] = []
+        """What is wrong with the container itself (truncated, damaged), a sentence each; may grow while it is read."""
+        self.refused: dict[str, str] = {}
+        """By path, why a file that could be read is not opened by it: it is read under another name."""
 
+    @abstractmethod
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name. Raises SourceError."""
 
+    @abstractmethod
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
 
+    @abstractmethod
     def open(self, path: str) -> ByteFile:
         """Open regular file `path`. Raises SourceError for anything else."""
 
@@ -243,19 +219,7 @@ def path_in(name: str, path: str) -> str:
     return name + path if not path or name.endswith("/") else f"{name}/{path}"
 
 
-class SourceState:
-    """The attributes of every source (see ByteSource): seekable, and nothing wrong with it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.seekable = True
-        self.rejected: list[str] = []
-        self.replaced: list[str] = []
-        self.problems: list[str] = []
-        self.refused: dict[str, str] = {}
-
-
-class LostSource(SourceState):
+class LostSource(ByteSource):
     """Stands for evidence at `name` that could not be opened because of `error`: every call raises SourceError."""
 
     def __init__(self, name: str, error: ForensicsError) -> None:

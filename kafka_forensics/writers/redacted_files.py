@@ -15,7 +15,7 @@ from kafka_forensics.model.pseudonyms import NameKind, Pseudonyms
 from kafka_forensics.parsers.bounded import MAX_LINE_BYTES, MAX_LINES, MAX_TEXT_BYTES
 from kafka_forensics.parsers.checkpoints import MAX_CLEAN_SHUTDOWN_BYTES, TOPIC, UUID, parse_meta_properties, read_properties
 from kafka_forensics.parsers.log_dir import OFFSET_CHECKPOINTS, FileKind
-from kafka_forensics.storage.source import OpenFile
+from kafka_forensics.storage.source import BytesFile
 from kafka_forensics.writers.files import write_properties
 
 if TYPE_CHECKING:
@@ -44,28 +44,10 @@ _JSON_KEYS: Final = frozenset(
 """Of `.kafka_cleanshutdown` and `quorum-state`."""
 
 
-class RewrittenFile(OpenFile):
-    """A file with other bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.size_in_bytes = len(data)
-
-    def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`, fewer only at the end."""
-        return self._data[position : position + size]
-
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` from `position`; the number of bytes, short only at the end."""
-        data = self.read_at(position, buffer.nbytes)
-        buffer.cast("B")[: len(data)] = data
-        return len(data)
-
-
 def redacted_file(kind: FileKind, file: "ByteFile", pseudonyms: Pseudonyms) -> "ByteFile":
     """A file of this kind without names; unchanged if the kind has none. Raises SourceError."""
     rewrite = _REWRITES.get(kind)
-    return file if rewrite is None else RewrittenFile(rewrite(file, pseudonyms))
+    return file if rewrite is None else BytesFile(rewrite(file, pseudonyms))
 
 
 def _data(file: "ByteFile") -> bytes:

@@ -1,14 +1,12 @@
 """A file and a tree in memory with the interfaces of `kafka_forensics.storage`, for tests of the packages above it."""
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Self
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.source import Entry, EntryKind
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
 
 
-class MemoryFile:
+class MemoryFile(ByteFile):
     """A `ByteFile` over `content`; `ranges` are the data ranges it reports, as a sparse file does (default: the whole file).
 
     Tests check the limits of a reader by `bytes_read` and `furthest_byte`.
@@ -19,43 +17,28 @@ class MemoryFile:
         self.closed = False
         self.bytes_read = 0
         self.furthest_byte = 0
-        self._size = len(content) if size_in_bytes is None else size_in_bytes
-        self._ranges = list(ranges) if ranges is not None else [(0, self._size)] if self._size else []
-
-    @property
-    def size_in_bytes(self) -> int:
-        """Size; past `content` the file is a hole."""
-        return self._size
+        self.size_in_bytes = len(content) if size_in_bytes is None else size_in_bytes
+        """Past `content` the file is a hole."""
+        self._ranges = None if ranges is None else list(ranges)
 
     def read_at(self, position: int, size: int) -> bytes:
         assert position >= 0
         assert size >= 0
-        end = min(position + size, self._size)
+        end = min(position + size, self.size_in_bytes)
         data = self.content[position:end]
         data += bytes(max(0, end - position - len(data)))
         self.bytes_read += len(data)
         self.furthest_byte = max(self.furthest_byte, position + len(data))
         return data
 
-    def read_into(self, position: int, buffer: memoryview) -> int:
-        data = self.read_at(position, len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
     def data_ranges(self) -> list[tuple[int, int]]:
-        return list(self._ranges)
+        return super().data_ranges() if self._ranges is None else list(self._ranges)
 
     def close(self) -> None:
         self.closed = True
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-class MemorySource:
+class MemorySource(ByteSource):
     """A `ByteSource` over `files` (path → content); with the single path "" the root is a file.
 
     `kinds` adds entries that are not regular files (empty directories, symlinks, FIFOs); `unreadable` lists paths that cannot be
@@ -71,13 +54,9 @@ class MemorySource:
         unreadable: Iterable[str] = (),
         seekable: bool = True,
     ) -> None:
+        super().__init__(name)
+        self.seekable = seekable
         self._files = dict(files)
-        self._name = name
-        self._seekable = seekable
-        self.rejected: list[str] = []
-        self.replaced: list[str] = []
-        self.problems: list[str] = []
-        self.refused: dict[str, str] = {}
         self._unreadable = frozenset(unreadable)
         self._entries: dict[str, Entry] = {}
         for path, content in self._files.items():
@@ -96,14 +75,6 @@ class MemorySource:
         parent = path.rpartition("/")[0]
         if path and parent not in self._entries:
             self._add(parent, EntryKind.DIRECTORY, 0)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def seekable(self) -> bool:
-        return self._seekable
 
     def list(self, path: str = "") -> list[Entry]:
         if path in self._unreadable:

@@ -12,8 +12,9 @@ from kafka_forensics.model.pseudonyms import NameKind
 from kafka_forensics.parsers import checkpoints, indexes
 from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.questions.collect import PseudonymMap
+from kafka_forensics.storage.source import BytesFile
 from kafka_forensics.writers import files
-from kafka_forensics.writers.redacted_files import RewrittenFile, redacted_file
+from kafka_forensics.writers.redacted_files import redacted_file
 from tests.support.memory import MemoryFile
 from tests.support.segments import write_offset_index, write_time_index
 
@@ -115,13 +116,13 @@ ALLOWED: Final = re.compile(
 
 
 def rewritten(kind: FileKind, data: bytes) -> bytes:
-    file = redacted_file(kind, RewrittenFile(data), NAMES)
+    file = redacted_file(kind, BytesFile(data), NAMES)
     return file.read_at(0, file.size_in_bytes)
 
 
 def read(kind: FileKind, data: bytes) -> Any:
     """(fields that a parser reads from a file, kinds and details of its damage)."""
-    parsed = PARSERS[kind](RewrittenFile(data))
+    parsed = PARSERS[kind](BytesFile(data))
     damage = [(row.kind, row.detail) for row in parsed.damage]
     redacted = {name: getattr(parsed, name) for name in type(parsed).__slots__ if name != "damage"}
     return redacted, damage
@@ -191,7 +192,7 @@ def test_redacted_malformed_files_do_not_grow_and_have_the_same_damage(kind: Fil
     assert len(redacted) <= len(data)
     assert b"hush" not in redacted
     parse = PARSERS.get(kind, checkpoints.parse_offset_checkpoint)
-    reasons = [[row.detail["reason"] for row in parse(RewrittenFile(content)).damage] for content in (data, redacted)]
+    reasons = [[row.detail["reason"] for row in parse(BytesFile(content)).damage] for content in (data, redacted)]
     assert reasons[0] == reasons[1]
     assert {"too_many_lines", "line_too_long"} & {*reasons[0]} or "more" in reasons[0]
 

@@ -32,10 +32,10 @@ from kafka_forensics.scanning.witnesses.coordinators import read_transaction_log
 from kafka_forensics.storage.bundles import TRANSACTION_PARTITIONS, SectionKind
 from kafka_forensics.storage.open import sha256_of
 from kafka_forensics.storage.page_cache import PageCache
-from kafka_forensics.storage.source import EntryKind, place_of
+from kafka_forensics.storage.source import BytesFile, EntryKind, place_of
 from kafka_forensics.version import __version__
 from kafka_forensics.writers.bundle_file import BundleWriter
-from kafka_forensics.writers.redacted_files import RewrittenFile, redacted_file
+from kafka_forensics.writers.redacted_files import redacted_file
 
 if TYPE_CHECKING:
     from kafka_forensics.model.json_objects import Json
@@ -281,7 +281,7 @@ class _Collecting:
         if self._pseudonyms is None or entry.name is None:
             return file
         if entry.has_names and entry.name.kind in INDEXES:
-            return RewrittenFile(b"")  # its entries are positions in a log that is rewritten
+            return BytesFile(b"")  # its entries are positions in a log that is rewritten
         return redacted_file(entry.name.kind, file, self._pseudonyms)
 
     def _may_be_kept(self, entry: CollectedEntry) -> bool:

@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import OpenFile
+from kafka_forensics.storage.source import ByteFile
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.page_cache import PageCache
-    from kafka_forensics.storage.source import ByteFile, ByteSource
+    from kafka_forensics.storage.source import ByteSource
 
 NICE: Final = 10
 """Added to the nice value: next to a broker that uses every core, about a tenth of a core remains."""
@@ -95,7 +95,7 @@ class RateLimiter:
             time.sleep(self._due - now)
 
 
-class _LimitedFile(OpenFile):
+class _LimitedFile(ByteFile):
     """A file that waits after every read; its methods are those of `ByteFile`."""
 
     def __init__(self, file: "ByteFile", limiter: RateLimiter) -> None:

@@ -24,8 +24,8 @@ from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.internal_topics import is_no_op_batch
 from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader
 from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER
+from kafka_forensics.storage.source import BytesFile
 from kafka_forensics.writers.batches import fix_crc
-from kafka_forensics.writers.redacted_files import RewrittenFile
 from kafka_forensics.writers.witness_batches import witness_batch
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _HEADER_COLUMNS: Final = [
 """The fields of `_HEADER` except length and CRC."""
 
 
-class LogPart(RewrittenFile):
+class LogPart(BytesFile):
     """A rewritten log up to the end of `data`, which is at position `start`; bytes before it cannot be read."""
 
     def __init__(self, data: bytes, start: int) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final
@@ -33,7 +33,6 @@ from kafka_forensics.storage.source import (
     ByteSource,
     Entry,
     EntryKind,
-    SourceState,
     errors_named,
 )
 
@@ -42,7 +41,7 @@ DECODERS: Final[dict[str, Callable[[ByteFile], Decoder]]] = {"gz": GzipDecoder, 
 _numbers = count()
 
 
-class ArchiveSource(SourceState, ABC):
+class ArchiveSource(ByteSource):
     """The members of an archive as a tree.
 
     Opening it reads the archive, or a zip's directory, once and in bounded memory, which then holds names, sizes and positions, and

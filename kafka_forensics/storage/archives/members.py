@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.storage.local import CIRCLE, DANGLING, MAX_LINKS, OUTSIDE, TOO_MANY
-from kafka_forensics.storage.source import EntryKind, OpenFile, errors_named, is_below_root, path_parts
+from kafka_forensics.storage.source import ByteFile, EntryKind, errors_named, is_below_root, path_parts
 
 if TYPE_CHECKING:
     from array import array
@@ -252,7 +252,7 @@ class Stored(ArchiveBytes, Protocol):
         """Fill `buffer` from `position`; the number of bytes read, short only where the bytes end."""
 
 
-class MemberFile(OpenFile):
+class MemberFile(ByteFile):
     """Bytes `[position, position + size_in_bytes)` of `stored`, or its `extents` with zeros between; `path` is for errors.
 
     Unlike a file that ends early, an archive that ends early is an error: a read that needs a missing byte raises SourceError.

@@ -27,7 +27,7 @@ from kafka_forensics.storage.archives import (
 )
 from kafka_forensics.storage.bundles import layout
 from kafka_forensics.storage.bundles.layout import BundleSection, Frame, SectionKind, decompressed, is_number, parse_json
-from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind, OpenFile, errors_named
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind, errors_named
 
 KEPT_BYTES: Final = 96 << 20
 """Decompressed parts that a bundle keeps in memory."""
@@ -360,7 +360,7 @@ class BundleSource(ArchiveSource):
         return SourceError(path, f"needs the records: run `{command}`{where}")
 
 
-class CollectedFile(OpenFile):
+class CollectedFile(ByteFile):
     """A small file with its bytes; zeros where the bundle holds none."""
 
     def __init__(self, source: BundleSource, path: str, size_in_bytes: int, sections: list[BundleSection]) -> None:
@@ -384,7 +384,7 @@ class CollectedFile(OpenFile):
         return list(normalised((section.start, section.end) for section in self._sections))
 
 
-class CollectedLog(OpenFile):
+class CollectedLog(ByteFile):
     """A log as facts; only of batches that were collected as they are stored are there bytes."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.remote.errors import RequestFailedError, RequestFailure, attempt, failures_named, request_once
 from kafka_forensics.storage.remote.options import StorageOptions
-from kafka_forensics.storage.source import OpenFile
+from kafka_forensics.storage.source import ByteFile
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -41,7 +41,7 @@ class RangedObject(Protocol):
         """Release all handles."""
 
 
-class RemoteFile(OpenFile):
+class RemoteFile(ByteFile):
     """An object as a file; any number of threads may read it at once.
 
     Sequential reads, and reads within a range announced by `will_read`, use blocks of `block_bytes`, two of which are fetched ahead

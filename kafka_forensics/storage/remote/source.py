@@ -21,7 +21,7 @@ from kafka_forensics.storage.archives import MAX_MEMBERS, MAX_NAME, note
 from kafka_forensics.storage.remote.errors import attempt, failures_named
 from kafka_forensics.storage.remote.file import EDGE, SMALL_OBJECT, EdgedObject, ObjectReader, RemoteFile, SmallObjects
 from kafka_forensics.storage.remote.options import StorageOptions
-from kafka_forensics.storage.source import ByteFile, BytesFile, Entry, EntryKind, SourceState, require_below_root
+from kafka_forensics.storage.source import ByteFile, BytesFile, ByteSource, Entry, EntryKind, require_below_root
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -94,7 +94,7 @@ Listing = dict[str, Entry]
 """Entries of a directory by path."""
 
 
-class RemoteSource(SourceState):
+class RemoteSource(ByteSource):
     """A directory (prefix) or one object of a storage service; an object's path in the source is "".
 
     `name` is the URI without credentials; `root` the path in `filesystem`. Threads may share it. Errors and entries carry the path

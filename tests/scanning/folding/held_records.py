@@ -1,8 +1,7 @@
 """Logs whose records are hashed beside the real files, as collected logs have them."""
 
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,29 +24,34 @@ def hashed(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
     return hashes.take()
 
 
-class HeldFile:
+class HeldFile(ByteFile):
     def __init__(self, file: ByteFile, hasher: RecordHasher) -> None:
         self._file = file
         self._records = hashed(file, hasher)
         self.size_in_bytes = file.size_in_bytes
-        self.read_at, self.read_into = file.read_at, file.read_into
-        self.data_ranges, self.close = file.data_ranges, file.close
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._file.read_at(position, size)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        return self._file.read_into(position, buffer)
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        return self._file.data_ranges()
+
+    def close(self) -> None:
+        self._file.close()
 
     def hashed_records(self, positions: "Ints") -> HashedRecords:
         return self._records.of(positions)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-class HoldingSource:
+class HoldingSource(ByteSource):
     def __init__(self, source: ByteSource, hasher: RecordHasher) -> None:
+        super().__init__(source.name)
         self._source = source
         self._hasher = hasher
-        self.name, self.seekable, self.problems = source.name, source.seekable, source.problems
+        self.seekable, self.problems = source.seekable, source.problems
         self.rejected, self.replaced, self.refused = source.rejected, source.replaced, source.refused
 
     def list(self, path: str = "") -> list[Entry]:
