@@ -4,7 +4,6 @@ The transaction names files that are written already, so no rows of a table are 
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +14,7 @@ from urllib.parse import unquote
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.datasets import DatasetFile
 from kafka_forensics.export.labels import SnapshotLabel
-from kafka_forensics.export.places import one_line, service_at
-from kafka_forensics.storage.open import local_path
+from kafka_forensics.export.places import one_line, s3_settings, table_root
 from kafka_forensics.storage.remote import StorageOptions
 
 if TYPE_CHECKING:
@@ -27,22 +25,25 @@ if TYPE_CHECKING:
 
 _ELSEWHERE: Final = "choose a directory without it, or another --table-format"
 PARTITION_BY: Final = ["cluster", "snapshot"]
+_S3_NAMES: Final = (
+    "AWS_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_SKIP_SIGNATURE",
+    "AWS_ENDPOINT_URL",
+)
+"""delta-rs's names of the options of `s3_settings`."""
 
 
 class DeltaTables:
     """The tables of one dataset."""
 
     def __init__(self, output: str, path: str, storage: "Storage") -> None:
-        here = local_path(output)
-        self._options: dict[str, str] = {}
-        if here is not None:
-            self._root = os.path.abspath(here)
-            if unquote(self._root) != self._root:
-                raise UsageError(f"delta-rs cannot read below {path}, which has a % that reads as an escape", hint=_ELSEWHERE)
-        else:
-            place, options = service_at(output, storage)
-            self._root = f"{place.scheme}://{place.root}"
-            self._options = _service_options(place.scheme, options)
+        self._root, place, options = table_root(output, storage)
+        if place is None and unquote(self._root) != self._root:
+            raise UsageError(f"delta-rs cannot read below {path}, which has a % that reads as an escape", hint=_ELSEWHERE)
+        self._options = {} if place is None else _service_options(place.scheme, options)
         self._path = path
 
     def exists(self, fact: str) -> bool:
@@ -156,14 +157,7 @@ def _service_options(scheme: str, options: StorageOptions) -> dict[str, str]:
     """The options with which delta-rs reaches the service; it takes missing ones from the environment."""
     if scheme != "s3":
         return dict(options.other)
-    given = {
-        "AWS_REGION": options.region,
-        "AWS_ACCESS_KEY_ID": options.access_key,
-        "AWS_SECRET_ACCESS_KEY": options.secret_key,
-        "AWS_SESSION_TOKEN": options.session_token,
-        "AWS_SKIP_SIGNATURE": "true" if options.anonymous else None,
-    }
+    settings = s3_settings(options, _S3_NAMES)
     if options.endpoint is not None:
-        scheme_of = options.scheme or "https"
-        given |= {"AWS_ENDPOINT_URL": f"{scheme_of}://{options.endpoint}", "AWS_ALLOW_HTTP": str(scheme_of == "http").lower()}
-    return {name: value for name, value in given.items() if value is not None}
+        settings["AWS_ALLOW_HTTP"] = str(options.scheme == "http").lower()
+    return settings

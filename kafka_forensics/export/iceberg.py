@@ -15,9 +15,7 @@ from urllib.parse import quote
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.datasets import DatasetFile
 from kafka_forensics.export.labels import SnapshotLabel
-from kafka_forensics.export.places import one_line, service_at
-from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.remote import StorageOptions
+from kafka_forensics.export.places import one_line, s3_settings, table_root
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +26,15 @@ if TYPE_CHECKING:
 CATALOG: Final = "_catalog.sqlite"
 """The catalogue file beside the tables."""
 NAMESPACE: Final = "kafka_forensics"
+_S3_NAMES: Final = (
+    "s3.region",
+    "s3.access-key-id",
+    "s3.secret-access-key",
+    "s3.session-token",
+    "s3.anonymous",
+    "s3.endpoint",
+)
+"""PyIceberg's names of the options of `s3_settings`; it takes missing ones from the environment."""
 _BOUND: Final = "Iceberg's tables name whole paths and do not move or copy with their directory: append where they were made"
 
 
@@ -41,17 +48,13 @@ class IcebergTables:
         self._file: str | None = None
         """Of the catalogue in the dataset; None for another catalogue."""
         self._opened: Catalog | None = None
+        folder, place, options = table_root(output, storage)
+        self._root = f"file://{folder}" if place is None and quote(folder) == folder else folder
         self._properties: dict[str, str | None] = {}
-        here = local_path(output)
-        if here is not None:
-            folder = os.path.abspath(here)
-            self._root = f"file://{folder}" if quote(folder) == folder else folder
-        else:
-            place, options = service_at(output, storage)
-            self._root = f"{place.scheme}://{place.root}"
-            self._properties = _service_options(place.scheme, options)
+        if place is not None and place.scheme == "s3":
+            self._properties = {**s3_settings(options, _S3_NAMES)}
         if catalog is None:
-            if here is None:
+            if place is not None:
                 raise UsageError(
                     f"Iceberg tables at {path} need a catalogue that does not lie there itself",
                     hint="name one of PyIceberg's configuration by --iceberg-catalog",
@@ -168,21 +171,6 @@ def iceberg_opener(catalog: str | None, namespace: str | None) -> Callable[[str,
                 hint="pip install 'kafka-forensics[lakehouse]'",
             )
     return partial(IcebergTables, catalog, namespace)
-
-
-def _service_options(scheme: str, options: StorageOptions) -> dict[str, str | None]:
-    """The options with which PyIceberg reaches the service; it takes missing ones from the environment."""
-    if scheme != "s3":
-        return {}
-    given = {
-        "s3.region": options.region,
-        "s3.access-key-id": options.access_key,
-        "s3.secret-access-key": options.secret_key,
-        "s3.session-token": options.session_token,
-        "s3.anonymous": "true" if options.anonymous else None,
-        "s3.endpoint": None if options.endpoint is None else f"{options.scheme or 'https'}://{options.endpoint}",
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _equal(name: str, value: str) -> Any:

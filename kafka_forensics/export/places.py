@@ -9,7 +9,7 @@ belongs to no dataset. Where UsageError is raised because something cannot be wr
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
@@ -87,10 +87,27 @@ def place_below(output: str, name: str) -> str:
     return f"{bare.rstrip('/')}/{name}?{query}"
 
 
-def service_at(uri: str, storage: OptionsArgument = None) -> tuple[RemotePlace, StorageOptions]:
-    """The place that a URI names in a storage service, and its options: `storage`, those of the URI, those of the environment."""
-    place = remote_place(uri)
-    return place, storage_options(storage, uri=place.name).with_options(place.options)
+def table_root(output: str, storage: OptionsArgument = None) -> tuple[str, RemotePlace | None, StorageOptions]:
+    """(absolute path or URI, place in a storage service, its options) of a target that a library of tables reads and writes.
+
+    The place is None for a directory; options are `storage`, those of the URI, those of the environment.
+    """
+    here = local_path(output)
+    if here is not None:
+        return os.path.abspath(here), None, StorageOptions()
+    place = remote_place(output)
+    options = storage_options(storage, uri=place.name).with_options(place.options)
+    return f"{place.scheme}://{place.root}", place, options
+
+
+def s3_settings(options: StorageOptions, names: Sequence[str]) -> dict[str, str]:
+    """The options that are set, under a library's names of region, access key, secret key, session token, anonymous, endpoint."""
+    values = (
+        *(options.region, options.access_key, options.secret_key, options.session_token),
+        "true" if options.anonymous else None,
+        None if options.endpoint is None else f"{options.scheme or 'https'}://{options.endpoint}",
+    )
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def one_line(error: BaseException) -> str:
