@@ -13,7 +13,6 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import without_payloads
 
 if TYPE_CHECKING:
-    from kafka_forensics.cli.outputs.report_page import ReportPage
     from kafka_forensics.evidence.options import ScanOptions
     from kafka_forensics.questions.report import ReportOptions
 
@@ -69,11 +68,10 @@ def report(
     screen = screen_of(console)
     report_options = ReportOptions(payloads=show_payloads, hashes=hashes)
     if any(path.lower().endswith(_DOCUMENT_SUFFIX) for path in paths):
-        page, incomplete, status = _from_document(paths, scan_options, report_options, fail_on)
+        verdict, incomplete, status = _write_from_document(output, paths, scan_options, report_options, fail_on)
     else:
-        page, incomplete, status = _from_copies(paths, scan_options, report_options, fail_on, screen)
-    page.write(output)
-    say(screen, [*([] if screen.quiet else [f"wrote {output}: {page.document.summary.verdict}"]), *incomplete])
+        verdict, incomplete, status = _write_from_copies(output, paths, scan_options, report_options, fail_on, screen)
+    say(screen, [*([] if screen.quiet else [f"wrote {output}: {verdict}"]), *incomplete])
     return status
 
 
@@ -82,14 +80,14 @@ def _report_only_options(report_options: "ReportOptions") -> list[str]:
     return [*(["--hashes"] if report_options.hashes else []), *(["--show-payloads"] if report_options.payloads else [])]
 
 
-def _from_document(
-    paths: list[str], scan_options: "ScanOptions", report_options: "ReportOptions", fail_on: str
-) -> tuple["ReportPage", list[str], int]:
-    """(page, messages about unread inputs, exit status) of the JSON document of a scan.
+def _write_from_document(
+    output: Path, paths: list[str], scan_options: "ScanOptions", report_options: "ReportOptions", fail_on: str
+) -> tuple[str, list[str], int]:
+    """Write the page from the JSON document of a scan: (verdict, messages about unread inputs, exit status).
 
     Raises UsageError for options that only apply to copies.
     """
-    from kafka_forensics.cli.outputs.report_page import ReportPage, selection_arguments
+    from kafka_forensics.cli.outputs.report_page import selection_arguments, write_page
     from kafka_forensics.report.document import read_document
     from kafka_forensics.report.page import Provenance
     from kafka_forensics.storage.documents import document_bytes
@@ -100,23 +98,26 @@ def _from_document(
         raise UsageError(f"{unusable[0]} does not go with a scan's document", hint="give the log directories themselves")
     data = document_bytes(paths[0], hint="give a file that `scan --format json` wrote, or the log directories themselves")
     document = read_document(data, paths[0])
-    page = ReportPage(document, Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0]), {})
+    write_page(output, document, Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0]), {})
     severities = (finding.severity for finding in document.findings)
-    return page, [], options.exit_status_of(severities, fail_on, incomplete=bool(document.incomplete))
+    return document.summary.verdict, [], options.exit_status_of(severities, fail_on, incomplete=bool(document.incomplete))
 
 
-def _from_copies(
-    paths: list[str], scan_options: "ScanOptions", report_options: "ReportOptions", fail_on: str, screen: Screen
-) -> tuple["ReportPage", list[str], int]:
-    """(page, messages about unread inputs, exit status) of a scan of the copies."""
-    from kafka_forensics.cli.outputs.report_page import ReportArguments, page_of
+def _write_from_copies(
+    output: Path, paths: list[str], scan_options: "ScanOptions", report_options: "ReportOptions", fail_on: str, screen: Screen
+) -> tuple[str, list[str], int]:
+    """Write the page from a scan of the copies: (verdict, messages about unread inputs, exit status)."""
+    from kafka_forensics.cli.outputs.report_page import scan_provenance, write_page
     from kafka_forensics.cli.outputs.words import incomplete_lines
     from kafka_forensics.questions.report import report as scan_for_report
+    from kafka_forensics.report.document import document_of
 
     with Progress(screen) as progress:
         reported = scan_for_report(paths, scan_options, report_options, progress)
     result = reported.result
     if not report_options.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    page = page_of(reported, ReportArguments("report", paths, scan_options, _report_only_options(report_options)))
-    return page, incomplete_lines(result), options.exit_status(result, fail_on)
+    document = document_of(result)
+    provenance = scan_provenance(reported, "report", paths, scan_options, _report_only_options(report_options))
+    write_page(output, document, provenance, reported.details)
+    return document.summary.verdict, incomplete_lines(result), options.exit_status(result, fail_on)

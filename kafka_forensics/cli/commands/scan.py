@@ -86,14 +86,15 @@ def _write_page(
     report: Path, scanned: "ScanResult | Reported", paths: list[str], scan_options: ScanOptions, *, show_payloads: bool
 ) -> None:
     """Write the HTML page, which names a command that writes the same page."""
-    from kafka_forensics.cli.outputs.report_page import ReportArguments, page_of
+    from kafka_forensics.cli.outputs.report_page import scan_provenance, write_page
     from kafka_forensics.questions.report import Reported
+    from kafka_forensics.report.document import document_of
 
     reported = Reported(scanned) if isinstance(scanned, ScanResult) else scanned
     by_spark = reported.result.engine == "spark"
     typed_options = [*(["--engine", "spark"] if by_spark else []), *(["--show-payloads"] if show_payloads else [])]
-    command = ReportArguments("scan" if by_spark else "report", paths, scan_options, typed_options)
-    page_of(reported, command).write(report, "--report")
+    provenance = scan_provenance(reported, "scan" if by_spark else "report", paths, scan_options, typed_options)
+    write_page(report, document_of(reported.result), provenance, reported.details, "--report")
 
 
 def _run(

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,36 +11,10 @@ from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.questions.report import PartitionDetails, Reported
-from kafka_forensics.report.document import Document, document_of
+from kafka_forensics.report.document import Document
 from kafka_forensics.report.page import Provenance, page
 
 _ENDINGS: Final = (".html", ".htm")
-
-
-@dataclass(frozen=True, slots=True)
-class ReportPage:
-    """The content of a page."""
-
-    document: Document
-    provenance: Provenance
-    details: Mapping[TopicPartition, PartitionDetails]
-
-    def write(self, output: Path, option: str = "--output") -> None:
-        """Write the page. Raises UsageError, which names the option, if the file cannot be written."""
-        text = page(self.document, self.details, self.provenance)
-        with open_output(output, color="never", private=True, option=option) as to:
-            to.stream.write(text)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportArguments:
-    """The command line that makes a page."""
-
-    command: str
-    paths: Sequence[str]
-    options: ScanOptions
-    command_options: Sequence[str] = ()
-    """Options that only this command has, as they are typed."""
 
 
 def check_ending(output: Path) -> None:
@@ -50,15 +23,27 @@ def check_ending(output: Path) -> None:
         raise UsageError(f"{output} does not end in .html", hint=f"name the page, for example {output.with_suffix('.html')}")
 
 
-def page_of(reported: Reported, command_line: ReportArguments) -> ReportPage:
-    """The page of a scan's answer."""
-    paths, options = without_secrets(command_line.paths, command_line.options)
+def write_page(
+    output: Path,
+    document: Document,
+    provenance: Provenance,
+    details: Mapping[TopicPartition, PartitionDetails],
+    option: str = "--output",
+) -> None:
+    """Write the page. Raises UsageError, which names the option, if the file cannot be written."""
+    text = page(document, details, provenance)
+    with open_output(output, color="never", private=True, option=option) as to:
+        to.stream.write(text)
+
+
+def scan_provenance(
+    reported: Reported, command: str, paths: Sequence[str], options: ScanOptions, command_options: Sequence[str]
+) -> Provenance:
+    """Where a scan's answer comes from; `command_options` are those that only the command has, as they are typed."""
+    paths, options = without_secrets(paths, options)
     result = reported.result
-    command = shlex.join(
-        ["kafka-forensics", command_line.command, *paths, *selection_arguments(options), *command_line.command_options]
-    )
-    provenance = Provenance(
-        command=command,
+    return Provenance(
+        command=shlex.join(["kafka-forensics", command, *paths, *selection_arguments(options), *command_options]),
         paths=tuple(paths),
         oldest_ms=reported.oldest_ms,
         newest_ms=reported.newest_ms,
@@ -67,7 +52,6 @@ def page_of(reported: Reported, command_line: ReportArguments) -> ReportPage:
         is_by_spark=result.engine == "spark",
         hashes=reported.hashes,
     )
-    return ReportPage(document_of(result), provenance, reported.details)
 
 
 def selection_arguments(options: ScanOptions) -> list[str]:
