@@ -4,7 +4,7 @@ The files are those of a copy made at that moment. A broker that runs or died un
 no clean-shutdown file, and the recovery point of its last flush.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -14,8 +14,8 @@ from typing import Final
 from kafka_forensics.model.constants import MAX_SEQUENCE, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.parsers.internal_topics import write_metadata_record
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
-from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.simulation.cluster import (
     ABORT,
     START_MS,
@@ -233,7 +233,7 @@ def _metadata_batches(cluster: Cluster, coordinator: Coordinator | None) -> Iter
     levels = [_metadata_record(_FEATURE, name=name, feature_level=level) for name, level in features.items() if level]
     yield START_MS, levels or [_metadata_record(_NO_OP)]
     if coordinator is not None:
-        yield START_MS, [_metadata_record(_TOPIC, name=TRANSACTION_STATE_TOPIC, topic_id=_topic_uuid(TRANSACTION_STATE_TOPIC))]
+        yield START_MS, [_metadata_record(_TOPIC, name=TRANSACTION_STATE_TOPIC, topic_id=topic_id(TRANSACTION_STATE_TOPIC))]
     topics: set[str] = set()
     for change in cluster.changes:
         partition = cluster.partitions[change.topic_partition]
@@ -245,10 +245,6 @@ def _metadata_batches(cluster: Cluster, coordinator: Coordinator | None) -> Iter
     yield cluster.now_ms, [_metadata_record(_NO_OP)]
 
 
-def _topic_uuid(topic: str) -> bytes:
-    return urlsafe_b64decode(topic_id(topic) + "==")
-
-
 def _topic_records(cluster: Cluster, partition: SimulatedPartition) -> list[bytes]:
     configs = {}
     if partition.min_insync_replicas != 1:
@@ -257,7 +253,7 @@ def _topic_records(cluster: Cluster, partition: SimulatedPartition) -> list[byte
         configs["unclean.leader.election.enable"] = "true"
     topic = partition.topic
     return [
-        _metadata_record(_TOPIC, name=topic, topic_id=_topic_uuid(topic)),
+        _metadata_record(_TOPIC, name=topic, topic_id=topic_id(topic)),
         *(
             _metadata_record(_CONFIG, resource_type=_TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
             for name, value in configs.items()
@@ -269,7 +265,7 @@ def _partition_record(partition: SimulatedPartition, change: PartitionChange) ->
     return _metadata_record(
         _PARTITION,
         partition_id=partition.number,
-        topic_id=_topic_uuid(partition.topic),
+        topic_id=topic_id(partition.topic),
         replicas=list(partition.assignment),
         isr=list(change.isr),
         removing_replicas=[],
@@ -287,8 +283,8 @@ def _change_record(change: PartitionChange) -> bytes:
     fields["leader_recovery_state"] = int(change.recovering)
     if change.elected:
         fields["leader"] = change.leader
-    return _metadata_record(_CHANGE, partition_id=number, topic_id=_topic_uuid(topic), **fields)
+    return _metadata_record(_CHANGE, partition_id=number, topic_id=topic_id(topic), **fields)
 
 
 def _metadata_record(api_key: int, **fields: object) -> bytes:
-    return write_metadata_record(api_key, len(MESSAGES[api_key]) - 1, fields)
+    return write_metadata_record(api_key, None, fields)

@@ -36,6 +36,7 @@ from kafka_forensics.model.constants import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTION_STATE_TOPIC,
 )
+from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.model.coordinators import (
     GROUP_METADATA_TYPE,
     METADATA_OF_GROUP,
@@ -64,6 +65,12 @@ from kafka_forensics.parsers.internal_topics import (
     read_offset_commit,
     read_share_key,
     read_share_value,
+    unsigned_varint,
+    write_frame,
+    write_group_value,
+    write_metadata_record,
+    write_remote_log_record,
+    write_share_value,
 )
 from kafka_forensics.parsers.log import (
     MARKER_VALUE_SIZE,
@@ -77,19 +84,7 @@ from kafka_forensics.parsers.log import (
     plain_records,
 )
 from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER
-from kafka_forensics.parsers.spec.consumer_offsets import (
-    EARLY_GROUP_VALUES,
-    GROUP_METADATA_VALUES,
-    GROUP_VALUES,
-    SHARE_STATE_VALUES,
-    key_layout,
-    write_value,
-)
 from kafka_forensics.parsers.spec.control import value_layout
-from kafka_forensics.parsers.spec.flexible import blank
-from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, write_metadata_record
-from kafka_forensics.parsers.spec.record_batch import encode_unsigned
-from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES, write_remote_log_record
 from kafka_forensics.writers.batches import fix_crc, record_bytes, write_transaction_log_value
 
 MAX_SUBSTITUTE_BYTES: Final = 32 << 20
@@ -278,19 +273,24 @@ _PROBLEMS_AFTER_FRAME: Final = frozenset({"kind", "version", "fields"})
 def _metadata_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> KeyAndValue:
     record = decode_metadata_record(value)
     if record.fields is None:
-        frame = {"frame_version": FRAME_VERSION, "api_key": record.api_key, "version": record.version}
-        return None, FRAME.build(frame) if record.problem in _PROBLEMS_AFTER_FRAME else None if value is None else b""
+        return None, _unreadable_record(record, value)
     kept = _kept_fields(record.api_key, record.fields)
     if not kept:
-        return _OTHER_KEY, _blank_metadata(record.api_key, record.version)
+        return _OTHER_KEY, write_metadata_record(record.api_key, record.version, {})
     if pseudonyms is not None:
         name = _TOPIC_NAME_FIELDS.get(record.api_key)
         if name is not None and kept.get(name):  # it is empty in a default of all brokers
             kept[name] = pseudonyms.pseudonym(NameKind.TOPIC, kept[name])
         if kept.get("value") and not _SETTING_VALUE.fullmatch(kept["value"]):
             kept["value"] = "?"
-    layout = MESSAGES[record.api_key][record.version].body
-    return None, write_metadata_record(record.api_key, record.version, blank(layout) | kept)
+    return None, write_metadata_record(record.api_key, record.version, kept)
+
+
+def _unreadable_record(record: MetadataRecord, value: bytes | None) -> bytes | None:
+    """A value that cannot be read for the same reason."""
+    if record.problem in _PROBLEMS_AFTER_FRAME:
+        return write_frame(record.api_key, record.version)
+    return None if value is None else b""
 
 
 def _kept_fields(api_key: int, fields: Json) -> Json:
@@ -303,22 +303,7 @@ def _kept_fields(api_key: int, fields: Json) -> Json:
         return {}
     if api_key == _FEATURE and fields["name"] not in KEPT_FEATURES:
         return {}
-    kept: Json = {name: fields[name] for name in REPLAYED_FIELDS.get(api_key, ()) if name in fields}
-    for name in ("topic_id", "id"):
-        if isinstance(kept.get(name), str):
-            kept[name] = _raw_id(kept[name])
-    if kept.get("directories") is not None:
-        kept["directories"] = [_raw_id(directory) for directory in kept["directories"]]
-    return kept
-
-
-def _raw_id(text: str) -> bytes:
-    return urlsafe_b64decode(f"{text}==")
-
-
-@lru_cache(maxsize=256)
-def _blank_metadata(api_key: int, version: int) -> bytes:
-    return write_metadata_record(api_key, version, blank(MESSAGES[api_key][version].body))
+    return {name: fields[name] for name in REPLAYED_FIELDS.get(api_key, ()) if name in fields}
 
 
 # `__consumer_offsets`: commits, groups, and the number of their members.
@@ -356,14 +341,6 @@ _BAD_VALUES: Final = {"fields": b"\0\0", "truncated": b"", "version": _BAD_VERSI
 """Of new groups and of share groups' state; every layout has at least one byte after the version."""
 _NOT_PARSED: Final = {"kind": b"\0\0", "oversized": _OVERSIZED}
 _FLEXIBLE_GROUP: Final = 4
-_BLANK_MEMBER: Final[Json] = {
-    **dict.fromkeys(("member_id", "client_id", "client_host"), ""),
-    **dict.fromkeys(("rebalance_timeout", "session_timeout"), 0),
-    "group_instance_id": None,
-    "subscription": b"",
-    "assignment": b"",
-    "tagged_fields": {},
-}
 _EPOCHS: Final = (
     dict.fromkeys(METADATA_OF_GROUP, "epoch") | dict.fromkeys(TARGET_EPOCHS, "assignment_epoch") | {STREAMS_TOPOLOGY: "epoch"}
 )
@@ -395,16 +372,18 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
         return _unknown_key(raw, pseudonyms), None
     if key.record_type in OFFSET_COMMIT_TYPES and pseudonyms is None:
         return raw[: _end_of_string(raw, _end_of_string(raw, 2)) + _PARTITION_BYTES], key.record_type
-    fields = key._asdict()
-    if key.member_id is not None:
-        fields["member_id"] = sha256(key.member_id.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    group, topic, member_id = key.group, key.topic, key.member_id
+    if member_id is not None:
+        member_id = sha256(member_id.encode()).hexdigest()[:_DIGEST_CHARACTERS]
     if pseudonyms is not None:
-        fields["group"] = pseudonyms.pseudonym(NameKind.GROUP, key.group)
-        if key.topic is not None:
-            fields["topic"] = pseudonyms.pseudonym(NameKind.TOPIC, key.topic)
+        group = pseudonyms.pseudonym(NameKind.GROUP, group)
+        if topic is not None:
+            topic = pseudonyms.pseudonym(NameKind.TOPIC, topic)
         if key.member_id is not None:
-            fields["member_id"] = pseudonyms.one_time_pseudonym(NameKind.CLIENT, key.member_id)
-    return key_layout(key.record_type).build(fields), key.record_type
+            member_id = pseudonyms.one_time_pseudonym(NameKind.CLIENT, key.member_id)
+    strings = b"".join(_string(text) for text in (group, topic, member_id) if text is not None)
+    partition = b"" if key.partition is None else _INT32.pack(key.partition)
+    return raw[:2] + strings + partition, key.record_type
 
 
 def _unknown_key(raw: bytes, pseudonyms: Pseudonyms | None) -> bytes:
@@ -453,9 +432,9 @@ def _is_text(data: bytes) -> bool:
 def _flexible_commit(commit: OffsetCommit) -> bytes:
     """A commit of version 4."""
     length = len(commit.metadata.encode())
-    tags = b"\0" if commit.topic_id is None else b"\1\0\x10" + _raw_id(commit.topic_id)
+    tags = b"\0" if commit.topic_id is None else b"\1\0\x10" + urlsafe_b64decode(f"{commit.topic_id}==")
     head = _FLEXIBLE_COMMIT.pack(4, commit.offset, commit.leader_epoch)
-    return b"".join((head, encode_unsigned(length + 1), b"*" * length, _INT64.pack(commit.commit_timestamp), tags))
+    return b"".join((head, unsigned_varint(length + 1), b"*" * length, _INT64.pack(commit.commit_timestamp), tags))
 
 
 def _classic_value(value: bytes) -> bytes:
@@ -464,23 +443,20 @@ def _classic_value(value: bytes) -> bytes:
     if isinstance(group, str):
         return _BAD_GROUPS[group]
     version = int.from_bytes(value[:2], "big")
-    layout = GROUP_METADATA_VALUES[version]
-    kept = {"version": version, "generation": group.generation, "protocol": None if group.protocol is None else ""}
-    members = _blank_member(version) * group.members_count
-    whole = bytes(layout.build(blank(layout) | kept))
-    if version < _FLEXIBLE_GROUP:
-        return whole[: -_INT32.size] + _INT32.pack(group.members_count) + members
-    return whole[:-2] + encode_unsigned(group.members_count + 1) + members + whole[-1:]
-
-
-@lru_cache
-def _blank_member(version: int) -> bytes:
-    """A blank member in the array at the end of a classic group."""
-    layout = GROUP_METADATA_VALUES[version]
-    group: Json = blank(layout) | {"version": version}
-    tags = 1 if version >= _FLEXIBLE_GROUP else 0
-    without, whole = bytes(layout.build(group)), bytes(layout.build(group | {"members": [_BLANK_MEMBER]}))
-    return whole[len(without) - tags : len(whole) - tags]
+    flexible = version >= _FLEXIBLE_GROUP
+    empty, null, no_bytes, tags = (b"\1", b"\0", b"\1", b"\0") if flexible else (b"\0\0", b"\xff\xff", bytes(4), b"")
+    count = unsigned_varint(group.members_count + 1) if flexible else _INT32.pack(group.members_count)
+    member = b"".join(
+        (
+            *(empty, null * (version >= 3), empty, empty),  # ids, client and host
+            bytes(4 if version < 1 else 8),  # timeouts
+            *(no_bytes, no_bytes, tags),
+        )
+    )
+    protocol = null if group.protocol is None else empty
+    timestamp = bytes(8 * (version >= 2))
+    head = (value[:2], empty, _INT32.pack(group.generation), protocol, null, timestamp)
+    return b"".join((*head, count, member * group.members_count, tags))
 
 
 def _group_value(record_type: int, value: bytes, pseudonyms: Pseudonyms | None) -> bytes:
@@ -496,18 +472,9 @@ def _group_value(record_type: int, value: bytes, pseudonyms: Pseudonyms | None) 
                 topic["topic_name"] = pseudonyms.pseudonym(NameKind.TOPIC, topic["topic_name"])
             for topics in names.values():
                 topics.sort(key=lambda topic: str(topic["topic_name"]))
-        return write_value(GROUP_VALUES[record_type], names)
+        return write_group_value(record_type, names)
     name = _EPOCHS.get(record_type)
-    if name is None:
-        return _blank_group_value(record_type)
-    layout = GROUP_VALUES[record_type]
-    return write_value(layout, blank(layout) | {name: fields[name]})
-
-
-@lru_cache
-def _blank_group_value(record_type: int) -> bytes:
-    layout = GROUP_VALUES.get(record_type) or EARLY_GROUP_VALUES[record_type]
-    return write_value(layout, blank(layout))
+    return write_group_value(record_type, {} if name is None else {name: fields[name]})
 
 
 # `__share_group_state`: the positions of share groups; the time of a record is in its batch.
@@ -533,9 +500,8 @@ def _share_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudo
     fields = read_share_value(key.record_type, value)
     if isinstance(fields, str):
         return kept_key, _OVERSIZED if fields == "oversized" else _BAD_VALUES[fields]
-    layout = SHARE_STATE_VALUES[key.record_type]
     kept = {name: field for name, field in fields.items() if name in _SHARE_FIELDS}
-    return kept_key, write_value(layout, blank(layout) | kept)
+    return kept_key, write_share_value(key.record_type, kept)
 
 
 # `__transaction_state`: every field is evidence.
@@ -598,11 +564,9 @@ _REFUSED_FIELDS: Final[dict[str, Json]] = {
 def _remote_log_record(_: bytes | None, value: bytes | None, pseudonyms: Pseudonyms | None) -> KeyAndValue:
     record = decode_remote_log_record(value)
     if record.problem in _REFUSED_FIELDS:
-        fields = blank(REMOTE_LOG_MESSAGES[record.api_key].body) | _REFUSED_FIELDS[record.problem]
-        return None, write_remote_log_record(record.api_key, fields)
+        return None, write_remote_log_record(record.api_key, _REFUSED_FIELDS[record.problem])
     if record.fields is None:
-        frame = {"frame_version": FRAME_VERSION, "api_key": record.api_key, "version": record.version}
-        return None, FRAME.build(frame) if record.problem in _PROBLEMS_AFTER_FRAME else None if value is None else b""
+        return None, _unreadable_record(record, value)
     fields = record.fields
     if pseudonyms is not None:
         fields |= {"custom_metadata": None}

@@ -28,11 +28,11 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics import record_describer
 from kafka_forensics.parsers.internal_topics.flexible_fields import UNKNOWN_TAGS
 from kafka_forensics.parsers.log.records import parse_control_record
-from kafka_forensics.parsers.spec.metadata_records import MESSAGES
 from lab.dump_facts import DECODERS, INDEXES, LOGS, Row, tables
 from lab.files import copy_sparse
 from lab.kafka_jars import KAFKA_VERSION
 from lab.make_golden import OF_TOPICS
+from tests.support.layouts.metadata_records import MESSAGES
 
 SUFFIXES: Final = (*LOGS, *INDEXES, ".snapshot", ".txnindex")
 BESIDE: Final = {".index": (".log",), ".timeindex": (".index", ".log")}

@@ -9,10 +9,10 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.internal_records import record_describer
-from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support import remote_log
 from tests.support.controllers import partition_change, setting, topic
+from tests.support.layouts.metadata_records import write_metadata_record
 from tests.support.places import DUMP_INPUTS, SAMPLES
 from tests.support.segments import segment_file
 

@@ -13,10 +13,11 @@ from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMI
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
 from kafka_forensics.parsers.spec import record_batch
-from kafka_forensics.parsers.spec.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
-from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, Flexible, plain, unknown_tags, whole
-from kafka_forensics.parsers.spec.metadata_records import FRAME, FRAME_VERSION, MESSAGES, Message
-from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES
+from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, plain, unknown_tags
+from tests.support.layouts.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
+from tests.support.layouts.flexible import Flexible, whole
+from tests.support.layouts.metadata_records import FRAME, FRAME_VERSION, MESSAGES, Message
+from tests.support.layouts.remote_log_metadata import REMOTE_LOG_MESSAGES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
-from kafka_forensics.parsers.spec.remote_log_metadata import write_remote_log_record
 from tests.support.brokers import put_partition
 from tests.support.groups import TOPIC_ID_TEXT, coordinator_batches
+from tests.support.layouts.remote_log_metadata import write_remote_log_record
 from tests.support.segments import BASE_TIMESTAMP, segment_file
 
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)

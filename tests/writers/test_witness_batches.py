@@ -35,8 +35,6 @@ from kafka_forensics.model.coordinators import (
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.parsers import internal_topics
 from kafka_forensics.parsers.log import decode_batch, parse_control_record, plain_records
-from kafka_forensics.parsers.spec.consumer_offsets import GROUP_VALUES, write_value
-from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.questions.groups import groups
 from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.questions.transactions import transactions
@@ -68,6 +66,8 @@ from tests.support.groups import (
     share_key,
     share_value,
 )
+from tests.support.layouts.consumer_offsets import GROUP_VALUES, write_value
+from tests.support.layouts.metadata_records import MESSAGES, write_metadata_record
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
 from tests.support.remote_log import copy_started, deleted_partition, segment_update

@@ -7,10 +7,18 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_group_value,
     read_key,
     read_offset_commit,
+    write_group_value,
 )
+from kafka_forensics.parsers.internal_topics.flexible_fields import unsigned_varint
 from kafka_forensics.parsers.internal_topics.internal_records import record_describer
-from kafka_forensics.parsers.internal_topics.metadata_log import REPLAYED_FIELDS, decode_metadata_record, is_no_op_batch
-from kafka_forensics.parsers.internal_topics.remote_log_metadata import decode_remote_log_record
+from kafka_forensics.parsers.internal_topics.metadata_log import (
+    REPLAYED_FIELDS,
+    decode_metadata_record,
+    is_no_op_batch,
+    write_frame,
+    write_metadata_record,
+)
+from kafka_forensics.parsers.internal_topics.remote_log_metadata import decode_remote_log_record, write_remote_log_record
 from kafka_forensics.parsers.internal_topics.share_state import (
     SHARE_RECORDS,
     SNAPSHOT,
@@ -18,4 +26,5 @@ from kafka_forensics.parsers.internal_topics.share_state import (
     parse_transaction_log_value,
     read_share_key,
     read_share_value,
+    write_share_value,
 )

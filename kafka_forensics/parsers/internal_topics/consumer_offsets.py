@@ -1,4 +1,4 @@
-"""Fast readers for records of `__consumer_offsets`: the twin of `spec.consumer_offsets`, for logs with millions of records.
+"""Fast readers for records of `__consumer_offsets`, for logs with millions of records.
 
 Readers return the record, or a `str` with a short reason why it cannot be read.
 """
@@ -41,6 +41,7 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     read_message,
     structure,
     uuid,
+    write_message,
 )
 
 _WITH_EPOCH: Final = Struct(">hqih")
@@ -193,6 +194,16 @@ def read_alternatives(layouts: tuple[Layout, ...], value: bytes) -> Json | str:
             return fields
         first = first or fields
     return "fields" if first is None else first
+
+
+def write_group_value(record_type: int, fields: Json) -> bytes:
+    """The value of a record of one of these types, in the newest layout; missing fields are 0, empty or null."""
+    return write_newest(_LAYOUTS[record_type], fields)
+
+
+def write_newest(layouts: tuple[Layout, ...], fields: Json) -> bytes:
+    """A value by the first layout, behind version 0; missing fields are 0, empty or null."""
+    return b"\0\0" + write_message(layouts[0], fields)
 
 
 def _plain(*fields: tuple[str, Read], tags: Tags | None = None) -> Layout:

@@ -1,21 +1,22 @@
-"""Fast readers for the fields of Kafka's messages, flexible (KIP-482) and older: the twin of `spec.flexible`.
+"""Fast readers for the fields of Kafka's messages, flexible (KIP-482) and older, and writers by the same layouts.
 
 A reader takes bytes and a position, and returns a value and the position after it. Nothing is allocated for a declared length or
 count. Bytes that do not match the layout raise one of `UNREADABLE`, which parsers catch.
 """
 
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
-from struct import Struct, error, unpack_from
+from struct import Struct, error, pack, unpack_from
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from kafka_forensics.model.json_objects import Json, JsonArray, JsonValue
 from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 Read = Callable[[bytes, int], tuple[JsonValue, int]]
+Write = Callable[[Any], bytes]
 
 Fields = tuple[tuple[str, Read], ...]
 Tags = dict[int, tuple[str, Read, object]]
@@ -64,6 +65,41 @@ def read_message(data: bytes, position: int, layout: Layout) -> tuple[Json, int]
     return fields, position
 
 
+_WRITERS: Final[dict[Read, tuple[Write, JsonValue]]] = {}
+"""Reader of a field → its writer, and the value that is written for a missing field: 0, empty or null."""
+
+
+def write_message(layout: Layout, fields: Json) -> bytes:
+    """The bytes of one structure; missing fields are 0, empty or null, and tagged fields with their default are not written."""
+    body, tags = layout
+    data = b"".join(write(fields.get(name, blank)) for name, read in body for write, blank in (_WRITERS[read],))
+    tagged = [
+        (tag, _WRITERS[read][0](value))
+        for tag, (name, read, default) in sorted(tags.items())
+        if (value := fields.get(name, default)) != default
+    ]
+    return b"".join((data, unsigned_varint(len(tagged)), *(unsigned_varint(tag) + _sized(content) for tag, content in tagged)))
+
+
+def unsigned_varint(value: int) -> bytes:
+    """An unsigned varint."""
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*data, value))
+
+
+def _sized(content: bytes) -> bytes:
+    return unsigned_varint(len(content)) + content
+
+
+def _written_by(read: Read, write: Write, blank: JsonValue) -> Read:
+    """The reader, with the writer of what it reads and the value of a missing field."""
+    _WRITERS[read] = write, blank
+    return read
+
+
 def number(form: str) -> Read:
     """A reader for a number of this `struct` format."""
     layout = Struct(form)
@@ -71,7 +107,7 @@ def number(form: str) -> Read:
     def read(data: bytes, position: int) -> tuple[JsonValue, int]:
         return layout.unpack_from(data, position)[0], position + layout.size
 
-    return read
+    return _written_by(read, layout.pack, 0)
 
 
 def flag(data: bytes, position: int) -> tuple[bool, int]:
@@ -111,7 +147,7 @@ def _base64(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def _of_length(kind: str, text_of: Callable[[bytes], str], *, nullable: bool) -> Read:
+def _of_length(kind: str, text_of: Callable[[bytes], str], bytes_of: Callable[[str], bytes], *, nullable: bool) -> Read:
     """A reader for bytes with a compact length, as text; `kind` is the reason if they are cut."""
 
     def read(data: bytes, position: int) -> tuple[str | None, int]:
@@ -123,7 +159,13 @@ def _of_length(kind: str, text_of: Callable[[bytes], str], *, nullable: bool) ->
             raise Malformed(kind)
         return text_of(data[position:end]), end
 
-    return read
+    def write(text: str | None) -> bytes:
+        if text is None:
+            return b"\0"
+        content = bytes_of(text)
+        return unsigned_varint(len(content) + 1) + content
+
+    return _written_by(read, write, None if nullable and kind == "string" else "")
 
 
 def integers(*, nullable: bool) -> Read:
@@ -138,7 +180,10 @@ def integers(*, nullable: bool) -> Read:
             raise Malformed("array")
         return list(unpack_from(f">{count}i", data, position)), end
 
-    return read
+    def write(numbers: list[int] | None) -> bytes:
+        return b"\0" if numbers is None else unsigned_varint(len(numbers) + 1) + pack(f">{len(numbers)}i", *numbers)
+
+    return _written_by(read, write, None if nullable else [])
 
 
 def array(element: Read, *, nullable: bool = False) -> Read:
@@ -156,13 +201,21 @@ def array(element: Read, *, nullable: bool = False) -> Read:
             values.append(value)
         return values, position
 
-    return read
+    def write(values: JsonArray | None) -> bytes:
+        if values is None:
+            return b"\0"
+        return unsigned_varint(len(values) + 1) + b"".join(map(_WRITERS[element][0], values))
+
+    return _written_by(read, write, None if nullable else [])
 
 
 INT8, INT16, UINT16, INT32, INT64 = map(number, (">b", ">h", ">H", ">i", ">q"))
 _DOUBLE = number(">d")
-STRING, NULLABLE_STRING = (_of_length("string", bytes.decode, nullable=nullable) for nullable in (False, True))
-BASE64, NULLABLE_BASE64 = (_of_length("bytes", _base64, nullable=nullable) for nullable in (False, True))
+STRING, NULLABLE_STRING = (_of_length("string", bytes.decode, str.encode, nullable=nullable) for nullable in (False, True))
+BASE64, NULLABLE_BASE64 = (_of_length("bytes", _base64, b64decode, nullable=nullable) for nullable in (False, True))
+_written_by(flag, lambda value: b"\1" if value else b"\0", blank=False)
+_written_by(float64, lambda value: pack(">d", float(value)), 0)
+_written_by(uuid, lambda text: urlsafe_b64decode(f"{text}=="), uuid_text(bytes(16)))
 INTS, NULLABLE_INTS = integers(nullable=False), integers(nullable=True)
 UUIDS, NULLABLE_UUIDS = array(uuid), array(uuid, nullable=True)
 
@@ -174,7 +227,7 @@ def structure(*fields: tuple[str, Read], tags: Tags | None = None) -> Read:
     def read(data: bytes, position: int) -> tuple[Json, int]:
         return read_message(data, position, layout)
 
-    return read
+    return _written_by(read, partial(write_message, layout), {})
 
 
 def nullable_structure(read: Read, *, tagged: bool = False) -> Read:
@@ -188,7 +241,10 @@ def nullable_structure(read: Read, *, tagged: bool = False) -> Read:
             after, is_present = position + 1, data[position] < 0x80
         return read(data, after) if is_present else (None, after)
 
-    return read_nullable
+    def write(value: Json | None) -> bytes:
+        return b"\1" + _WRITERS[read][0](value) if value is not None else b"\0" if tagged else b"\xff"
+
+    return _written_by(read_nullable, write, None)
 
 
 class FieldCursor:

@@ -1,9 +1,10 @@
-"""Fast readers for records of `__cluster_metadata`, every type of any Kafka release; `spec.metadata_records` is the exact twin."""
+"""Fast readers and writers for records of `__cluster_metadata`, every type of any Kafka release."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from kafka_forensics.model.controller import UNKNOWN_KIND, MetadataRecord
+from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
     BASE64,
     INT8,
@@ -26,7 +27,9 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     float64,
     read_message,
     structure,
+    unsigned_varint,
     uuid,
+    write_message,
 )
 from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
@@ -135,6 +138,17 @@ def decode_framed(value: bytes | None, names: Mapping[int, str], layouts: Mappin
     if position != size:
         return MetadataRecord(api_key, name, version, size, None, "fields")
     return MetadataRecord(api_key, name, version, size, fields)
+
+
+def write_frame(api_key: int, version: int) -> bytes:
+    """The start of every record (AbstractApiMessageSerde): its version, 1, and the type and version of the record."""
+    return b"\1" + unsigned_varint(api_key) + unsigned_varint(version)
+
+
+def write_metadata_record(api_key: int, version: int | None, fields: Json) -> bytes:
+    """The value of a record, by default of the newest version; missing fields are 0, empty or null."""
+    version = len(_LAYOUTS[api_key]) - 1 if version is None else version
+    return write_frame(api_key, version) + write_message(_LAYOUTS[api_key][version], fields)
 
 
 _END_POINTS = array(structure(("name", STRING), ("host", STRING), ("port", UINT16), ("security_protocol", INT16)))

@@ -1,4 +1,4 @@
-"""Fast readers for records of `__remote_log_metadata` (KIP-405): the twin of `spec.remote_log_metadata`."""
+"""Fast readers and writers for records of `__remote_log_metadata` (KIP-405), in the frame of `__cluster_metadata`."""
 
 from dataclasses import replace
 from typing import Final
@@ -18,8 +18,9 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     flag,
     structure,
     uuid,
+    write_message,
 )
-from kafka_forensics.parsers.internal_topics.metadata_log import decode_framed
+from kafka_forensics.parsers.internal_topics.metadata_log import decode_framed, write_frame
 
 SEGMENT: Final = 0
 SEGMENT_UPDATE: Final = 1
@@ -43,6 +44,11 @@ def decode_remote_log_record(value: bytes | None) -> MetadataRecord:
     record = decode_framed(value, REMOTE_LOG_RECORDS, _LAYOUTS)
     problem = None if record.fields is None else _refusal(record.fields)
     return record if problem is None else replace(record, fields=None, problem=problem)
+
+
+def write_remote_log_record(api_key: int, fields: Json) -> bytes:
+    """The value of a record; missing fields are 0, empty or null."""
+    return write_frame(api_key, 0) + write_message(_LAYOUTS[api_key][0], fields)
 
 
 def _refusal(fields: Json) -> str | None:

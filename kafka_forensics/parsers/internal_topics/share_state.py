@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives
+from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives, write_newest
 from kafka_forensics.parsers.internal_topics.flexible_fields import (
     INT8,
     INT16,
@@ -57,6 +57,11 @@ def read_share_key(key: bytes | None) -> ShareKey | str:
 def read_share_value(record_type: int, value: bytes) -> Json | str:
     """The fields of a snapshot or an update, or a reason as from `consumer_offsets.read_group_value`."""
     return read_alternatives(_LAYOUTS.get(record_type, ()), value)
+
+
+def write_share_value(record_type: int, fields: Json) -> bytes:
+    """The value of a snapshot or an update; missing fields are 0 or empty."""
+    return write_newest(_LAYOUTS[record_type], fields)
 
 
 _BATCHES: Final = array(

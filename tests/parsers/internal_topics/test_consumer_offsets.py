@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
 from kafka_forensics.parsers.internal_topics.consumer_offsets import check_value, read_group_metadata, read_key, read_offset_commit
-from kafka_forensics.parsers.spec.consumer_offsets import key_layout
 from tests.parsers.exact_readers import value_layout
 from tests.support.groups import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, member
+from tests.support.layouts.consumer_offsets import key_layout
 
 
 def exact(layout: Any, data: bytes) -> dict[str, Any] | None:

@@ -1,24 +1,24 @@
 """Records of new groups and share partitions: parsers agree with declared layouts on any bytes and on records that Kafka wrote."""
 
 from base64 import b64encode
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import RECORD_TYPES
-from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES, read_group_value
-from kafka_forensics.parsers.internal_topics.share_state import ShareKey, read_share_key, read_share_value
+from kafka_forensics.parsers.internal_topics.consumer_offsets import MAX_VALUE_BYTES, read_group_value, write_group_value
+from kafka_forensics.parsers.internal_topics.share_state import ShareKey, read_share_key, read_share_value, write_share_value
 from kafka_forensics.parsers.log.record_stream import plain_records
-from kafka_forensics.parsers.spec.consumer_offsets import (
+from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES, parsed, read_value
+from tests.support.layouts.consumer_offsets import (
     EARLY_GROUP_VALUES,
     GROUP_VALUES,
     SHARE_STATE_KEY,
     SHARE_STATE_VALUES,
     write_value,
 )
-from kafka_forensics.parsers.spec.flexible import Flexible
-from tests.parsers.exact_readers import EARLY_SHARE_STATE_VALUES, parsed, read_value
+from tests.support.layouts.flexible import Flexible, blank
 from tests.support.places import DUMP_INPUTS
 from tests.support.segments import segment_file
 
@@ -101,6 +101,24 @@ def test_twins_agree_on_every_prefix_of_records_by_kafka() -> None:
             assert_share_values_agree(type_of(key), value[:size])
         for size in range(len(key) + 1):
             assert_share_keys_agree(key[:size])
+
+
+def test_twins_write_the_same() -> None:
+    for write, fast_read, layouts, records in (
+        (write_group_value, read_group_value, GROUP_VALUES, GROUP_RECORDS),
+        (write_share_value, read_share_value, SHARE_STATE_VALUES, SHARE_RECORDS),
+    ):
+        written = set()
+        for key, value in records:
+            layout = layouts.get(kind(key))
+            read = None if layout is None else read_value(layout, value)
+            if layout is not None and read is not None and not read[1]:
+                fields = fast_read(kind(key), value)
+                assert isinstance(fields, dict)
+                assert write(kind(key), fields) == write_value(layout, read[0])
+                assert write(kind(key), {}) == write_value(layout, cast("dict[str, Any]", blank(layout)))
+                written.add(kind(key))
+        assert written == set(layouts)
 
 
 def assert_share_keys_agree(key: bytes) -> ShareKey | str:

@@ -8,12 +8,17 @@ from hypothesis import example, given, strategies as st
 
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
-from kafka_forensics.parsers.internal_topics.metadata_log import NAMES, decode_metadata_record, is_no_op_batch
-from kafka_forensics.parsers.spec.flexible import blank
-from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
+from kafka_forensics.parsers.internal_topics.metadata_log import (
+    NAMES,
+    decode_metadata_record,
+    is_no_op_batch,
+    write_metadata_record as write_fast,
+)
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.parsers.exact_readers import read_metadata_record
 from tests.parsers.metadata_records import FIELDS_BY_API_KEY, FULL, ID
+from tests.support.layouts.flexible import blank
+from tests.support.layouts.metadata_records import MESSAGES, write_metadata_record
 
 KINDS = [(api_key, version) for api_key, versions in MESSAGES.items() for version in range(len(versions))]
 CHANGE = write_metadata_record(5, 2, FULL)
@@ -52,13 +57,16 @@ def test_every_kind_and_version_is_read_as_written(api_key: int, version: int, w
     fast = assert_twins_agree(value)
     assert (fast.api_key, fast.version, fast.name, fast.problem) == (api_key, version, NAMES[api_key], None)
     assert fast.fields is not None
+    assert write_fast(api_key, version, fast.fields) == value
     for name, read in fast.fields.items():
         default = {tag.name: tag.default for tag in message.tags}.get(name)
         assert read == (plain(full[name]) if with_tags or name not in tagged else default)
     for size in range(len(value)):
         assert assert_twins_agree(value[:size]).problem in {"frame", "fields"}
     assert assert_twins_agree(value + b"\0").problem == "fields"
-    assert assert_twins_agree(write_metadata_record(api_key, version, blank(message.body))).problem is None
+    value = write_metadata_record(api_key, version, blank(message.body))
+    assert assert_twins_agree(value).problem is None
+    assert write_fast(api_key, version, {}) == value
 
 
 def test_a_batch_of_one_no_op_record_is_recognised() -> None:

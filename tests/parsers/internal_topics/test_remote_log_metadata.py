@@ -6,9 +6,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.controller import MetadataRecord
-from kafka_forensics.parsers.internal_topics.remote_log_metadata import REMOTE_LOG_RECORDS, decode_remote_log_record
-from kafka_forensics.parsers.spec.remote_log_metadata import REMOTE_LOG_MESSAGES, write_remote_log_record
+from kafka_forensics.parsers.internal_topics.remote_log_metadata import (
+    REMOTE_LOG_RECORDS,
+    decode_remote_log_record,
+    write_remote_log_record as write_fast,
+)
 from tests.parsers.exact_readers import read_remote_log_record
+from tests.support.layouts.remote_log_metadata import REMOTE_LOG_MESSAGES, write_remote_log_record
 from tests.support.remote_log import copy_started, deleted_partition, segment_id, segment_update
 
 RECORDS_BY_A_BROKER = (
@@ -59,7 +63,9 @@ def assert_twins_agree(value: bytes) -> MetadataRecord:
 def test_every_kind_is_read_and_must_fill_its_value() -> None:
     assert {assert_twins_agree(value).api_key for value in EVERY_KIND} == set(REMOTE_LOG_RECORDS) == set(REMOTE_LOG_MESSAGES)
     for value in EVERY_KIND:
-        assert decode_remote_log_record(value).problem is None
+        record = decode_remote_log_record(value)
+        assert record.fields is not None
+        assert write_fast(record.api_key, record.fields) == value
         assert [assert_twins_agree(value[:size]).fields for size in range(len(value))] == [None] * len(value)
         assert assert_twins_agree(value + b"\0").problem == "fields"
 

@@ -19,8 +19,8 @@ from kafka_forensics.parsers.spec.flexible import (
     UUID,
     Array,
     Sized,
-    Tag,
 )
+from tests.support.layouts.flexible import Tag
 
 FRAME_VERSION: Final = 1
 """Version 0 is the preview of Kafka 2.8, which no release reads."""

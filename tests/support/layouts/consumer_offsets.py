@@ -13,13 +13,10 @@ from kafka_forensics.parsers.spec.flexible import (
     NULLABLE_STRING,
     SHORT_STRING,
     TAGGED_FIELDS,
-    UUID_TEXT,
     Array,
-    Flexible,
-    NullableStruct,
     Sized,
-    Tag,
 )
+from tests.support.layouts.flexible import UUID_TEXT, Flexible, NullableStruct, Tag
 
 OFFSET_COMMIT_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "topic" / SHORT_STRING, "partition" / Int32sb)
 """OffsetCommitKey.json; type 0 is from before Kafka 0.9."""
