@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import MAX_SEQUENCE, TRANSACTION_STATE_TOPI
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.parsers.internal_topics import write_metadata_record
-from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
+from kafka_forensics.parsers.log import write_control_value
 from kafka_forensics.simulation.cluster import (
     ABORT,
     START_MS,
@@ -29,6 +29,7 @@ from kafka_forensics.simulation.transactions import Coordinator
 from kafka_forensics.writers.batches import (
     RecordToWrite,
     write_batch,
+    write_control_key,
     write_legacy_entry,
     write_marker,
     write_transaction_log_key,
@@ -206,14 +207,15 @@ def producer_state(batches: Iterable[Batch]) -> tuple[list[ProducerEntry], list[
 def _write_controller(cluster: Cluster, log_dir: Path, coordinator: Coordinator | None) -> None:
     log_dir.mkdir()
     leader = RecordToWrite(
-        CONTROL_RECORD_KEY.build({"version": 0, "type": _LEADER_CHANGE}),
-        CONTROL_RECORD_VALUES[_LEADER_CHANGE].build(
+        write_control_key(_LEADER_CHANGE),
+        write_control_value(
+            _LEADER_CHANGE,
             {
                 "version": 0,
                 "leader_id": CONTROLLER,
                 "voters": [{"voter_id": CONTROLLER}],
                 "granting_voters": [{"voter_id": CONTROLLER}],
-            }
+            },
         ),
     )
     log = write_batch([leader], base_offset=0, base_timestamp=START_MS, partition_leader_epoch=1, is_control_batch=True)

@@ -1,11 +1,13 @@
 """Writes batches of every magic as producers, leaders, coordinators and the cleaner do, or with wrong headers."""
 
 import gzip
+import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from typing import Final, Required, TypedDict, Unpack
 
 import cramjam
@@ -31,9 +33,8 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, END_TXN_MARKER
+from kafka_forensics.parsers.flexible_fields import INT16, INT64, Layout, compact_string, unsigned_varint, write_message
 from kafka_forensics.parsers.spec.record_batch import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES, RECORD_BATCH_HEADER, encode_zigzag
-from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
 
 XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 XERIAL_BLOCK: Final = 32 << 10
@@ -151,6 +152,11 @@ def write_raw_batch(header: Json, payload: bytes) -> bytes:
     return fix_crc(head + payload)
 
 
+def write_control_key(control_record_type: int) -> bytes:
+    """The key of a control record, in version 0."""
+    return struct.pack(">hh", 0, control_record_type)
+
+
 def write_marker(
     commit: bool,
     *,
@@ -162,10 +168,9 @@ def write_marker(
     partition_leader_epoch: int = 0,
 ) -> bytes:
     """The control batch that ends a transaction (MemoryRecords.withEndTransactionMarker)."""
-    key = CONTROL_RECORD_KEY.build({"version": 0, "type": CONTROL_COMMIT if commit else CONTROL_ABORT})
-    value = END_TXN_MARKER.build({"version": 0, "coordinator_epoch": coordinator_epoch})
+    key = write_control_key(CONTROL_COMMIT if commit else CONTROL_ABORT)
     return write_batch(
-        [RecordToWrite(key, value)],
+        [RecordToWrite(key, struct.pack(">hi", 0, coordinator_epoch))],
         base_offset=base_offset,
         base_timestamp=timestamp,
         partition_leader_epoch=partition_leader_epoch,
@@ -254,13 +259,30 @@ def fix_legacy_crc(entry: bytes) -> bytes:
     return entry[:12] + zlib.crc32(entry[16:]).to_bytes(4, "big") + entry[16:]
 
 
+_TRANSACTION_TAGS: Final[Layout] = (
+    (),
+    {
+        0: ("previous_producer_id", INT64, -1),
+        1: ("next_producer_id", INT64, -1),
+        2: ("client_transaction_version", INT16, 0),
+        3: ("next_producer_epoch", INT16, -1),
+    },
+)
+"""Tagged fields of version 1 of the values of `__transaction_state`."""
+
+
 # Records of `__transaction_state`, as a transaction coordinator writes them (TransactionLog).
 
 
 def write_transaction_log_key(transactional_id: str) -> bytes:
     """The key of the records of a transactional id."""
-    key: bytes = TRANSACTION_LOG_KEY.build({"version": 0, "transactional_id": transactional_id})
-    return key
+    return b"\0\0" + short_string(transactional_id)
+
+
+def short_string(text: str) -> bytes:
+    """A string with its length in 16 bits in front."""
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
 
 
 def write_transaction_log_value(metadata: TransactionMetadata, version: int = 1) -> bytes:
@@ -268,25 +290,25 @@ def write_transaction_log_value(metadata: TransactionMetadata, version: int = 1)
 
     Version 0 does not have the fields from `previous_producer_id` on.
     """
-    grouped = [
-        {"topic": topic, "partition_ids": [number for _, number in group]}
-        for topic, group in groupby(metadata.partitions, key=lambda partition: partition[0])
-    ]
-    defaults = TransactionMetadata(0, 0, 0, "", (), 0, 0)
-    fields: Json = {
-        "version": version,
-        "producer_id": metadata.producer_id,
-        "producer_epoch": metadata.producer_epoch,
-        "transaction_timeout_ms": metadata.transaction_timeout_ms,
-        "transaction_status": TRANSACTION_STATES.index(metadata.state),
-        "transaction_partitions": grouped if grouped or metadata.state != "Empty" else None,
-        "transaction_last_update_timestamp_ms": metadata.last_update_timestamp,
-        "transaction_start_timestamp_ms": metadata.start_timestamp,
-        "tagged_fields": {
-            tag: layout.build(getattr(metadata, name))
-            for tag, (name, layout) in TRANSACTION_LOG_TAGS.items()
-            if getattr(metadata, name) != getattr(defaults, name)
-        },
-    }
-    value: bytes = TRANSACTION_LOG_VALUES[version].build(fields)
-    return value
+    is_flexible = version == 1
+
+    def count(number: int) -> bytes:
+        return unsigned_varint(number + 1) if is_flexible else struct.pack(">i", number)
+
+    partitions = []
+    for topic, group in groupby(metadata.partitions, key=itemgetter(0)):
+        numbers = [number for _, number in group]
+        name = compact_string(topic) if is_flexible else short_string(topic)
+        partitions.append(name + count(len(numbers)) + struct.pack(f">{len(numbers)}i", *numbers) + b"\0" * is_flexible)
+    head = struct.pack(
+        ">hqhib",
+        version,
+        metadata.producer_id,
+        metadata.producer_epoch,
+        metadata.transaction_timeout_ms,
+        TRANSACTION_STATES.index(metadata.state),
+    )
+    times = struct.pack(">qq", metadata.last_update_timestamp, metadata.start_timestamp)
+    tags = {name: getattr(metadata, name) for name, _, _ in _TRANSACTION_TAGS[1].values()}
+    tagged = write_message(_TRANSACTION_TAGS, tags) if is_flexible else b""
+    return b"".join((head, count(len(partitions) if partitions or metadata.state != "Empty" else -1), *partitions, times, tagged))

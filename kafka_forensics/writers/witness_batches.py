@@ -82,10 +82,10 @@ from kafka_forensics.parsers.log import (
     decode_batch,
     parse_control_record,
     plain_records,
+    write_control_value,
 )
 from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER
-from kafka_forensics.parsers.spec.control import value_layout
-from kafka_forensics.writers.batches import fix_crc, record_bytes, write_transaction_log_value
+from kafka_forensics.writers.batches import fix_crc, record_bytes, short_string, write_transaction_log_value
 
 MAX_SUBSTITUTE_BYTES: Final = 32 << 20
 """Records beyond it are left out, and the batch is broken. No controller or coordinator writes so large a batch."""
@@ -221,7 +221,7 @@ def _control_record(key: bytes | None, value: bytes | None, _: Pseudonyms | None
     fields = control.fields | {"version": control.version}
     if voters and "endpoints" in voters[0]:
         fields["voters"] = [voter | {"endpoints": []} for voter in voters]
-    return kept_key, value_layout(control.type, control.version or 0).build(fields)
+    return kept_key, write_control_value(control.type, fields)
 
 
 # `__cluster_metadata`: the kinds that a replay uses.
@@ -381,7 +381,7 @@ def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | 
             topic = pseudonyms.pseudonym(NameKind.TOPIC, topic)
         if key.member_id is not None:
             member_id = pseudonyms.one_time_pseudonym(NameKind.CLIENT, key.member_id)
-    strings = b"".join(_string(text) for text in (group, topic, member_id) if text is not None)
+    strings = b"".join(short_string(text) for text in (group, topic, member_id) if text is not None)
     partition = b"" if key.partition is None else _INT32.pack(key.partition)
     return raw[:2] + strings + partition, key.record_type
 
@@ -394,12 +394,6 @@ def _unknown_key(raw: bytes, pseudonyms: Pseudonyms | None) -> bytes:
 def _end_of_string(data: bytes, position: int) -> int:
     """The end of a complete string with its length in 16 bits in front, by its position."""
     return position + 2 + int.from_bytes(data[position : position + 2], "big")
-
-
-def _string(text: str) -> bytes:
-    """A string with its length in 16 bits in front."""
-    data = text.encode()
-    return len(data).to_bytes(2, "big") + data
 
 
 def _commit_value(value: bytes, pseudonyms: Pseudonyms | None) -> bytes:
@@ -493,7 +487,7 @@ def _share_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudo
     if key.record_type not in SHARE_RECORDS:
         return _unknown_key(raw_key, pseudonyms), None
     end = _end_of_string(raw_key, 2)
-    group = raw_key[2:end] if pseudonyms is None else _string(pseudonyms.pseudonym(NameKind.GROUP, key.group))
+    group = raw_key[2:end] if pseudonyms is None else short_string(pseudonyms.pseudonym(NameKind.GROUP, key.group))
     kept_key = raw_key[:2] + group + raw_key[end : end + _ID_AND_PARTITION_BYTES]
     if value is None:
         return kept_key, None
@@ -528,7 +522,7 @@ def _transaction_record(raw_key: bytes | None, value: bytes | None, pseudonyms: 
         return None if raw_key is None else _BAD_KEYS[str(problem)], None
     key = raw_key[: _end_of_string(raw_key, 2)]
     if pseudonyms is not None:
-        key = raw_key[:2] + _string(pseudonyms.pseudonym(NameKind.TRANSACTIONAL_ID, name))
+        key = raw_key[:2] + short_string(pseudonyms.pseudonym(NameKind.TRANSACTIONAL_ID, name))
     if value is None:
         return key, None
     metadata, problem = parse_transaction_log_value(value)

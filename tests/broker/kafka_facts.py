@@ -25,8 +25,8 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.coordinators import RECORD_TYPES, TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.parsers.flexible_fields import UNKNOWN_TAGS
 from kafka_forensics.parsers.internal_topics import record_describer
-from kafka_forensics.parsers.internal_topics.flexible_fields import UNKNOWN_TAGS
 from kafka_forensics.parsers.log.records import parse_control_record
 from lab.dump_facts import DECODERS, INDEXES, LOGS, Row, tables
 from lab.files import copy_sparse

@@ -18,10 +18,10 @@ from kafka_forensics.parsers.internal_topics import (
     read_group_value,
     read_share_value,
 )
-from kafka_forensics.parsers.spec.control import read_control_value
-from kafka_forensics.parsers.spec.flexible import UNSIGNED_VARINT
+from kafka_forensics.parsers.log.control_values import read_control_value
 from lab.kafka_jars import kafka_jars
 from lab.versions import VERSIONS
+from tests.support.layouts.flexible import UNSIGNED_VARINT
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly]
 

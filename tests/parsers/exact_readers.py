@@ -13,9 +13,8 @@ from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMI
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
 from kafka_forensics.parsers.spec import record_batch
-from kafka_forensics.parsers.spec.flexible import TAGGED_FIELDS, plain, unknown_tags
 from tests.support.layouts.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
-from tests.support.layouts.flexible import Flexible, whole
+from tests.support.layouts.flexible import TAGGED_FIELDS, Flexible, plain, unknown_tags, whole
 from tests.support.layouts.metadata_records import FRAME, FRAME_VERSION, MESSAGES, Message
 from tests.support.layouts.remote_log_metadata import REMOTE_LOG_MESSAGES
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
-from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.brokers import OFFSETS_ID_BYTES, TOPIC, TOPIC_ID, Brokers, put_meta_properties, put_partition
+from tests.support.layouts.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from tests.support.layouts.metadata_records import MESSAGES, write_metadata_record
 from tests.support.segments import BASE_TIMESTAMP
 

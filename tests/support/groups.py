@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from kafka_forensics.parsers.spec.flexible import Array, TextField
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.layouts import consumer_offsets
-from tests.support.layouts.flexible import NullableStruct, Tag
+from tests.support.layouts.flexible import Array, NullableStruct, Tag, TextField
 from tests.support.segments import BASE_TIMESTAMP, marker
 
 TOPIC_ID_BYTES = bytes(range(16))

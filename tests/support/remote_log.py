@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
+from kafka_forensics.parsers.flexible_fields import uuid_text
 from tests.support.brokers import put_partition
 from tests.support.groups import TOPIC_ID_TEXT, coordinator_batches
 from tests.support.layouts.remote_log_metadata import write_remote_log_record

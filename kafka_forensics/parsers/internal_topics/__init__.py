@@ -1,5 +1,6 @@
 """Records of the internal topics: controllers, coordinators of transactions, groups and share groups, remote log metadata."""
 
+from kafka_forensics.parsers.flexible_fields import unsigned_varint
 from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     MAX_VALUE_BYTES,
     check_value,
@@ -9,7 +10,6 @@ from kafka_forensics.parsers.internal_topics.consumer_offsets import (
     read_offset_commit,
     write_group_value,
 )
-from kafka_forensics.parsers.internal_topics.flexible_fields import unsigned_varint
 from kafka_forensics.parsers.internal_topics.internal_records import record_describer
 from kafka_forensics.parsers.internal_topics.metadata_log import (
     REPLAYED_FIELDS,

@@ -18,7 +18,7 @@ from kafka_forensics.model.coordinators import (
     OffsetCommit,
 )
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.internal_topics.flexible_fields import (
+from kafka_forensics.parsers.flexible_fields import (
     BASE64,
     INT8,
     INT16,

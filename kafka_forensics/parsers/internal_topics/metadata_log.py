@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_forensics.model.controller import UNKNOWN_KIND, MetadataRecord
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.internal_topics.flexible_fields import (
+from kafka_forensics.parsers.flexible_fields import (
     BASE64,
     INT8,
     INT16,
@@ -22,16 +22,17 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     Layout,
     Read,
     Tags,
+    UnsignedVarintError,
     array,
     flag,
     float64,
     read_message,
+    read_unsigned,
     structure,
     unsigned_varint,
     uuid,
     write_message,
 )
-from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 NAMES: Final = {
     0: "REGISTER_BROKER_RECORD",

@@ -6,7 +6,7 @@ from typing import Final
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.remote_log import RemotePartitionDeleteState, RemoteSegmentState
-from kafka_forensics.parsers.internal_topics.flexible_fields import (
+from kafka_forensics.parsers.flexible_fields import (
     INT8,
     INT32,
     INT64,

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives, write_newest
-from kafka_forensics.parsers.internal_topics.flexible_fields import (
+from kafka_forensics.parsers.flexible_fields import (
     INT8,
     INT16,
     INT32,
@@ -21,6 +20,7 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     structure,
     uuid_text,
 )
+from kafka_forensics.parsers.internal_topics.consumer_offsets import read_alternatives, write_newest
 
 if TYPE_CHECKING:
     from kafka_forensics.model.findings import TopicPartition
@@ -102,7 +102,10 @@ _LAYOUTS: Final[dict[int, tuple[Layout, ...]]] = {
 """Record type → layout of Kafka 4.1 and later, and of the preview in 4.0."""
 
 
-# Records of `__transaction_state` (TransactionLog): the fast twin of `spec.transaction_state`.
+# Records of `__transaction_state` (TransactionLogKey.json, TransactionLogValue.json; TransactionLog).
+#
+# Version 1 (transaction.version 1 and later, KIP-890) is flexible. The array of partitions is null in the state Empty, and may be
+# null in the Complete states.
 
 
 _HEADER: Final = Struct(">qhib")

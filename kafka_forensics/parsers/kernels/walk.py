@@ -142,7 +142,7 @@ def small_varint(buffer: "Buffer", position: int, end: int) -> int:
 def fill_control(buffer: "Buffer", start: int, end: int, columns: "Columns", row: int) -> None:
     """Read type and coordinator epoch of the first record of an uncompressed control batch in `buffer[start:end]`.
 
-    A field stays -1 where the record is missing or is not a control record (`spec.control`).
+    A field stays -1 where the record is missing or is not a control record (see `parse_control_record`).
     """
     position = skip_varint(buffer, start + RECORD_BATCH_OVERHEAD, end)
     if position < 0:

@@ -11,6 +11,7 @@ from kafka_forensics.parsers.log.collected import (
     read_batches,
 )
 from kafka_forensics.parsers.log.content import ContentDigests, content_digest
+from kafka_forensics.parsers.log.control_values import write_control_value
 from kafka_forensics.parsers.log.damage import Window
 from kafka_forensics.parsers.log.hashed_records import (
     KEY_BYTES,
@@ -34,11 +35,9 @@ from kafka_forensics.parsers.log.records import (
     BatchChecks,
     DecodedBatch,
     KeySampler,
-    UnsignedVarintError,
     check_batch_in_file,
     decode_batch,
     parse_control_record,
-    read_unsigned,
 )
 from kafka_forensics.parsers.log.segment import (
     SegmentReader,

@@ -40,6 +40,7 @@ from kafka_forensics.parsers.kernels.records import (
     readable,
 )
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, decompress, decompress_into
+from kafka_forensics.parsers.log.control_values import read_control_value
 from kafka_forensics.parsers.log.legacy import LegacyWrapper, open_wrapper
 from kafka_forensics.parsers.log.record_stream import RecordStream
 from kafka_forensics.parsers.spec.batch_header import BATCH_HEADER, BatchHeader, as_int64
@@ -88,8 +89,6 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
             return ControlRecord(control_type, name, problem="value")
         version = int.from_bytes(value[:2], "big")
         return ControlRecord(control_type, name, version, int.from_bytes(value[2:6], "big", signed=True))
-    from kafka_forensics.parsers.spec.control import read_control_value  # KRaft's control records are few
-
     fields = read_control_value(control_type, value)
     if fields is None:
         return ControlRecord(control_type, name, problem="value")
@@ -478,31 +477,6 @@ class KeySampler:
         first."""
         samples, self._samples = self._samples, []
         return np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *samples], axis=1)
-
-
-# The unsigned varint of Kafka's flexible messages (KIP-482): the fast twin of `spec.flexible.UNSIGNED_VARINT`.
-
-
-class UnsignedVarintError(Exception):
-    """A varint of more than five bytes; parsers catch it."""
-
-
-def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
-    """(unsigned 32-bit integer at `position`, position after it); bits beyond 32 are dropped, as in ByteUtils.readUnsignedVarint.
-
-    Raises IndexError where the bytes end first, and UnsignedVarintError.
-    """
-    value = data[position]
-    if value < 0x80:
-        return value, position + 1
-    value &= 0x7F
-    for shift in (7, 14, 21, 28):
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFF, position + 1
-    raise UnsignedVarintError
 
 
 class BatchChecks:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from kafka_forensics.model.controller import MetadataRecord
-from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
+from kafka_forensics.parsers.flexible_fields import uuid_text
 from kafka_forensics.parsers.internal_topics.metadata_log import (
     NAMES,
     decode_metadata_record,

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.parsers.internal_topics.share_state import parse_transaction_log_key, parse_transaction_log_value
-from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
 from kafka_forensics.writers.batches import write_transaction_log_key, write_transaction_log_value
+from tests.support.layouts.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
 
 ONGOING = TransactionMetadata(1000, 3, 60_000, "Ongoing", (("a", 0), ("a", 7), ("b", 1)), 1_700_000_000_500, 1_700_000_000_000)
 TAGGED = replace(ONGOING, previous_producer_id=999, next_producer_id=1001, client_transaction_version=2, next_producer_epoch=0)

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from kafka_forensics.parsers.log.control_values import read_control_value, write_control_value
 from kafka_forensics.parsers.log.records import ControlRecord, parse_control_record
-from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES, value_layout
+from tests.support.layouts import control
+from tests.support.layouts.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES, value_layout
 
 DIRECTORY = bytes(range(16))
 
@@ -58,7 +60,7 @@ def test_kraft_records_are_read_and_their_prefixes_refused(control_type: int, he
     assert (record.type, record.version, record.coordinator_epoch, record.problem) == (control_type, value[1], None, None)
     assert record.fields == fields
     layout = value_layout(control_type, value[1])
-    assert layout.build(layout.parse(value)) == value
+    assert layout.build(layout.parse(value)) == write_control_value(control_type, fields | {"version": value[1]}) == value
     for size in range(len(value)):
         assert parse_control_record(key(control_type), value[:size]).problem == "value"
 
@@ -95,3 +97,15 @@ def test_unknown_types_are_ignored(control_type: int) -> None:
 @given(control_type=st.integers(-1, 8), value=st.one_of(st.none(), st.binary(max_size=40)))
 def test_any_value_is_read_or_refused(control_type: int, value: bytes | None) -> None:
     assert parse_control_record(key(control_type), value).problem in {None, "value"}
+
+
+@given(st.sampled_from(KRAFT), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 255)), max_size=4), st.binary(max_size=40))
+def test_twins_agree_on_changed_values_and_on_any_bytes(
+    row: tuple[int, str, dict[str, Any]], changes: list[tuple[int, int]], data: bytes
+) -> None:
+    control_type, spelled, _ = row
+    changed = bytearray.fromhex(spelled)
+    for position, byte in changes:
+        changed[position % len(changed)] = byte
+    for value in (bytes(changed), data, b"\0\0" + data, b"\0\1" + data):
+        assert read_control_value(control_type, value) == control.read_control_value(control_type, value)

@@ -6,17 +6,20 @@ from construct import Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.coordinators import MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.flexible import (
+from tests.support.layouts.flexible import (
     COMPACT_NUMBER,
     COMPACT_STRING,
     NULLABLE_SHORT_STRING,
     NULLABLE_STRING,
     SHORT_STRING,
     TAGGED_FIELDS,
+    UUID_TEXT,
     Array,
+    Flexible,
+    NullableStruct,
     Sized,
+    Tag,
 )
-from tests.support.layouts.flexible import UUID_TEXT, Flexible, NullableStruct, Tag
 
 OFFSET_COMMIT_KEY: Final = Struct("record_type" / Int16sb, "group" / SHORT_STRING, "topic" / SHORT_STRING, "partition" / Int32sb)
 """OffsetCommitKey.json; type 0 is from before Kafka 0.9."""

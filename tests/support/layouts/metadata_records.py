@@ -11,7 +11,7 @@ from typing import Final
 from construct import Construct, ExprAdapter, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.flexible import (
+from tests.support.layouts.flexible import (
     COMPACT_STRING,
     NULLABLE_STRING,
     TAGGED_FIELDS,
@@ -19,8 +19,8 @@ from kafka_forensics.parsers.spec.flexible import (
     UUID,
     Array,
     Sized,
+    Tag,
 )
-from tests.support.layouts.flexible import Tag
 
 FRAME_VERSION: Final = 1
 """Version 0 is the preview of Kafka 2.8, which no release reads."""

@@ -9,8 +9,7 @@ from typing import Final
 from construct import ExprAdapter, Flag, Int8sb, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, Array, Sized
-from tests.support.layouts.flexible import UUID_TEXT, Flexible, Tag
+from tests.support.layouts.flexible import COMPACT_STRING, UUID_TEXT, Array, Flexible, Sized, Tag
 from tests.support.layouts.metadata_records import Message, write_framed
 
 _CUSTOM_METADATA: Final = "custom_metadata" / ExprAdapter(

@@ -5,7 +5,7 @@ from typing import Final
 from construct import ConstructError, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, UUID, Array, plain
+from tests.support.layouts.flexible import COMPACT_STRING, TAGGED_FIELDS, UUID, Array, plain
 
 CONTROL_RECORD_KEY: Final = Struct("version" / Int16sb, "type" / Int16sb)
 """Key of every control record; readers accept any version from 0 on, and more bytes than these four."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from construct import Int8sb, Int16sb, Int32sb, Int64sb, Struct
 
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, SHORT_STRING, TAGGED_FIELDS, Array
+from tests.support.layouts.flexible import COMPACT_STRING, SHORT_STRING, TAGGED_FIELDS, Array
 
 TRANSACTION_LOG_KEY: Final = Struct("version" / Int16sb, "transactional_id" / SHORT_STRING)
 """Key of every record; `version` is always 0."""

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kafka_forensics.model.json_objects import Json, JsonArray, JsonValue
-from kafka_forensics.parsers.log import UnsignedVarintError, read_unsigned
 
 Read = Callable[[bytes, int], tuple[JsonValue, int]]
 Write = Callable[[Any], bytes]
@@ -22,6 +21,28 @@ Fields = tuple[tuple[str, Read], ...]
 Tags = dict[int, tuple[str, Read, object]]
 """Name, reader and default by the tag."""
 Layout = tuple[Fields, Tags]
+
+
+class UnsignedVarintError(Exception):
+    """A varint of more than five bytes; parsers catch it."""
+
+
+def read_unsigned(data: bytes, position: int) -> tuple[int, int]:
+    """(unsigned 32-bit integer at `position`, position after it); bits beyond 32 are dropped, as in ByteUtils.readUnsignedVarint.
+
+    Raises IndexError where the bytes end first, and UnsignedVarintError.
+    """
+    value = data[position]
+    if value < 0x80:
+        return value, position + 1
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFF, position + 1
+    raise UnsignedVarintError
 
 
 class Malformed(Exception):  # noqa: N818 - not an error of the program; parsers catch it
@@ -90,6 +111,15 @@ def unsigned_varint(value: int) -> bytes:
     return bytes((*data, value))
 
 
+def compact_string(text: str) -> bytes:
+    """A string of UTF-8 with its length + 1 in front."""
+    return _compact(text.encode())
+
+
+def _compact(content: bytes) -> bytes:
+    return unsigned_varint(len(content) + 1) + content
+
+
 def _sized(content: bytes) -> bytes:
     return unsigned_varint(len(content)) + content
 
@@ -129,6 +159,14 @@ def uuid(data: bytes, position: int) -> tuple[str, int]:
     return uuid_text(data[position:end]), end
 
 
+def raw_uuid(data: bytes, position: int) -> tuple[bytes, int]:
+    """A UUID, as 16 bytes."""
+    end = position + 16
+    if end > len(data):
+        raise Malformed("uuid")
+    return data[position:end], end
+
+
 @lru_cache(maxsize=4096)
 def uuid_text(raw: bytes) -> str:
     """16 bytes as Kafka prints UUIDs: 22 characters of base64url."""
@@ -160,10 +198,7 @@ def _of_length(kind: str, text_of: Callable[[bytes], str], bytes_of: Callable[[s
         return text_of(data[position:end]), end
 
     def write(text: str | None) -> bytes:
-        if text is None:
-            return b"\0"
-        content = bytes_of(text)
-        return unsigned_varint(len(content) + 1) + content
+        return b"\0" if text is None else _compact(bytes_of(text))
 
     return _written_by(read, write, None if nullable and kind == "string" else "")
 
@@ -215,6 +250,7 @@ STRING, NULLABLE_STRING = (_of_length("string", bytes.decode, str.encode, nullab
 BASE64, NULLABLE_BASE64 = (_of_length("bytes", _base64, b64decode, nullable=nullable) for nullable in (False, True))
 _written_by(flag, lambda value: b"\1" if value else b"\0", blank=False)
 _written_by(float64, lambda value: pack(">d", float(value)), 0)
+_written_by(raw_uuid, bytes, bytes(16))
 _written_by(uuid, lambda text: urlsafe_b64decode(f"{text}=="), uuid_text(bytes(16)))
 INTS, NULLABLE_INTS = integers(nullable=False), integers(nullable=True)
 UUIDS, NULLABLE_UUIDS = array(uuid), array(uuid, nullable=True)

@@ -4,11 +4,11 @@ import pytest
 from construct import ConstructError
 from hypothesis import example, given, strategies as st
 
+from kafka_forensics.parsers.flexible_fields import UnsignedVarintError, read_unsigned
 from kafka_forensics.parsers.internal_topics.consumer_offsets import read_offset_commit
 from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
 from kafka_forensics.parsers.internal_topics.share_state import parse_transaction_log_value
-from kafka_forensics.parsers.log.records import UnsignedVarintError, read_unsigned
-from kafka_forensics.parsers.spec.flexible import UNSIGNED_VARINT
+from tests.support.layouts.flexible import UNSIGNED_VARINT
 
 
 @given(st.binary(max_size=8), st.integers(0, 3))
