@@ -110,14 +110,14 @@ def test_twins_write_the_same() -> None:
     ):
         written = set()
         for key, value in records:
-            layout = layouts.get(kind(key))
+            layout = layouts.get(type_of(key))
             read = None if layout is None else read_value(layout, value)
             if layout is not None and read is not None and not read[1]:
-                fields = fast_read(kind(key), value)
+                fields = fast_read(type_of(key), value)
                 assert isinstance(fields, dict)
-                assert write(kind(key), fields) == write_value(layout, read[0])
-                assert write(kind(key), {}) == write_value(layout, cast("dict[str, Any]", blank(layout)))
-                written.add(kind(key))
+                assert write(type_of(key), fields) == write_value(layout, read[0])
+                assert write(type_of(key), {}) == write_value(layout, cast("dict[str, Any]", blank(layout)))
+                written.add(type_of(key))
         assert written == set(layouts)
 
 
