@@ -1,4 +1,4 @@
-"""Batches as columns for the producer and transaction folds: logs written by hand, cut anywhere."""
+"""Logs as columns for the producer and transaction folds, cut anywhere."""
 
 import itertools
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ AnyFold = TypeVar("AnyFold", bound=Fold)
 
 @dataclass(slots=True, repr=False)
 class Row:
-    """A batch of a log, or (`lost`) bytes lost in its place. Column values by name; `segment` is the base offset of its file."""
+    """A batch of a log, or (`lost`) damaged bytes instead of it: its columns, and the base offset of its segment."""
 
     values: dict[BatchColumn, int] = field(default_factory=dict)
     segment: int = 0
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(slots=True, repr=False)
 class Log:
-    """A log under construction: offsets, positions and timestamps go on by themselves unless given."""
+    """A log under construction; offsets, positions and timestamps continue those of the batch before by default."""
 
     rows: list[Row] = field(default_factory=list)
     offset: int = 0
@@ -66,10 +66,10 @@ class Log:
     def __repr__(self) -> str:
         return f"<log {self.rows}>"
 
-    def add(self, count: int = 1, **given: int) -> Self:
-        """A batch of `count` records; `given` are column names in lower case."""
-        base = given.get("base_offset", self.offset)
-        self.timestamp = max(-(2**62), min(given.get("max_timestamp", self.timestamp + 1000), 2**62))
+    def add(self, count: int = 1, **fields: int) -> Self:
+        """A batch of `count` records; `fields` are column names in lower case."""
+        base = fields.get("base_offset", self.offset)
+        self.timestamp = max(-(2**62), min(fields.get("max_timestamp", self.timestamp + 1000), 2**62))
         values = {
             BatchColumn.POSITION: self.position,
             BatchColumn.SIZE_IN_BYTES: 100,
@@ -86,30 +86,30 @@ class Log:
             BatchColumn.CONTROL_RECORD_TYPE: -1,
             BatchColumn.COORDINATOR_EPOCH: -1,
         }
-        values |= {BatchColumn[name.upper()]: value for name, value in given.items()}
+        values |= {BatchColumn[name.upper()]: value for name, value in fields.items()}
         self.rows.append(Row(values, self.segment))
         self.offset = max(0, min(values[BatchColumn.LAST_OFFSET] + 1, 2**62))
         self.position += values[BatchColumn.SIZE_IN_BYTES]
         return self
 
-    def data(self, producer: int, epoch: int, sequence: int, count: int = 1, **given: int) -> Self:
-        return self.add(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **given)
+    def data(self, producer: int, epoch: int, sequence: int, count: int = 1, **fields: int) -> Self:
+        return self.add(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **fields)
 
-    def transactional(self, producer: int, epoch: int, sequence: int = 0, count: int = 1, **given: int) -> Self:
-        return self.data(producer, epoch, sequence, count, attributes=TRANSACTIONAL, **given)
+    def transactional(self, producer: int, epoch: int, sequence: int = 0, count: int = 1, **fields: int) -> Self:
+        return self.data(producer, epoch, sequence, count, attributes=TRANSACTIONAL, **fields)
 
-    def marker(self, producer: int, epoch: int, control_type: int, **given: int) -> Self:
+    def marker(self, producer: int, epoch: int, control_type: int, **fields: int) -> Self:
         return self.add(
             1,
             producer_id=producer,
             producer_epoch=epoch,
             attributes=TRANSACTIONAL | CONTROL,
             control_record_type=control_type,
-            **given,
+            **fields,
         )
 
-    def rotten(self, count: int = 1) -> Self:
-        """A batch with a wrong CRC, whose fields say nothing."""
+    def corrupt(self, count: int = 1) -> Self:
+        """A batch with a wrong CRC, whose fields must not count."""
         return self.data(99, 99, 99, count, crc=1, attributes=TRANSACTIONAL)
 
     def lost(self) -> Self:
@@ -122,20 +122,20 @@ class Log:
         return self
 
     def fold(self, kind: type[AnyFold], cuts: Iterable[int] = (), *, from_right: bool = False, chunk: int = 3) -> AnyFold:
-        """The fold of the whole log, from pieces cut before the rows `cuts`, merged from one end; `chunk` batches a step."""
+        """The fold of the whole log: parts cut before the rows `cuts`, merged from one end, in steps of `chunk` batches."""
         edges = sorted({0, len(self.rows), *(cut for cut in cuts if cut < len(self.rows))})
-        pieces = [fold_rows(kind, self.rows[start:end], chunk) for start, end in itertools.pairwise(edges)]
+        parts = [fold_rows(kind, self.rows[start:end], chunk) for start, end in itertools.pairwise(edges)]
         if from_right:
-            while len(pieces) > 1:
-                right = pieces.pop()
-                pieces[-1].merge(right)
-        whole = pieces[0] if pieces else fold_rows(kind, [], chunk)
-        for piece in pieces[1:]:
-            whole.merge(piece)
+            while len(parts) > 1:
+                right = parts.pop()
+                parts[-1].merge(right)
+        whole = parts[0] if parts else fold_rows(kind, [], chunk)
+        for part in parts[1:]:
+            whole.merge(part)
         return whole
 
 
-def matrix(rows: list[Row]) -> "NDArray[np.int64]":
+def columns_of_rows(rows: list[Row]) -> "NDArray[np.int64]":
     return columns_of([row.values for row in rows])
 
 
@@ -148,20 +148,20 @@ def step(fold: Fold, columns: "NDArray[np.int64]") -> None:
 
 
 def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
-    """A fold of some rows: one for each segment, fed `chunk` batches at a time, merged."""
+    """The fold of these rows: the merged folds of their segments, in steps of `chunk` batches."""
     whole: AnyFold | None = None
     for segment in sorted({row.segment for row in rows}) or [0]:
         fold = kind(segment)  # type: ignore[call-arg]
         waiting: list[Row] = []
-        for row in [one for one in rows if one.segment == segment]:
+        for row in [row for row in rows if row.segment == segment]:
             if row.lost or len(waiting) == chunk:
-                step(fold, matrix(waiting))
+                step(fold, columns_of_rows(waiting))
                 waiting = []
             if row.lost:
                 fold.damage()
             else:
                 waiting.append(row)
-        step(fold, matrix(waiting))
+        step(fold, columns_of_rows(waiting))
         if whole is None:
             whole = fold
         else:
@@ -170,5 +170,5 @@ def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
     return whole
 
 
-def context(topic: str = "t", **given: object) -> ReplicaContext:
-    return ReplicaContext(topic, 0, 1, "broker-1", f"{topic}-0", **given)  # type: ignore[arg-type]
+def context(topic: str = "t", **options: object) -> ReplicaContext:
+    return ReplicaContext(topic, 0, 1, "broker-1", f"{topic}-0", **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Replicas made by hand: batches written, read and folded in memory, and a reader that lends them to a comparison."""
+"""Replicas made in memory from written batches, and a reader of their batches for comparisons."""
 
 import itertools
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ KEY = np.array([[0x1B3C5D7E9F123456, 0x0FEDCBA987654321]], np.int64)
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch by what it says: its records' values (None where cleaning took one), or one value for a legacy entry."""
+    """A batch with the values of its records (None where the cleaner removed one); a legacy entry has one value."""
 
     base_offset: int
     values: Sequence[str | None]
@@ -34,7 +34,7 @@ class Batch:
     codec: str = "none"
     magic: int = 2
     span: int | None = None
-    """Offsets it takes, where they are more than its values."""
+    """Number of its offsets; None: as many as values."""
 
     @property
     def records(self) -> dict[int, str]:
@@ -59,31 +59,32 @@ class Batch:
         )
 
 
-def batches(*runs: tuple[int, str], start: int = 0, each: int = 1, **given: Any) -> list[Batch]:
-    """One batch for each letter of each run's word, in its epoch: `(0, "abc"), (2, "xy")`.
+def batches(*runs: tuple[int, str], start: int = 0, records_per_batch: int = 1, **options: Any) -> list[Batch]:
+    """Batches of runs (epoch, letters) like `(0, "abc"), (2, "xy")`, one for each letter.
 
-    It holds `each` records of that letter, or one record and as many offsets as `span` says.
+    Each holds `records_per_batch` records with that letter as their value, or one record and `span` offsets.
     """
-    made, offset = [], start
-    for epoch, word in runs:
-        for letter in word:
-            made.append(Batch(offset, [letter] * each, epoch, **given))
-            offset += given.get("span") or each
+    made: list[Batch] = []
+    offset = start
+    for epoch, letters in runs:
+        for letter in letters:
+            made.append(Batch(offset, [letter] * records_per_batch, epoch, **options))
+            offset += options.get("span") or records_per_batch
     return made
 
 
 @dataclass
 class Logs:
-    """Replicas of one partition, and a `BatchReader` over them; `asked` counts the ranges that were read again."""
+    """Replicas of one partition, and a `BatchReader` over them; `ranges_read` are the (broker, start, end) that were read again."""
 
     data: dict[int | str, bytes] = field(default_factory=dict)
     batches_of: dict[int | str, list[Batch]] = field(default_factory=dict)
     as_of_ms: int | None = None
-    asked: list[tuple[int | str, int, int]] = field(default_factory=list)
+    ranges_read: list[tuple[int | str, int, int]] = field(default_factory=list)
     unreadable: set[int | str] = field(default_factory=set)
-    """Brokers whose records cannot be had."""
-    noise: set[tuple[int | str, int]] = field(default_factory=set)
-    """(broker, position) of batches that were read and hold no records."""
+    """Brokers whose records cannot be read."""
+    undecodable_batches: set[tuple[int | str, int]] = field(default_factory=set)
+    """(broker, position) of batches that were read and cannot be decoded."""
 
     def add(
         self,
@@ -96,7 +97,7 @@ class Logs:
         start: int | None = None,
         compacted: bool = False,
     ) -> Replica:
-        """The replica whose one segment holds these batches, or `data` in their place."""
+        """A replica whose only segment holds these batches; `data` replaces their bytes."""
         base_offset = (log[0].base_offset if log else 0) if start is None else start
         context = ReplicaContext(
             "t",
@@ -119,7 +120,7 @@ class Logs:
 
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches that hold an offset of the range, see `BatchReader`."""
-        self.asked.append((replica.broker, start, end))
+        self.ranges_read.append((replica.broker, start, end))
         columns = read(self.data[replica.broker], key=KEY).columns
         wanted = (columns[BatchColumn.LAST_OFFSET] >= start) & (columns[BatchColumn.BASE_OFFSET] < end)
         rows = np.full((BATCH_COLUMNS + 1, int(wanted.sum())), replica.context.segment_base_offsets[0], np.int64)
@@ -155,7 +156,7 @@ class Logs:
 
     def undecodable(self, batch: ReplicaBatch) -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
-        return (batch.replica.broker, batch.place[1]) in self.noise
+        return (batch.replica.broker, batch.place[1]) in self.undecodable_batches
 
     def _records(self, batch: ReplicaBatch) -> dict[int, str]:
         position = 0
@@ -167,7 +168,7 @@ class Logs:
 
 
 def conflicts_of(logs: Logs, replicas: list[Replica]) -> dict[tuple[int, int], list[Difference]]:
-    """What `compare` hands on: pairs of replicas whose records differ."""
+    """Pairs (indices) of replicas whose records differ, with the differences, as `compare` passes them to forks."""
     found = {}
     for i, j in itertools.combinations(range(len(replicas)), 2):
         content = [difference for difference in differences(replicas[i], replicas[j], logs) if difference.kind == "content"]

@@ -16,7 +16,7 @@ from kafka_forensics.questions.changes import snapshots
 from kafka_forensics.scanning.engine import local, processes
 from tests.equivalence.conftest import MakeTree, Tree
 from tests.equivalence.documents import text
-from tests.scanning.engine.task_changes import said
+from tests.scanning.engine.task_changes import comparable
 from tests.support.brokers import healthy
 from tests.support.logs import HEALTHY
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
@@ -105,6 +105,6 @@ def test_snapshots(tmp_path: Path, copies: Counts) -> None:
     trees.put(OLD, HEALTHY)
     trees.put(NEW, {1: HEALTHY, 2: HEALTHY.truncated_to(55), 3: HEALTHY})
     one_process, two_processes = (snapshots.changes(str(tmp_path), ScanOptions(jobs=jobs)).result for jobs in (1, 2))
-    assert said(one_process) == said(two_processes)
+    assert comparable(one_process) == comparable(two_processes)
     assert one_process.changes
     assert len(copies) == 1

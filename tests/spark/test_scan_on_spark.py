@@ -23,7 +23,7 @@ from kafka_forensics.questions.changes.snapshots import changes, gather_snapshot
 from kafka_forensics.spark import keys, scan, scan_snapshots
 from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.job import TaskSizes, compare_inputs
-from tests.scanning.engine.task_changes import said
+from tests.scanning.engine.task_changes import comparable
 from tests.spark.source_facts import rows
 from tests.support.archives import ALL_ARCHIVES, archive_params
 from tests.support.brokers import DIRECTORY, put_compacted, put_partition
@@ -136,7 +136,7 @@ def test_keys_are_sorted_within_and_between_snapshots(spark: SparkSession, tmp_p
     for sizes in (TaskSizes(), TaskSizes(work_bytes=1, deferred_keys_bytes=0)):
         assert asked == []
         gathered = gather_snapshots(snapshot_paths(str(tmp_path), options, (), []), options)
-        assert said(compare_inputs(spark, gathered, options, sizes).result) == said(here)
+        assert comparable(compare_inputs(spark, gathered, options, sizes).result) == comparable(here)
     assert asked == [3]
     assert [(finding.kind, finding.place.broker) for finding in here.findings] == [("KEYS_LOST_SINCE", 1)]
 

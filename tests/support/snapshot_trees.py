@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import Change, SnapshotsResult
-from tests.scanning.engine.task_changes import with_keys_apart
+from tests.scanning.engine.task_changes import changes_with_key_tasks
 from tests.support.brokers import BROKERS, put_replicas, write_checkpoint
 from tests.support.logs import HIGH_WATERMARK, Log
 
@@ -33,11 +33,11 @@ class Snapshots:
         """Write and compare two snapshots with these logs; `newer` is the high watermark of the newer snapshot."""
         self.put(OLD, old)
         self.put(NEW, new, *newer, log_start=log_start)
-        return self.told()
+        return self.compare()
 
-    def told(self, **options: Any) -> SnapshotsResult:
+    def compare(self, **options: Any) -> SnapshotsResult:
         """Compare all snapshots, with and without deferred keys, which must give the same result."""
-        return with_keys_apart(str(self.root), ScanOptions(**options))
+        return changes_with_key_tasks(str(self.root), ScanOptions(**options))
 
 
 def change_rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:
@@ -51,9 +51,9 @@ def change_row(change: Change) -> Row:
     return change.broker, change.kind.value, change.reason, change.offset_start, change.offset_end
 
 
-def on_every_broker(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = BROKERS) -> list[Row]:
+def on_every_broker(*rows: tuple[str, str | None, int, int], brokers: tuple[int, ...] = BROKERS) -> list[Row]:
     """The same rows on every broker."""
-    return [(broker, *row) for broker in brokers for row in told]
+    return [(broker, *row) for broker in brokers for row in rows]
 
 
 def findings(result: SnapshotsResult) -> list[tuple[str, str, int | None, int | None]]:

@@ -202,7 +202,7 @@ def _act(draw: st.DrawFn, action: str, log: Log, producer: int, epochs: dict[int
     elif action == "pause":
         log.timestamp += draw(st.sampled_from([_DAY - 1001, _DAY - 1000, _DAY, -5000]))
     elif action == "rotten":
-        log.rotten(count)
+        log.corrupt(count)
     elif action == "lost":
         log.lost()
     elif action == "roll":

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.analysis.producers.producers import ProducersFold, ProducerState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from tests.analysis.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix
+from tests.analysis.producer_log import CONTROL, TRANSACTIONAL, Log, Row, columns_of_rows, context
 from tests.support.kernels import kernels
 from tests.support.segments import add_batches
 from tests.support.strategies import logs
@@ -170,7 +170,7 @@ def test_long_runs_are_judged_like_short_ones(form: str, producers: int) -> None
     log = long_log(producers)
     fold = ProducersFold(0)
     with kernels(compiled=form == "compiled"):
-        add_batches(fold, matrix(log.rows))
+        add_batches(fold, columns_of_rows(log.rows))
     expected, view = plain_answer(log.rows)
     assert fold.view() == view
     assert len(fold) == producers

@@ -14,7 +14,7 @@ from kafka_forensics.analysis.producers.runs import FirstAndLastRows, OffsetRuns
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from tests.analysis.producer_log import COMMIT, TRANSACTIONAL, Log, context, matrix
+from tests.analysis.producer_log import COMMIT, TRANSACTIONAL, Log, columns_of_rows, context
 from tests.support.segments import add_batches, columns_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ LEGAL = {
     "offsets are missing too": run(3).data(7, 0, 50, 10, base_offset=50),
     "offsets are missing between, by another producer": run(3).data(8, 0, 0, 10, base_offset=50).data(7, 0, 50, 10),
     "bytes were lost between": run(3).lost().data(7, 0, 50, 10),
-    "a rotten batch between whose offsets do not even jump": run(3).rotten(0).data(7, 0, 50, 10),
+    "a rotten batch between whose offsets do not even jump": run(3).corrupt(0).data(7, 0, 50, 10),
     "going back behind lost bytes": run(8).lost().data(7, 0, 5, 10),
     "a producer without sequence": Log().data(7, 0, -1, 3).data(7, 0, -1, 3),
     "an older transactional epoch (a late write, said of the transaction)": Log()
@@ -288,7 +288,7 @@ def runs_of(lengths: list[tuple[int, int]]) -> tuple[OffsetRuns, list[tuple[int,
             log.add()
     runs = OffsetRuns(0)
     if log.rows:
-        add_batches(runs, matrix(log.rows))
+        add_batches(runs, columns_of_rows(log.rows))
     values = [row.values for row in log.rows]
     return runs, [(v[BatchColumn.BASE_OFFSET], v[BatchColumn.LAST_OFFSET], (0, v[BatchColumn.POSITION])) for v in values]
 
@@ -346,10 +346,10 @@ def test_damage_is_a_break_at_its_place() -> None:
     log = Log().add().add()
     runs = OffsetRuns(0)
     runs.damage()
-    add_batches(runs, matrix(log.rows[:1]))
+    add_batches(runs, columns_of_rows(log.rows[:1]))
     runs.damage()
     runs.damage()
-    add_batches(runs, matrix(log.rows[1:]))
+    add_batches(runs, columns_of_rows(log.rows[1:]))
     assert (runs.breaks_count, runs.breaks.rows.tolist()) == (1, [[0, 100, 1, 1]])
     assert not runs.broken_between((0, 100))
     runs.damage()

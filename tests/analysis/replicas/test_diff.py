@@ -25,7 +25,7 @@ def kinds_and_offsets(found: list[Difference]) -> list[tuple[str, int, int]]:
 
 
 def two(logs: Logs, left: list[Batch], right: list[Batch], data: bytes | None = None) -> list[Difference]:
-    """Differences of two replicas; `data` in place of the right one's bytes."""
+    """Differences of two replicas; `data` replaces the bytes of the right one."""
     return differences(logs.add(1, left), logs.add(2, right, data=data), logs)
 
 
@@ -35,10 +35,10 @@ def written(log: list[Batch]) -> list[bytes]:
 
 LOG = batches((0, "abcdef"))
 THIRDS = batches((0, "abcd"), span=BLOCK * 2 // 3)
-TRIPLES = batches((0, "abcd"), each=3)
+TRIPLES = batches((0, "abcd"), records_per_batch=3)
 REENCODED = [TRIPLES[0], Batch(3, TRIPLES[1].values, codec="gzip"), TRIPLES[2], Batch(9, TRIPLES[3].values, codec="zstd")]
 WIDE = THIRDS[1].base_offset
-"""The batch there belongs to the block of its last offset; what differs is found though it begins before."""
+"""Start of a batch that ends in the next block, to which it belongs; a difference in it is found at this offset."""
 
 
 @pytest.mark.parametrize(
@@ -67,26 +67,26 @@ def test_where_two_logs_differ(left: list[Batch], right: list[Batch], expected: 
     assert kinds_and_offsets(two(Logs(), left, right)) == expected
 
 
-@pytest.mark.parametrize("which", [0, 1, 5])
-def test_a_batch_with_a_wrong_checksum_is_damaged(which: int) -> None:
-    """F01: also the first and the last of the log, though their offsets are then not proven."""
-    log = batches((0, "abcdef"), each=2)
-    data = flip_bit(b"".join(written(log)), batch_positions(written(log))[which] + 70)
+@pytest.mark.parametrize("number", [0, 1, 5])
+def test_a_batch_with_a_wrong_checksum_is_damaged(number: int) -> None:
+    """F01, also in the first and the last batch, whose offsets are then not proven."""
+    log = batches((0, "abcdef"), records_per_batch=2)
+    data = flip_bit(b"".join(written(log)), batch_positions(written(log))[number] + 70)
     logs = Logs()
     (difference,) = two(logs, log, log, data)
-    assert (difference.kind, difference.offset, difference.end_offset) == ("damaged", 2 * which, 2 * which + 2)
+    assert (difference.kind, difference.offset, difference.end_offset) == ("damaged", 2 * number, 2 * number + 2)
     assert difference.right.row[BatchColumn.CRC] != difference.right.row[BatchColumn.CRC_COMPUTED]
     assert difference.left.row[BatchColumn.CRC] == difference.left.row[BatchColumn.CRC_COMPUTED]
 
 
-@pytest.mark.parametrize("which", [0, 3, 5])
+@pytest.mark.parametrize("number", [0, 3, 5])
 @pytest.mark.parametrize("bit", range(8))
-def test_a_flipped_epoch_field_is_a_difference_of_headers(which: int, bit: int) -> None:
+def test_a_flipped_epoch_field_is_a_difference_of_headers(number: int, bit: int) -> None:
     """F02, the sign bit too."""
     log = batches((0, "abcdef"))
-    data = flip_bit(b"".join(written(log)), batch_positions(written(log))[which] + 12, bit)
+    data = flip_bit(b"".join(written(log)), batch_positions(written(log))[number] + 12, bit)
     (difference,) = two(Logs(), log, log, data)
-    assert (difference.kind, difference.offset) == ("header", which)
+    assert (difference.kind, difference.offset) == ("header", number)
     assert difference.epochs[0] == 0 != difference.epochs[1]
 
 
@@ -116,7 +116,7 @@ def test_records_that_cannot_be_read_prove_no_conflict() -> None:
 
 
 def test_cleaned_copies_differ_where_a_kept_record_does() -> None:
-    """F39: what one side cleaned away is no difference; another value is."""
+    """F39: a record that one side cleaned is no difference; another value is."""
     left = [Batch(0, ["a", "b", "c"]), Batch(3, ["d"])]
     logs = Logs()
     cleaned = logs.add(2, [Batch(0, [None, "b", "c"]), Batch(3, ["d"])], compacted=True)
@@ -126,22 +126,22 @@ def test_cleaned_copies_differ_where_a_kept_record_does() -> None:
 
 
 def test_only_differing_blocks_are_read_again() -> None:
-    """One batch in six blocks differs: its block is read, and not the last, which both hold in part and alike."""
+    """One batch in six blocks differs: its block is read, and not the last, of which both have the same part."""
     left = batches((0, LETTERS * 6), span=BLOCK // 10)
     right = [*left[:25], replace(left[25], values=["X"]), *left[26:]]
     logs = Logs()
     assert len(two(logs, left, right)) == 1
-    blocks = {(start // BLOCK, end // BLOCK) for _, start, end in logs.asked}
+    blocks = {(start // BLOCK, end // BLOCK) for _, start, end in logs.ranges_read}
     assert {start for start, _ in blocks} == {left[25].base_offset // BLOCK}
 
 
 def test_after_a_conflict_only_the_last_block_of_a_run_is_read() -> None:
-    left, right = (batches((0, "a"), (0, word * 7), span=BLOCK // 10) for word in (LETTERS, LETTERS.upper()))
+    left, right = (batches((0, "a"), (0, letters * 7), span=BLOCK // 10) for letters in (LETTERS, LETTERS.upper()))
     logs = Logs()
     found = two(logs, left, right)
     assert found[0].offset == BLOCK // 10
     assert found[-1].end_offset == left[-1].base_offset + BLOCK // 10
-    assert len({start for broker, start, _ in logs.asked if broker == 1}) <= 3
+    assert len({start for broker, start, _ in logs.ranges_read if broker == 1}) <= 3
 
 
 def test_absurd_offsets_are_stepped_over() -> None:
@@ -150,7 +150,7 @@ def test_absurd_offsets_are_stepped_over() -> None:
     right = [Batch(0, ["a"]), Batch(far, ["X"]), Batch(far + 1, ["c"])]
     logs = Logs()
     assert kinds_and_offsets(two(logs, left, right)) == [("content", far, far + 1)]
-    assert len(logs.asked) < 300
+    assert len(logs.ranges_read) < 300
 
 
 def test_only_some_of_many_differences_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_many_runs_of_differing_blocks_are_read_at_either_end(monkeypatch: pytes
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[list[Batch], list[Batch]]:
-    """Two logs with a common beginning, other tails, other starts, other codecs."""
+    """Two logs that begin with the same records, with different ends, starts and codecs."""
     common = draw(st.integers(0, 5))
     log: list[list[Batch]] = [[], []]
     offset = 0
@@ -211,9 +211,11 @@ def test_differences_equal_those_of_a_record_by_record_comparison(logs: tuple[li
 
 @given(pairs())
 def test_sides_may_be_exchanged(logs: tuple[list[Batch], list[Batch]]) -> None:
-    there, back = two(Logs(), logs[0], logs[1]), two(Logs(), logs[1], logs[0])
-    assert kinds_and_offsets(there) == kinds_and_offsets(back)
-    assert [difference.epochs for difference in there] == [difference.epochs[::-1] for difference in back]
+    differences_of_left, differences_of_right = two(Logs(), logs[0], logs[1]), two(Logs(), logs[1], logs[0])
+    assert kinds_and_offsets(differences_of_left) == kinds_and_offsets(differences_of_right)
+    assert [difference.epochs for difference in differences_of_left] == [
+        difference.epochs[::-1] for difference in differences_of_right
+    ]
 
 
 def test_a_replica_of_bad_bytes_only() -> None:
@@ -243,7 +245,7 @@ class Marker(Batch):
 
 
 def log_of(sizes: Sequence[int]) -> list[Batch]:
-    """A batch for each number, of so many records; 0 is a marker."""
+    """A batch for each of these numbers of records; 0 is a marker."""
     made: list[Batch] = []
     offset = 0
     for size in sizes:
@@ -264,13 +266,13 @@ def test_every_record_counts_once_and_no_marker(sizes: list[int], start: int, le
 def test_whole_logs_are_counted_without_reading_them_again(before: int, behind: int) -> None:
     replica = (logs := Logs()).add(1, log_of([3, 1, 4]))
     assert records_held(replica, logs, -before, 8 + behind) == 8
-    assert logs.asked == []
+    assert logs.ranges_read == []
 
 
 def test_the_shorter_rest_is_read_instead_of_a_long_range() -> None:
     replica = (logs := Logs()).add(1, log_of([2] * 50))
     assert records_held(replica, logs, 4, 100) == 96
-    assert logs.asked == [(1, 0, 4)]
+    assert logs.ranges_read == [(1, 0, 4)]
 
 
 def test_a_cleaned_log_counts_remaining_records_and_guesses_no_part_of_a_batch() -> None:
@@ -313,10 +315,10 @@ def test_missing_records_are_not_counted() -> None:
 def test_a_finding_has_the_records_of_its_holders(evidence: dict[str, list[int]], records: int | None) -> None:
     logs = Logs()
     replicas = [logs.add(1, batches((0, "abc"))), logs.add(2, batches((0, "ab")))]
-    told = finding("UNCLEAN_LOSS", Place("t", 0, offset_start=0, offset_end=3), evidence)
-    (one,) = with_records([told], replicas, logs, KINDS)
-    assert one.evidence.get("records_held") == records
-    assert with_records([one], replicas, logs, KINDS) == [one]
+    loss = finding("UNCLEAN_LOSS", Place("t", 0, offset_start=0, offset_end=3), evidence)
+    (counted,) = with_records([loss], replicas, logs, KINDS)
+    assert counted.evidence.get("records_held") == records
+    assert with_records([counted], replicas, logs, KINDS) == [counted]
 
 
 def test_the_version_of_a_fork_with_most_records_counts() -> None:

@@ -1,4 +1,4 @@
-"""Forks, and who loses what by whom: the findings of replicas made by hand, the whole of them as it is kept in `forks.json`.
+"""Forks and the losses that elections cause: all findings of small replicas, compared with the golden ones in `forks.json`.
 
 After a change of a rule: `python -m tests.analysis.replicas.test_forks`, and read the difference before it is committed.
 """
@@ -33,22 +33,22 @@ Epochs = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Side:
-    """A replica: its batches, high watermark and leader-epoch-checkpoint, and more of what is known of it."""
+    """A replica: its batches, high watermark and leader-epoch-checkpoint, and other fields of its context."""
 
     log: list[Batch]
     high_watermark: int | None
     checkpoint: Epochs | None
-    known: dict[str, Any] = field(default_factory=dict)
+    context_fields: dict[str, Any] = field(default_factory=dict)
 
 
-def side(*runs: tuple[int, str], hw: int | None = None, epochs: Epochs | None = None, start: int = 0, **given: Any) -> Side:
-    """A batch for each letter of each run's word, in its epoch; the log begins at `start`."""
-    return Side(batches(*runs, **given)[start:], hw, epochs)
+def side(*runs: tuple[int, str], hw: int | None = None, epochs: Epochs | None = None, start: int = 0, **options: Any) -> Side:
+    """A replica with batches of runs (epoch, letters), see `batches`; it lacks the first `start` batches."""
+    return Side(batches(*runs, **options)[start:], hw, epochs)
 
 
-def clean(*sides: Side, **known: Any) -> list[Side]:
+def clean(*sides: Side, **context_fields: Any) -> list[Side]:
     """The same replicas after a clean stop of their brokers."""
-    return [replace(one, known={"clean_shutdown": True, **one.known, **known}) for one in sides]
+    return [replace(side, context_fields={"clean_shutdown": True, **side.context_fields, **context_fields}) for side in sides]
 
 
 def of(*brokers: int, sides: list[Side]) -> dict[int, Side]:
@@ -111,15 +111,15 @@ FORKS: dict[str, Sides] = {
     "a new leader at the end of the longest log": [side((0, "abcd"), hw=4, epochs=[(0, 0), (2, 4)]), side((0, "abc"), hw=3)],
 }
 
-# Three and more logs: who loses is decided by the latest epoch of all.
+# Three and more logs: the latest epoch of all decides which log loses.
 
 ALL, FIRST = side((0, "abcdef"), hw=5), side((0, "a"), hw=1, epochs=[(0, 0), (3, 1)])
 
 
-def with_a_leader_that_wrote_nothing(epochs: Epochs, **known: Any) -> list[Side]:
-    """Brokers 1 and 2 part at offset 2, and broker 3 has led since from offset 1 on."""
+def with_a_leader_that_wrote_nothing(epochs: Epochs, **context_fields: Any) -> list[Side]:
+    """Brokers 1 and 2 fork at offset 2; broker 3, which has only offset 0, is the last leader."""
     sides = [side((0, "abcd"), hw=4), side((0, "ab"), (1, "yz"), hw=4), side((0, "a"), hw=1, epochs=epochs)]
-    return [replace(one, known=known) for one in sides]
+    return [replace(side, context_fields=context_fields) for side in sides]
 
 
 FORKS |= {
@@ -169,15 +169,15 @@ FORKS |= {
     "a lost tail is no gap that is lost everywhere": [side((0, "ab"), hw=6, epochs=[(0, 0)])] * 2,
 }
 
-# What a follower keeps for good, as the checkpoints do not settle what the batches would.
+# Records that a follower never truncates, because the checkpoints differ from the batches.
 
 RIGHT = [(0, 0), (2, 3)]
 """Epochs of the leader's batches."""
 OLD = side((0, "aaaoo"), hw=3, epochs=[(0, 0)])
 
 
-def led(epochs: Epochs | None, hw: int = 6, **known: Any) -> Side:
-    return replace(side((0, "aaa"), (2, "nnn"), hw=hw, epochs=epochs), known=known)
+def led(epochs: Epochs | None, hw: int = 6, **context_fields: Any) -> Side:
+    return replace(side((0, "aaa"), (2, "nnn"), hw=hw, epochs=epochs), context_fields=context_fields)
 
 
 def elected(leader: int | None, leader_epoch: int | None, isr: list[int], replicas: list[int]) -> dict[str, Any]:
@@ -192,8 +192,8 @@ FORKS |= {
     },
     "kept: the follower's checkpoint claims it": clean(led(RIGHT), replace(OLD, checkpoint=RIGHT)),
     **{
-        f"kept: {words}, the leader's checkpoint has {epochs}": clean(led(epochs, **known), OLD)
-        for words, known in {"after a crash": {"clean_shutdown": False}, "of running brokers": {"live": True}}.items()
+        f"kept: {words}, the leader's checkpoint has {epochs}": clean(led(epochs, **context_fields), OLD)
+        for words, context_fields in {"after a crash": {"clean_shutdown": False}, "of running brokers": {"live": True}}.items()
         for epochs in (None, [(0, 0)])
     },
     "kept: a follower without a checkpoint": clean(led(RIGHT), replace(OLD, checkpoint=None)),
@@ -204,7 +204,7 @@ FORKS |= {
     ],
     **{
         f"cut below the leader's log start {start}": clean(
-            replace(side((0, "aa"), (2, "nnnnnnn"), hw=9, epochs=[(2, start)]), known={"log_start_offset": start}),
+            replace(side((0, "aa"), (2, "nnnnnnn"), hw=9, epochs=[(2, start)]), context_fields={"log_start_offset": start}),
             side((0, "aaoooo"), hw=2, epochs=[(0, 0)]),
         )
         for start in (4, 7)
@@ -230,7 +230,7 @@ FORKS |= {
     ),
 }
 
-# What retention left of the logs.
+# Logs after retention.
 
 FORKS |= {
     **{
@@ -283,10 +283,10 @@ FORKS |= {
     },
 }
 
-# What the controller wrote down.
+# Elections in the controller's log.
 
 Step = tuple[int, int, bool, tuple[int, ...]]
-"""Leader epoch, leader, whether it was elected uncleanly, and the ISR before."""
+"""Leader epoch, leader, whether its election was unclean, and the ISR before it."""
 CREATED: Step = (0, 1, False, (1, 2, 3))
 CLEAN: Step = (1, 2, False, (1, 2))
 
@@ -299,7 +299,7 @@ def event(number: int, step: Step, previous_leader: int) -> PartitionEvent:
 
 
 def judged(latest: int, *steps: Step) -> list[Side]:
-    """Broker 1 has `abcd`, broker 2 parts from it in epoch 1, broker 3 led from offset 1 on in epoch `latest`; these elections."""
+    """The replicas of `with_a_leader_that_wrote_nothing` after these elections; broker 3 leads in epoch `latest`."""
     before = [-1, *(leader for _, leader, _, _ in steps)]
     events = PartitionHistory([event(number, step, before[number]) for number, step in enumerate(steps)])
     control = PartitionControl(3, latest, [3], [], [1, 2, 3], history=events, as_of_ms=99_000, last_offset=9)
@@ -316,40 +316,46 @@ FORKS |= {
         for alone in ((2, 2, False, (2,)), (2, 3, False, (3,)))
     },
 }
-KEPT = Path(__file__).with_name("forks.json")
-EXPECTED: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+GOLDEN = Path(__file__).with_name("forks.json")
+EXPECTED: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
 
 
 def replicas_of(logs: Logs, sides: Sides) -> list[Replica]:
     replicas = []
-    for broker, one in (sides if isinstance(sides, dict) else dict(enumerate(sides, 1))).items():
-        replica = logs.add(broker, one.log, high_watermark=one.high_watermark, checkpoint=one.checkpoint)
-        known = dict(one.known)
-        replica.log_start_offset = replica.local_log_start_offset = known.pop("log_start_offset", replica.log_start_offset)
-        if damage := known.pop("damage", None):
+    for broker, side in (sides if isinstance(sides, dict) else dict(enumerate(sides, 1))).items():
+        replica = logs.add(broker, side.log, high_watermark=side.high_watermark, checkpoint=side.checkpoint)
+        context_fields = dict(side.context_fields)
+        replica.log_start_offset = replica.local_log_start_offset = context_fields.pop("log_start_offset", replica.log_start_offset)
+        if damage := context_fields.pop("damage", None):
             assert replica.context.leader_epochs is not None
             replica.context.leader_epochs = replace(replica.context.leader_epochs, damage=damage)
-        for name, value in known.items():
+        for name, value in context_fields.items():
             setattr(replica.context, name, value)
         replicas.append(replica)
     return replicas
 
 
-def rows(found: list[Finding]) -> list[list[Any]]:
-    return [[one.kind, one.severity, one.confidence, one.place.broker, *offset_range(one), dict(one.evidence)] for one in found]
+def rows(findings: list[Finding]) -> list[list[Any]]:
+    return [
+        [finding.kind, finding.severity, finding.confidence, finding.place.broker, *offset_range(finding), dict(finding.evidence)]
+        for finding in findings
+    ]
 
 
 def findings_of(name: str) -> Any:
-    """How the replicas agree, the findings between them and on each, and those that the controller's log adds."""
+    """The agreement of the replicas, findings from comparing them, of each one, and from the controller's log."""
     logs = Logs()
     replicas = replicas_of(logs, FORKS[name])
     compared = compare(replicas, logs)
-    own = [finding for replica in replicas for finding in own_findings(replica)]
-    findings_of = [[compared.agreement.kind, compared.agreement.common_end_offset], rows(compared.findings)]
-    findings_of += [rows(with_holders(replicas, own, compared, all_read=all_read)) for all_read in ((True, False) if own else ())]
+    of_replicas = [finding for replica in replicas for finding in own_findings(replica)]
+    answer = [[compared.agreement.kind, compared.agreement.common_end_offset], rows(compared.findings)]
+    answer += [
+        rows(with_holders(replicas, of_replicas, compared, all_read=all_read))
+        for all_read in ((True, False) if of_replicas else ())
+    ]
     if replicas[0].context.control is not None:
-        findings_of.append(rows(with_controller_findings(replicas, compared.conflicts, compared.findings, logs)))
-    return json.loads(json.dumps(findings_of, default=asdict))
+        answer.append(rows(with_controller_findings(replicas, compared.conflicts, compared.findings, logs)))
+    return json.loads(json.dumps(answer, default=asdict))
 
 
 @pytest.mark.parametrize("name", FORKS)
@@ -357,20 +363,20 @@ def test_findings_equal_the_golden_ones(name: str) -> None:
     assert findings_of(name) == EXPECTED[name]
 
 
-def test_after_a_crash_segments_are_read_from_the_recovery_points_on() -> None:
+def test_a_broker_reads_epochs_from_the_recovery_point_on_after_a_crash() -> None:
     replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=[(0, 0)])
     replica.context.segment_base_offsets = [0, 2, 4, 6]
-    known = {}
+    epochs_by_point = {}
     for point in (0, 2, 3, 5, 6):
         replica.context.recovery_point = point
-        known[point] = [(entry.leader_epoch, entry.start_offset) for entry in brokers_epochs(replica)]
-    every = [(0, 0), (1, 2), (2, 4)]
-    assert known == {0: every, 2: every, 3: every, 5: [(0, 0), (2, 4)], 6: [(0, 0)]}
+        epochs_by_point[point] = [(entry.leader_epoch, entry.start_offset) for entry in brokers_epochs(replica)]
+    all_epochs = [(0, 0), (1, 2), (2, 4)]
+    assert epochs_by_point == {0: all_epochs, 2: all_epochs, 3: all_epochs, 5: [(0, 0), (2, 4)], 6: [(0, 0)]}
 
 
 @st.composite
-def partings(draw: st.DrawFn) -> tuple[int, list[tuple[int, str]], list[tuple[int, str]]]:
-    """A common prefix, and two histories behind it that begin with other epochs."""
+def forked_histories(draw: st.DrawFn) -> tuple[int, list[tuple[int, str]], list[tuple[int, str]]]:
+    """Number of common batches, and two histories after them that begin with different epochs."""
     common = draw(st.integers(0, 3))
     tails = []
     for letters in ("uvw", "xyz"):
@@ -380,24 +386,26 @@ def partings(draw: st.DrawFn) -> tuple[int, list[tuple[int, str]], list[tuple[in
     return common, tails[0], tails[1]
 
 
-@given(partings(), st.lists(st.integers(0, 10), min_size=2, max_size=2))
-def test_the_rule_on_any_histories(parted: tuple[int, list[tuple[int, str]], list[tuple[int, str]]], watermarks: list[int]) -> None:
-    """The catalogue's rule, clause by clause, spelled once more."""
-    common, *tails = parted
+@given(forked_histories(), st.lists(st.integers(0, 10), min_size=2, max_size=2))
+def test_the_kind_of_a_fork_is_that_of_the_catalogue(
+    histories: tuple[int, list[tuple[int, str]], list[tuple[int, str]]], watermarks: list[int]
+) -> None:
+    """The rule of the catalogue, computed from epochs and high watermarks."""
+    common, *tails = histories
     logs = Logs()
     sides = [logs.add(n + 1, batches((0, "c" * common), *tail), high_watermark=watermarks[n]) for n, tail in enumerate(tails)]
     (finding,) = fork_findings(sides, conflicts_of(logs, sides))[0]
     committed = [min(watermarks[n], side.log_end_offset) for n, side in enumerate(sides)]
     expected: tuple[str, int]
-    losses, settled = [], False
+    losses, will_truncate = [], False
     for n, (side, other) in enumerate([sides, sides[::-1]]):
         higher = other.epochs[-1].leader_epoch > side.epochs[-1].leader_epoch
         cut = truncation_offset(side.epochs, side.log_end_offset, other.epochs, other.log_end_offset)
         if common < committed[n] and higher and cut <= common:
             losses.append(committed[n])
         if committed[n] <= common < committed[1 - n] and higher and cut <= common:
-            settled = True
-    if common >= max(watermarks) or settled:
+            will_truncate = True
+    if common >= max(watermarks) or will_truncate:
         expected = ("FORK_ABOVE_HW", max(side.log_end_offset for side in sides))
     elif losses:
         expected = ("UNCLEAN_LOSS", max(losses))
@@ -409,7 +417,7 @@ def test_the_rule_on_any_histories(parted: tuple[int, list[tuple[int, str]], lis
 @pytest.mark.parametrize("beyond", [0, 3])
 @pytest.mark.parametrize("cut", [0, 20])
 def test_a_truncated_segment_is_reported_once(beyond: int, cut: int) -> None:
-    """By its torn batch, or by index entries after its last whole batch, not by both."""
+    """Either its torn batch or index entries after its last whole batch show the truncation."""
     data = b"".join(log(4))
     state, following = ReplicaState(0, compacted=False), ReplicaState(10, compacted=False)
     for chunk in read(data[: len(data) - cut]).chunks:
@@ -419,15 +427,15 @@ def test_a_truncated_segment_is_reported_once(beyond: int, cut: int) -> None:
     state.merge(following)
     replica = whole(context(segment_base_offsets=[0, 10]), state)
     replica.index_entries_beyond_log[0, "index"] = beyond
-    findings_of = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
-    assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | findings_of
+    expected = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
+    assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | expected
 
 
 @pytest.mark.parametrize(("blocks", "unread"), [(2, 0), (3, 1), (6, 4)])
 @pytest.mark.parametrize("lags", [False, True])
 @pytest.mark.faults
 def test_replicas_with_unread_ranges_may_differ(monkeypatch: pytest.MonkeyPatch, blocks: int, unread: int, lags: bool) -> None:
-    """Every second block has other bytes; those read have the same records, the others are unknown."""
+    """The bytes of every second block differ; blocks that were read have equal records, the others are unknown."""
     monkeypatch.setattr(differences, "RUNS_READ", 1)
     plain = [Batch(number << 16, ["value" * 9]) for number in range(2 * blocks)]
     again = [Batch(batch.base_offset, batch.values, codec="gzip" if number % 2 else "none") for number, batch in enumerate(plain)]
@@ -437,9 +445,9 @@ def test_replicas_with_unread_ranges_may_differ(monkeypatch: pytest.MonkeyPatch,
     kinds = {"BATCHES_REENCODED", "REPLICA_LAGS"} if lags else {"BATCHES_REENCODED"}
     assert {finding.kind for finding in result.findings} == kinds
     assert {finding.evidence.get("ranges_not_compared", 0) for finding in result.findings} == {unread}
-    known = ("prefix" if lags else "identical", again[-1].base_offset + 1)
-    assert (result.agreement.kind, result.agreement.common_end_offset) == (("not_compared", None) if unread else known)
+    agreement = ("prefix" if lags else "identical", again[-1].base_offset + 1)
+    assert (result.agreement.kind, result.agreement.common_end_offset) == (("not_compared", None) if unread else agreement)
 
 
 if __name__ == "__main__":
-    write_answers(KEPT, {name: findings_of(name) for name in FORKS}, depth=3)
+    write_answers(GOLDEN, {name: findings_of(name) for name in FORKS}, depth=3)

@@ -15,24 +15,28 @@ Rows = list[tuple[str, int, int, int | None]]
 """Kind, first offset, end, batches."""
 
 
-def rows_of(logs: Logs, old: list[tuple[int, str]], new: list[tuple[int, str]], *, start: int = 0, each: int = 1) -> Rows:
+def rows_of(
+    logs: Logs, old: list[tuple[int, str]], new: list[tuple[int, str]], *, start: int = 0, records_per_batch: int = 1
+) -> Rows:
     """The changes from log `old` (runs of an epoch and letters) to `new`, which begins at batch `start`."""
-    before = logs.add(OLDER, batches(*old, each=each), start=0)
-    after = logs.add(NEWER, [batch for batch in batches(*new, each=each) if batch.base_offset >= start], start=start)
+    before = logs.add(OLDER, batches(*old, records_per_batch=records_per_batch), start=0)
+    after = logs.add(
+        NEWER, [batch for batch in batches(*new, records_per_batch=records_per_batch) if batch.base_offset >= start], start=start
+    )
     result = log_changes(before, after, BETWEEN, logs)
     return [(change.kind.value, change.offset_start, change.offset_end, change.batches) for change in result.changes]
 
 
-def naive(old: str, new: str, start: int, each: int) -> Rows:
-    """The same from the letters, each a batch; `start` is a batch of both logs."""
+def naive(old: str, new: str, start: int, records_per_batch: int) -> Rows:
+    """The same changes from the letters, each a batch; `start` is a batch of both logs."""
     same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if at >= start and a != b), min(len(old), len(new)))
     rows: Rows = []
     if same < len(old):
-        rows.append(("truncated", same * each, len(old) * each, len(old) - same))
+        rows.append(("truncated", same * records_per_batch, len(old) * records_per_batch, len(old) - same))
     if same < len(new):
-        rows.append(("appended", same * each, len(new) * each, len(new) - same))
+        rows.append(("appended", same * records_per_batch, len(new) * records_per_batch, len(new) - same))
     if start:
-        rows.append(("deleted", 0, start * each, start))
+        rows.append(("deleted", 0, start * records_per_batch, start))
     return rows
 
 
@@ -43,16 +47,18 @@ def naive(old: str, new: str, start: int, each: int) -> Rows:
     st.integers(0, 12),
     st.integers(1, 4),
 )
-def test_changes_equal_the_naive_ones(kept: str, cut: str, came: str, start: int, each: int) -> None:
-    start = min(start, len(kept) - 1)
-    old, new = kept + cut, kept + came
-    assert rows_of(Logs(), [(0, old)], [(0, kept), (3, came)], start=start * each, each=each) == naive(old, new, start, each)
+def test_changes_equal_the_naive_ones(common: str, truncated: str, appended: str, start: int, records_per_batch: int) -> None:
+    start = min(start, len(common) - 1)
+    old, new = common + truncated, common + appended
+    assert rows_of(
+        Logs(), [(0, old)], [(0, common), (3, appended)], start=start * records_per_batch, records_per_batch=records_per_batch
+    ) == naive(old, new, start, records_per_batch)
 
 
 def test_equal_logs_have_no_changes_and_are_not_read_again() -> None:
     logs = Logs()
     assert rows_of(logs, [(0, "abcdef"), (1, "gh")], [(0, "abcdef"), (1, "gh")]) == []
-    assert logs.asked == []
+    assert logs.ranges_read == []
 
 
 def test_records_written_again_in_another_epoch_are_truncated_but_not_lost() -> None:
@@ -73,8 +79,8 @@ def test_the_loss_begins_after_records_written_again() -> None:
 
 def test_equal_records_in_other_batches_are_rewritten() -> None:
     logs = Logs()
-    old = logs.add(OLDER, batches((0, "ab"), each=3))
-    (row,) = log_changes(old, logs.add(NEWER, batches((0, "ab"), each=3, codec="gzip")), BETWEEN, logs).changes
+    old = logs.add(OLDER, batches((0, "ab"), records_per_batch=3))
+    (row,) = log_changes(old, logs.add(NEWER, batches((0, "ab"), records_per_batch=3, codec="gzip")), BETWEEN, logs).changes
     assert (row.kind, row.reason, row.offset_start, row.offset_end) == (ChangeKind.REWRITTEN, "reencoded", 0, 6)
 
 

@@ -102,8 +102,8 @@ def test_a_damaged_index_is_not_judged_against_the_log() -> None:
     [
         (log_of_three().lost().transactional(7, 0, 40).lost().marker(7, 0, ABORT), RIGHT),
         (log_of_three().transactional(7, 0, 40).lost().marker(7, 0, ABORT), {0: RIGHT[0], 12: [*RIGHT[12], (7, 12, 19)]}),
-        (log_of_three().rotten(3).add(5), {0: RIGHT[0], 12: [*RIGHT[12], (7, 17, 19)]}),
-        (log_of_three().rotten(3).marker(7, 0, ABORT), {0: RIGHT[0], 12: [*RIGHT[12], (7, 19, 21)]}),
+        (log_of_three().corrupt(3).add(5), {0: RIGHT[0], 12: [*RIGHT[12], (7, 17, 19)]}),
+        (log_of_three().corrupt(3).marker(7, 0, ABORT), {0: RIGHT[0], 12: [*RIGHT[12], (7, 19, 21)]}),
         (log_of_three(), {0: RIGHT[0], 12: [*RIGHT[12], (9, 30, 33)]}),
         (log_of_three().add(base_offset=22), {0: RIGHT[0], 12: [*RIGHT[12], (9, 18, 20)]}),
         (log_of_three().marker(7, 0, ABORT), RIGHT),

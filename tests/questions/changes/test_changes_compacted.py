@@ -7,7 +7,7 @@ import pytest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.wording import advice, message
-from tests.scanning.engine.task_changes import with_keys_apart
+from tests.scanning.engine.task_changes import changes_with_key_tasks
 from tests.support.brokers import put_compacted
 from tests.support.logs import CLEANED, FUTURE_MS, History, keyed_history
 from tests.support.snapshot_trees import NEW, OLD, change_rows, findings
@@ -17,11 +17,11 @@ BROKERS = (1, 2, 3)
 
 
 def cleaned_between(root: Path, dropped: set[int], *, later: History | None = None, as_of_ms: int | None = None) -> SnapshotsResult:
-    """The answer if all three brokers drop these offsets between two snapshots, while `later` is appended."""
+    """The changes if all three brokers drop these offsets between two snapshots; `later` is the history of the newer one."""
     put_compacted(root / OLD, {broker: keyed_history().left(roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, 1))
-    story = later or keyed_history()
-    put_compacted(root / NEW, {broker: story.left(dropped, roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, CLEANED))
-    return with_keys_apart(str(root), ScanOptions(as_of_ms=as_of_ms))
+    history = later or keyed_history()
+    put_compacted(root / NEW, {broker: history.left(dropped, roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, CLEANED))
+    return changes_with_key_tasks(str(root), ScanOptions(as_of_ms=as_of_ms))
 
 
 def test_a_key_superseded_after_the_older_logs_end_is_explained(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_key_superseded_after_the_older_logs_end_is_explained(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("dropped", "as_of_ms", "records"),
     [({0}, None, 1), ({0, 3, 4}, None, 3), ({0, 3, 4}, FUTURE_MS, 3)],
-    ids=["superseded", "a tombstone that had done its work", "the same, seen later"],
+    ids=["superseded", "a tombstone and the records that it deleted", "the same at a later time"],
 )
 def test_legitimate_cleaning_is_explained(dropped: set[int], as_of_ms: int | None, records: int, tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, dropped, as_of_ms=as_of_ms)
@@ -57,4 +57,4 @@ def test_removal_of_a_keys_latest_record_is_a_finding(tmp_path: Path) -> None:
         f" `kafka-forensics compare {tmp_path / NEW} --topic t --partition 0`."
     )
     within = [finding for scan in result.snapshots.values() for finding in scan.findings if finding.severity.rank > 0]
-    assert within == []  # all replicas of a snapshot agree: only time tells
+    assert within == []  # all replicas of a snapshot agree

@@ -23,46 +23,48 @@ from tests.support.evidence_schema import evidence_errors
 SPLIT_BYTES = 1 << 28
 
 
-def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
-    """The local engine's answer; tasks that read keys file by file and compare them separately must give the same."""
-    here = snapshots.changes(given, options).result
-    apart, _ = changes(given, options, deferred_keys_bytes=0)
-    assert said(apart) == said(here)
-    return here
+def changes_with_key_tasks(paths: Given, options: ScanOptions) -> SnapshotsResult:
+    """The local engine's result, which tasks that read keys file by file and compare them separately must give, too."""
+    local_result = snapshots.changes(paths, options).result
+    task_result, _ = changes(paths, options, deferred_keys_bytes=0)
+    assert comparable(task_result) == comparable(local_result)
+    return local_result
 
 
-def said(result: SnapshotsResult) -> tuple[object, ...]:
-    """All of an answer except the name of the engine; checks the evidence of its findings."""
+def comparable(result: SnapshotsResult) -> tuple[object, ...]:
+    """All of a result except the name of the engine; checks the evidence of its findings."""
     assert evidence_errors(result.findings) == []
     scans = {name: "".join(document(replace(scan_result, engine="any"))) for name, scan_result in result.snapshots.items()}
     return scans, result.changes, result.findings, result.incomplete, result.notes
 
 
-def changes(given: Given, options: ScanOptions, *, deferred_keys_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
-    """The answer, and the key questions asked for it."""
-    gathered = gather_snapshots(snapshot_paths(given, options, (), []), options)
+def changes(paths: Given, options: ScanOptions, *, deferred_keys_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
+    """The result, and the key questions that its tasks asked."""
+    gathered = gather_snapshots(snapshot_paths(paths, options, (), []), options)
     key, order = digest_key(), random.Random(0)
     running: list[Scan] = []
-    known = partition.ChangesCommon([], [])
+    changes_common = partition.ChangesCommon([], [])
     for name, inputs in gathered.items():
         running.append(Scan("local", inputs, options, read_witnesses(inputs)))
         total = sum(plan.bytes for plan in inputs.replicas)
         common = TaskArguments(options, key, total, SPLIT_BYTES, shared_inputs(inputs), running[-1].deep, deferred_keys_bytes)
-        known.scans.append(common)
-        known.disks.append(partition.snapshot_log_dirs(name, inputs, options))
-    every = list(gathered.values())
-    parts = list(partition.change_slices(every, [partition.SnapshotTopics(inputs) for inputs in every]))
-    rows = sorted(_rows(parts, known), key=lambda row: (row.slice, row.replica, row.segment, row.start))
-    sources = {source.name: source for inputs in every for source in inputs.sources}
+        changes_common.scans.append(common)
+        changes_common.disks.append(partition.snapshot_log_dirs(name, inputs, options))
+    inputs_of_snapshots = list(gathered.values())
+    parts = list(partition.change_slices(inputs_of_snapshots, [partition.SnapshotTopics(inputs) for inputs in inputs_of_snapshots]))
+    rows = sorted(_rows(parts, changes_common), key=lambda row: (row.slice, row.replica, row.segment, row.start))
+    sources = {source.name: source for inputs in inputs_of_snapshots for source in inputs.sources}
 
     def judged(number: int, change_slice: partition.ChangeSlice) -> partition.ChangeAnswer:
-        of_slice = [StretchRow(number, -1, -1, -1, pack(change_slice)), *(row for row in rows if row.slice == number)]
-        answer: partition.ChangeAnswer = unpack(partition.judge_changes(pack(known), iter(of_slice)), lambda name, _: sources[name])
+        slice_rows = [StretchRow(number, -1, -1, -1, pack(change_slice)), *(row for row in rows if row.slice == number)]
+        answer: partition.ChangeAnswer = unpack(
+            partition.judge_changes(pack(changes_common), iter(slice_rows)), lambda name, _: sources[name]
+        )
         return answer
 
     partition_changes = partition.PartitionChanges()
     key_questions: list[KeyQuestion] = []
-    common = replace(known.scans[0], shared=shared_inputs(Inputs(sources=list(sources.values()))))
+    common = replace(changes_common.scans[0], shared=shared_inputs(Inputs(sources=list(sources.values()))))
     for number, change_slice in enumerate(parts):
         answer = judged(number, change_slice)
         if answer.questions:
@@ -80,9 +82,9 @@ def changes(given: Given, options: ScanOptions, *, deferred_keys_bytes: int | No
     ), key_questions
 
 
-def _rows(parts: list[partition.ChangeSlice], known: partition.ChangesCommon) -> list[StretchRow]:
+def _rows(parts: list[partition.ChangeSlice], changes_common: partition.ChangesCommon) -> list[StretchRow]:
     stretch_rows = []
-    for number, common in enumerate(known.scans):
+    for number, common in enumerate(changes_common.scans):
         for work in fold_works(enumerate(change_slice.parts[number] for change_slice in parts), SPLIT_BYTES, 1):
             rows = fold(pack(common), pack(work), strict=False)
             stretch_rows += [replace(row, replica=row.replica + number * partition.REPLICAS_A_SNAPSHOT) for row in rows]

@@ -46,12 +46,12 @@ def scan(paths: list[str], options: ScanOptions, **sizes: int) -> ScanResult:
     return scan_inputs(gather(paths, options), options, Sizes(**sizes))
 
 
-def with_keys_apart(paths: list[str], options: ScanOptions) -> ScanResult:
-    """The local engine's answer; tasks that read keys file by file and compare them separately must give the same."""
-    here = local.scan(paths, options)
-    apart = scan(paths, options, work_bytes=1, deferred_keys_bytes=0)
-    assert "".join(json_document.document(apart)) == "".join(json_document.document(here))
-    return here
+def scan_with_key_tasks(paths: list[str], options: ScanOptions) -> ScanResult:
+    """The local engine's result, which tasks that read keys file by file and compare them separately must give, too."""
+    local_result = local.scan(paths, options)
+    task_result = scan(paths, options, work_bytes=1, deferred_keys_bytes=0)
+    assert "".join(json_document.document(task_result)) == "".join(json_document.document(local_result))
+    return local_result
 
 
 def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResult:
@@ -69,15 +69,15 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     packed, parts = pack(common), list(slices(inputs))
     small = [(number, part) for number, part in enumerate(parts) if is_small(part.replicas, sizes.small_bytes)]
     answers = dict(_judged_whole(packed, small, order))
-    others = [(number, part) for number, part in enumerate(parts) if number not in answers]
-    works = [pack(fold_work) for fold_work in fold_works(others, sizes.split_bytes, sizes.work_bytes)]
+    large = [(number, part) for number, part in enumerate(parts) if number not in answers]
+    works = [pack(fold_work) for fold_work in fold_works(large, sizes.split_bytes, sizes.work_bytes)]
     order.shuffle(works)
     rows = [row for work in works for row in fold(packed, work, strict=False)]
     rows.sort(key=lambda row: (row.slice, row.replica, row.segment, row.start))
 
     def judged(number: int, part: PartitionSlice) -> SliceAnswer:
-        of_slice = [StretchRow(number, -1, -1, -1, pack(part)), *(row for row in rows if row.slice == number)]
-        answer: SliceAnswer = unpack(judge(packed, iter(of_slice)), lambda name, _: by_name[name])
+        slice_rows = [StretchRow(number, -1, -1, -1, pack(part)), *(row for row in rows if row.slice == number)]
+        answer: SliceAnswer = unpack(judge(packed, iter(slice_rows)), lambda name, _: by_name[name])
         return answer
 
     for number, part in enumerate(parts):
@@ -102,19 +102,19 @@ def _judged_whole(common: bytes, small: list[tuple[int, PartitionSlice]], order:
 
 
 def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
-    """The answers to key questions: rows are shuffled, partitioned by key, sorted, and compared in small pieces."""
+    """The answers to key questions: rows are shuffled, partitioned by key, sorted, and compared in small chunks."""
     decided = under_way.decided()
     works = [(pack(key_work), pack(decided[key_work.log])) for key_work in under_way.works(work_bytes)]
     order.shuffle(works)
-    given = [key_rows for work in works for key_rows in read_keys(common, *work, strict=False)]
-    under_way.take_readings(unpack(key_rows.packed) for key_rows in given if key_rows.packed is not None)
-    rows = [(key_rows.question, row) for key_rows in given for row in key_rows.rows]
+    key_rows_read = [key_rows for work in works for key_rows in read_keys(common, *work, strict=False)]
+    under_way.take_readings(unpack(key_rows.packed) for key_rows in key_rows_read if key_rows.packed is not None)
+    rows = [(key_rows.question, row) for key_rows in key_rows_read for row in key_rows.rows]
     order.shuffle(rows)
     columns = [KeyColumn.KEY_HIGH, KeyColumn.KEY_LOW]
     for part in range(3):
-        of_part = [(question, row) for question, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
-        of_part.sort(key=lambda numbered: (numbered[0], *numbered[1][columns].tolist()))
-        pieces = (KeyRows(question, row[np.newaxis]) for question, row in of_part)
-        for question, packed in sweep_keys(under_way.comparisons(), pieces):
+        rows_of_part = [(question, row) for question, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
+        rows_of_part.sort(key=lambda numbered: (numbered[0], *numbered[1][columns].tolist()))
+        chunks = (KeyRows(question, row[np.newaxis]) for question, row in rows_of_part)
+        for question, packed in sweep_keys(under_way.comparisons(), chunks):
             under_way.take_tally(question, unpack(packed))
     return under_way.answers()

@@ -1,4 +1,4 @@
-"""The job that Spark runs, carried by a session in memory: the same answers as here, and what each of its small steps does."""
+"""The job that Spark runs, in a simulated session: the same answers as the local engine, and each of its steps."""
 
 from pathlib import Path
 from typing import Any
@@ -36,18 +36,18 @@ def scanned(paths: list[str], spark: FakeSession, **sizes: int) -> ScanResult:
 @pytest.mark.parametrize(
     "sizes", [{}, {"split_bytes": 1000, "work_bytes": 3000, "slices_a_task": 2, "deferred_keys_bytes": 0, "small_bytes": -1}]
 )
-def test_a_sample_is_judged_alike(sizes: dict[str, int]) -> None:
+def test_spark_gives_the_answer_of_the_local_engine(sizes: dict[str, int]) -> None:
     paths = [str(path) for path in sorted((SAMPLES / "silent-divergence").iterdir())]
     spark = FakeSession()
     assert text(scanned(paths, spark, **sizes)) == text(local.scan(paths, ScanOptions()))
     assert spark.kept == 0
 
 
-def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:
+def test_a_scan_without_partitions_only_checks_the_workers(tmp_path: Path) -> None:
     (put_replica(tmp_path, 1, b"") / "orders-0").rename(tmp_path / "elsewhere")
     spark = FakeSession()
     assert scanned([str(tmp_path / "broker-1")], spark).partitions == []
-    assert spark.made == 1, "only whether the workers can do it"
+    assert spark.made == 1, "the check of the workers"
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,16 @@ def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:
         ({}, 4),
     ],
 )
-def test_how_often_a_task_is_tried(settings: dict[str, str], attempts: int) -> None:
+def test_the_number_of_attempts_is_that_of_the_master(settings: dict[str, str], attempts: int) -> None:
     assert keys.max_attempts(FakeSession(settings)) == attempts  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("number", "attempts", "strict"), [(None, 4, False), (0, 1, False), (0, 2, True), (2, 4, True), (3, 4, False)]
 )
-def test_the_last_attempt_says_why(monkeypatch: pytest.MonkeyPatch, number: int | None, attempts: int, strict: bool) -> None:
+def test_only_the_last_attempt_reports_errors_in_its_answer(
+    monkeypatch: pytest.MonkeyPatch, number: int | None, attempts: int, strict: bool
+) -> None:
     import pyspark
 
     class Context:
@@ -87,7 +89,7 @@ def test_the_last_attempt_says_why(monkeypatch: pytest.MonkeyPatch, number: int 
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("exception_text", "reason"),
     [
         ("ModuleNotFoundError: No module named 'kafka_forensics.spark'", "have no module kafka_forensics.spark"),
         ('java.io.IOException: Cannot run program "python9": error=2', "cannot run python9"),
@@ -96,34 +98,36 @@ def test_the_last_attempt_says_why(monkeypatch: pytest.MonkeyPatch, number: int 
         ("disk full", None),
     ],
 )
-def test_what_workers_lack_is_told_from_the_exception(said: str, reason: str | None) -> None:
-    assert job._reason(said) == reason
+def test_the_exception_shows_what_workers_lack(exception_text: str, reason: str | None) -> None:
+    assert job._reason(exception_text) == reason
 
 
-def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_version_or_without_the_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path, 1, log(2))
     options = ScanOptions()
     inputs = gather([str(tmp_path / "broker-1")], options)
     job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
     place = pa.record_batch({"name": ["logs", "more"], "place": [str(tmp_path / "gone"), str(tmp_path / "away")]})
-    (told,) = job._look(__version__, pack(options), iter([place]))
-    (problem,) = told.column("problem").to_pylist()
+    (answer,) = job._look(__version__, pack(options), iter([place]))
+    (problem,) = answer.column("problem").to_pylist()
     assert str(problem).startswith("a worker of Spark cannot read logs: ")
-    (told,) = job._look("0.0.7", pack(options), iter([place]))
-    assert told.column("problem").to_pylist() == [f"Spark's workers have kafka-forensics {__version__}, and this is 0.0.7"]
+    (answer,) = job._look("0.0.7", pack(options), iter([place]))
+    assert answer.column("problem").to_pylist() == [f"Spark's workers have kafka-forensics {__version__}, and this is 0.0.7"]
     monkeypatch.setattr(job, "__version__", "0.0.8")
-    monkeypatch.setattr(job, "_look", lambda *_: iter([told]))
+    monkeypatch.setattr(job, "_look", lambda *_: iter([answer]))
     with pytest.raises(UsageError, match="and this is") as raised:
         job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
     assert raised.value.hint == job._INSTALL
 
 
-@pytest.mark.parametrize(("said", "raised"), [("No module named 'numpy'", UsageError), ("disk full", PySparkException)])
-def test_another_failure_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]) -> None:
+@pytest.mark.parametrize(("exception_text", "raised"), [("No module named 'numpy'", UsageError), ("disk full", PySparkException)])
+def test_other_failures_of_the_check_are_raised_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exception_text: str, raised: type[Exception]
+) -> None:
     put_replica(tmp_path, 1, log(2))
     inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
-    monkeypatch.setattr(job, "_look", Mock(side_effect=PySparkException(said)))
-    with pytest.raises(raised, match="have no module numpy" if raised is UsageError else said):
+    monkeypatch.setattr(job, "_look", Mock(side_effect=PySparkException(exception_text)))
+    with pytest.raises(raised, match="have no module numpy" if raised is UsageError else exception_text):
         job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
 
 
@@ -132,26 +136,27 @@ def rows(count: int, size: int = 1) -> list[StretchRow]:
 
 
 @pytest.mark.parametrize(
-    ("at_once", "most_bytes", "count", "size", "batches"),
+    ("most_rows", "most_bytes", "count", "size", "batches"),
     [(4, 100, 0, 1, []), (4, 100, 4, 1, [4]), (4, 100, 9, 1, [4, 4, 1]), (99, 30, 5, 10, [3, 2]), (99, 30, 4, 40, [1] * 4)],
 )
 def test_rows_travel_in_batches_of_bounded_size(
-    monkeypatch: pytest.MonkeyPatch, at_once: int, most_bytes: int, count: int, size: int, batches: list[int]
+    monkeypatch: pytest.MonkeyPatch, most_rows: int, most_bytes: int, count: int, size: int, batches: list[int]
 ) -> None:
-    monkeypatch.setattr(job, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(job, "_ROWS_AT_ONCE", most_rows)
     monkeypatch.setattr(job, "_BYTES_AT_ONCE", most_bytes)
-    made = list(job._rows_as_batches(iter(rows(count, size))))
-    assert [made_batch.num_rows for made_batch in made] == batches
-    assert list(job.state_rows(iter(made))) == rows(count, size)
+    record_batches = list(job._rows_as_batches(iter(rows(count, size))))
+    assert [record_batch.num_rows for record_batch in record_batches] == batches
+    assert list(job.state_rows(iter(record_batches))) == rows(count, size)
     assert all(
-        [field.name for field in made_batch.schema] == ["slice", "replica", "segment", "start", "packed"] for made_batch in made
+        [field.name for field in record_batch.schema] == ["slice", "replica", "segment", "start", "packed"]
+        for record_batch in record_batches
     )
 
 
 @pytest.mark.parametrize("answered", [[0, 1], [0, 1, 1, 2], [0, 1, 3]])
-def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
+def test_a_missing_or_repeated_answer_is_an_error(answered: list[int]) -> None:
     spark: Any = FakeSession()
-    heads, states = job.slice_rows(spark, range(3), [b""] * 3), job.slice_rows(spark, [], [])
+    slice_rows, state_rows = job.slice_rows(spark, range(3), [b""] * 3), job.slice_rows(spark, [], [])
 
     def judge(batches: Any) -> Any:
         if any(batch.num_rows for batch in batches):
@@ -160,30 +165,32 @@ def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
             )
 
     with pytest.raises(ForensicsError, match="once"):
-        list(job.in_order(job.judge_with_states(heads, states, 1, judge), range(3)))
+        list(job.in_order(job.judge_with_states(slice_rows, state_rows, 1, judge), range(3)))
 
 
 @pytest.mark.parametrize(
-    ("replicas", "compacted", "least", "asks"),
+    ("replicas", "compacted", "least_bytes", "asks"),
     [(2, True, 0, True), (1, True, 0, False), (2, False, 0, False), (2, True, 1 << 40, False)],
 )
-def test_large_compacted_partitions_may_ask_keys(tmp_path: Path, replicas: int, compacted: bool, least: int, asks: bool) -> None:
+def test_large_compacted_partitions_may_ask_keys(
+    tmp_path: Path, replicas: int, compacted: bool, least_bytes: int, asks: bool
+) -> None:
     for broker in range(1, replicas + 1):
         put_replica(tmp_path, broker, log(3))
     (part,) = slices(gather([str(tmp_path / f"broker-{broker}") for broker in range(1, replicas + 1)], ScanOptions()))
     for plan in part.replicas:
         plan.context.compacted = compacted
-    exact = sum(plan.bytes for plan in part.replicas) if asks else least
-    assert job._may_ask(part, job.TaskSizes(deferred_keys_bytes=exact)) is asks
+    deferred_keys_bytes = sum(plan.bytes for plan in part.replicas) if asks else least_bytes
+    assert job._may_ask(part, job.TaskSizes(deferred_keys_bytes=deferred_keys_bytes)) is asks
 
 
 @pytest.mark.parametrize(("work_bytes", "works"), [(None, 1), (1, 2), (1 << 40, 1)])
 @pytest.mark.parametrize("deep", [False, True])
-def test_small_logs_are_one_work_unless_asked_otherwise(tmp_path: Path, deep: bool, work_bytes: int | None, works: int) -> None:
+def test_small_logs_are_one_work_by_default(tmp_path: Path, deep: bool, work_bytes: int | None, works: int) -> None:
     put_copies(tmp_path, (1, 2), log(40))
     parts = list(enumerate(slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], ScanOptions()))))
     spark: Any = FakeSession()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "fold_works_there", lambda *_: iter(()))
-        _, found = job.fold_states(spark, b"", parts, job.TaskSizes(work_bytes=work_bytes), deep=deep)
-    assert found == works
+        _, works_count = job.fold_states(spark, b"", parts, job.TaskSizes(work_bytes=work_bytes), deep=deep)
+    assert works_count == works

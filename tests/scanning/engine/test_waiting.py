@@ -16,13 +16,13 @@ from tests.support.brokers import put_replica
 from tests.support.segments import log
 
 
-def test_answers_come_in_order_though_the_first_are_the_slowest() -> None:
+def test_answers_come_in_order_although_the_first_are_the_slowest() -> None:
     last_begun = threading.Event()
 
     def work(number: int) -> int:
         if number == CONCURRENT_PARTITIONS - 1:
             last_begun.set()
-        assert last_begun.wait(20), "so many are not under way at once"
+        assert last_begun.wait(20), "fewer partitions are processed concurrently"
         return number * number
 
     assert list(map_concurrently(work, range(100))) == [number * number for number in range(100)]
@@ -50,33 +50,33 @@ def test_an_error_is_raised_in_order() -> None:
         next(answers)
 
 
-class Distant(LocalSource):
-    """A directory of which every file costs a request."""
+class SlowSource(LocalSource):
+    """A directory in which opening a file takes as long as a request to a storage service."""
 
     request_seconds = 0.05
 
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> list[str]:
-    """Three brokers with forty small partitions, of which one replica is shorter and one holds other records."""
+    """Three brokers with forty small partitions; one replica is shorter, and one has other records."""
     for partition in range(40):
         for broker in (1, 2, 3):
             put_replica(tmp_path, broker, log(3 if (partition, broker) != (7, 2) else 2), partition=f"orders-{partition}")
-    odd = next((tmp_path / "broker-3").glob("*-11/*.log"))
-    odd.write_bytes(odd.read_bytes()[:-3] + b"xyz")
+    different_log = next((tmp_path / "broker-3").glob("*-11/*.log"))
+    different_log.write_bytes(different_log.read_bytes()[:-3] + b"xyz")
     return [str(tmp_path / f"broker-{broker}") for broker in (1, 2, 3)]
 
 
 def test_a_scan_of_a_storage_service_gives_the_same_answer(brokers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    here = local.scan(brokers, ScanOptions(jobs=2))
-    seen: list[tuple[int, int]] = []
+    expected = local.scan(brokers, ScanOptions(jobs=2))
+    progress: list[tuple[int, int]] = []
     inputs = gather(brokers, ScanOptions())
     for plan in inputs.replicas:
-        plan.log_dir.source = Distant(plan.log_dir.source.name)
+        plan.log_dir.source = SlowSource(plan.log_dir.source.name)
     assert mostly_waits(inputs.replicas[:3])
-    there = local.scan_inputs(inputs, ScanOptions(jobs=2), lambda *far: seen.append(far))
-    assert there.findings == here.findings
-    assert there.partitions == here.partitions
-    assert there.totals == here.totals
-    assert {finding.place.partition for finding in here.findings} >= {7, 11}
-    assert seen[-1] == (here.totals.bytes_total, here.totals.bytes_total)
+    result = local.scan_inputs(inputs, ScanOptions(jobs=2), lambda *bytes_done: progress.append(bytes_done))
+    assert result.findings == expected.findings
+    assert result.partitions == expected.partitions
+    assert result.totals == expected.totals
+    assert {finding.place.partition for finding in expected.findings} >= {7, 11}
+    assert progress[-1] == (expected.totals.bytes_total, expected.totals.bytes_total)

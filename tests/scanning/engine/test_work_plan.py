@@ -78,8 +78,8 @@ def test_small_partitions_are_grouped_by_cost(part: PartitionSlice) -> None:
     assert len(list(small_slice_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 4))) == 4
 
 
-class Distant(LocalSource):
-    """A directory of which every file costs a request."""
+class SlowSource(LocalSource):
+    """A directory in which opening a file takes as long as a request to a storage service."""
 
     request_seconds = 0.05
 
@@ -87,8 +87,8 @@ class Distant(LocalSource):
 @pytest.fixture
 def distant(part: PartitionSlice, tmp_path: Path) -> PartitionSlice:
     """The partition on a storage service."""
-    there = Distant(str(tmp_path))
-    return replace(part, replicas=[replace(plan, log_dir=replace(plan.log_dir, source=there)) for plan in part.replicas])
+    source = SlowSource(str(tmp_path))
+    return replace(part, replicas=[replace(plan, log_dir=replace(plan.log_dir, source=source)) for plan in part.replicas])
 
 
 def test_slow_storage_services_get_more_tasks(part: PartitionSlice, distant: PartitionSlice) -> None:
@@ -133,6 +133,6 @@ def cut_archive(folder: Path) -> Path:
 
 def test_incomplete_is_the_same_in_every_engine(tmp_path: Path) -> None:
     path = str(cut_archive(tmp_path))
-    here, elsewhere = local.scan([path], ScanOptions()), task_engine.scan([path], ScanOptions())
-    assert [incomplete.path for incomplete in here.incomplete] == [path]
-    assert elsewhere.incomplete == here.incomplete
+    local_result, task_result = local.scan([path], ScanOptions()), task_engine.scan([path], ScanOptions())
+    assert [incomplete.path for incomplete in local_result.incomplete] == [path]
+    assert task_result.incomplete == local_result.incomplete

@@ -11,11 +11,11 @@ from tests.support.brokers import BROKERS, Brokers, healthy, write_checkpoint
 from tests.support.controllers import setting, topic_with_isr, with_controller
 from tests.support.logs import HIGH_WATERMARK, LOG_END
 
-Told = list[tuple[str, object, int | None, int | None, object]]
-"""Kind, broker, first offset, end, how many are missing."""
+Rows = list[tuple[str, object, int | None, int | None, object]]
+"""Kind, broker, first offset, end, number of missing offsets."""
 
 
-def told(brokers: Brokers, topic: str) -> Told:
+def absence_findings(brokers: Brokers, topic: str) -> Rows:
     return [
         (finding.kind, finding.place.broker, finding.place.offset_start, finding.place.offset_end, finding.evidence.get("missing"))
         for finding in scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
@@ -29,7 +29,7 @@ def test_records_deleted_before_a_partition_went_missing_are_not_lost(tmp_path: 
     for broker in BROKERS:
         write_checkpoint(brokers.log_dir(broker), "replication", 50, "u-0")
     write_checkpoint(brokers.log_dir(2), "log-start", log_start, "u-0")
-    assert told(brokers, "u") == [
+    assert absence_findings(brokers, "u") == [
         ("COMMITTED_LOST_EVERYWHERE", None, log_start, 50, 50 - log_start),
         *(("REPLICA_MISSING", broker, log_start if broker == 2 else 0, 50, None) for broker in BROKERS),
     ]
@@ -38,21 +38,21 @@ def test_records_deleted_before_a_partition_went_missing_are_not_lost(tmp_path: 
 def test_nothing_is_lost_if_all_records_were_deleted(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     for broker in BROKERS:
-        for which in ("replication", "log-start"):
-            write_checkpoint(brokers.log_dir(broker), which, 50, "u-0")
-    assert told(brokers, "u") == [("REPLICA_MISSING", broker, 50, 50, None) for broker in BROKERS]
+        for checkpoint in ("replication", "log-start"):
+            write_checkpoint(brokers.log_dir(broker), checkpoint, 50, "u-0")
+    assert absence_findings(brokers, "u") == [("REPLICA_MISSING", broker, 50, 50, None) for broker in BROKERS]
 
 
 @pytest.mark.parametrize(
     ("log_start", "start"), [(0, LOG_END), (HIGH_WATERMARK, LOG_END), (LOG_END + 10, LOG_END + 10), (100, None)]
 )
-def test_records_beyond_the_logs_that_were_deleted_are_not_lost(tmp_path: Path, log_start: int, start: int | None) -> None:
+def test_deleted_records_after_the_end_of_all_logs_are_not_lost(tmp_path: Path, log_start: int, start: int | None) -> None:
     brokers = healthy(tmp_path)
     shutil.rmtree(brokers.log_dir(2) / "t-0")
     brokers.checkpoint("replication", 100, 2)
     brokers.checkpoint("log-start", log_start, 2)
     lost = [] if start is None else [("COMMITTED_LOST_EVERYWHERE", None, start, 100, 100 - start)]
-    assert told(brokers, "t") == [*lost, ("REPLICA_MISSING", 2, log_start, 100, None)]
+    assert absence_findings(brokers, "t") == [*lost, ("REPLICA_MISSING", 2, log_start, 100, None)]
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_records_beyond_the_logs_that_were_deleted_are_not_lost(tmp_path: Path, 
         ([("cleanup.policy", "compact")], "the controller's log has the topic as compacted", "cleanup.policy was delete"),
     ],
 )
-def test_why_nothing_deletes_the_first_segment_of_a_log(
+def test_a_missing_first_segment_has_its_premises(
     tmp_path: Path, settings: list[tuple[str, str]], premise: str, harmless_if: str
 ) -> None:
-    """Retention without limit is not compaction."""
+    """The premise of unlimited retention differs from that of compaction."""
     brokers = healthy(tmp_path)
     brokers.remove(2, 0, "*")
     with_controller(brokers, *topic_with_isr([1, 2]), *(setting(*named) for named in settings))

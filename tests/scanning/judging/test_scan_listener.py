@@ -1,4 +1,4 @@
-"""A running scan reports partitions as its result does."""
+"""The lines that a running scan writes are those of its result."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.support.places import SAMPLES
 
 
 @dataclass
-class Heard:
+class LineListener:
     """The lines that a scan reports while it runs."""
 
     text: str = ""
@@ -34,42 +34,42 @@ class Heard:
         self.partitions.append((partition.topic, partition.partition))
 
 
-def heard_of(paths: Sequence[str], options: ScanOptions) -> tuple[Heard, ScanResult]:
-    heard = Heard()
-    result = local.scan(list(paths), options, None, heard)
-    written = heard.text + "".join(json_document.lines_at_end(result, len(heard.partitions)))
-    assert written == "".join(json_document.lines(result))
-    assert heard.partitions == sorted(heard.partitions)
-    rows = [json.loads(line) for line in written.splitlines()]
+def listened_scan(paths: Sequence[str], options: ScanOptions) -> tuple[LineListener, ScanResult]:
+    listener = LineListener()
+    result = local.scan(list(paths), options, None, listener)
+    text = listener.text + "".join(json_document.lines_at_end(result, len(listener.partitions)))
+    assert text == "".join(json_document.lines(result))
+    assert listener.partitions == sorted(listener.partitions)
+    rows = [json.loads(line) for line in text.splitlines()]
     assert rows[-1]["type"] == "summary"
-    every = [{"type": "partition", **json_document.partition_object(partition)} for partition in result.partitions]
-    every += [
+    expected = [{"type": "partition", **json_document.partition_object(partition)} for partition in result.partitions]
+    expected += [
         {"type": "replica", "topic": partition.topic, "partition": partition.partition, **json_document.replica_object(replica)}
         for partition in result.partitions
         for replica in partition.replicas
     ]
-    every += [{"type": "finding", **json_document.finding_object(finding)} for finding in result.findings]
+    expected += [{"type": "finding", **json_document.finding_object(finding)} for finding in result.findings]
     final = [row for row in rows if row["type"] in ("partition", "replica", "finding")]
-    assert Counter(map(json.dumps, final)) == Counter(map(json.dumps, every))
+    assert Counter(map(json.dumps, final)) == Counter(map(json.dumps, expected))
     findings = [row for row in rows if row["type"] == "finding"]
     numbered = sorted(number for row in rows if row["type"] == "incident" for number in row["findings"])
     assert numbered == [number for number, row in enumerate(findings) if row["severity"] != "info"]
-    return heard, result
+    return listener, result
 
 
 @pytest.mark.parametrize("sample", ["healthy", "silent-divergence", "unclean-election"])
 @pytest.mark.parametrize("deep", [True, False])
-def test_samples(sample: str, deep: bool) -> None:
-    heard, result = heard_of([str(SAMPLES / sample)], ScanOptions(deep=deep))
-    waiting = {(partition.topic, partition.partition) for partition in result.partitions} - set(heard.partitions)
-    assert ("orders", 0) not in waiting
-    assert ("audit", 0) not in waiting
-    assert (("payments", 0) in waiting) == (sample != "silent-divergence")  # it has transactions
+def test_lines_of_samples_equal_those_of_the_result(sample: str, deep: bool) -> None:
+    listener, result = listened_scan([str(SAMPLES / sample)], ScanOptions(deep=deep))
+    deferred = {(partition.topic, partition.partition) for partition in result.partitions} - set(listener.partitions)
+    assert ("orders", 0) not in deferred
+    assert ("audit", 0) not in deferred
+    assert (("payments", 0) in deferred) == (sample != "silent-divergence")  # it has transactions
 
 
 @pytest.mark.parametrize("case", one_of_each_fault())
 @pytest.mark.faults
-def test_every_fault(case: Case, tmp_path: Path) -> None:
+def test_lines_of_faults_equal_those_of_the_result(case: Case, tmp_path: Path) -> None:
     case.make(tmp_path)
     for deep in {case.deep, False}:
-        heard_of([str(tmp_path)], ScanOptions(live=case.live, deep=deep))
+        listened_scan([str(tmp_path)], ScanOptions(live=case.live, deep=deep))

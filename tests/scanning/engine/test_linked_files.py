@@ -1,4 +1,4 @@
-"""Links are followed by workers as they were where the work was cut: by the paths they lead to, which travel with the source."""
+"""Tasks follow the same links as the local engine: the source that they receive lists the paths that links may lead to."""
 
 import os
 from pathlib import Path
@@ -22,14 +22,14 @@ SEGMENT = segment_file(29)
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Brokers:
-    """Broker 2's partition is a link to a disk beside it, and broker 3's middle segment one to another place there."""
+    """Links into the folder `store`: broker 2's partition directory, and the middle segment of broker 3."""
     brokers = healthy(tmp_path / "brokers")
     store = tmp_path / "store"
     store.mkdir()
     (brokers.log_dir(2) / "t-0").rename(store / "moved")
     (brokers.log_dir(2) / "t-0").symlink_to(store / "moved")
-    (brokers.log_dir(3) / "t-0" / SEGMENT).rename(store / "kept")
-    (brokers.log_dir(3) / "t-0" / SEGMENT).symlink_to("../../../store/kept")
+    (brokers.log_dir(3) / "t-0" / SEGMENT).rename(store / "segment")
+    (brokers.log_dir(3) / "t-0" / SEGMENT).symlink_to("../../../store/segment")
     return brokers
 
 
@@ -37,30 +37,30 @@ def text(result: ScanResult) -> str:
     return "".join(json_document.document(result))
 
 
-@pytest.mark.parametrize("given", ["all", "not the store"])
-def test_tasks_follow_links(linked: Brokers, tmp_path: Path, given: str) -> None:
-    store = [str(tmp_path / "store")] if given == "all" else []
+@pytest.mark.parametrize("store_is_given", [True, False])
+def test_tasks_follow_links(linked: Brokers, tmp_path: Path, store_is_given: bool) -> None:
+    store = [str(tmp_path / "store")] if store_is_given else []
     paths = [*map(str, linked.log_dirs), *store]
-    carried = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
-    wanted = local.scan(paths, ScanOptions())
-    assert text(carried) == text(wanted)
-    assert len(wanted.incomplete) == (0 if store else 2)
-    told = [replica.read.value for partition in wanted.partitions for replica in partition.replicas]
-    assert told == ["whole", *(["whole"] * 2 if store else ["none", "part"])]
+    task_result = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
+    expected = local.scan(paths, ScanOptions())
+    assert text(task_result) == text(expected)
+    assert len(expected.incomplete) == (0 if store else 2)
+    reads = [replica.read.value for partition in expected.partitions for replica in partition.replicas]
+    assert reads == ["whole", *(["whole"] * 2 if store else ["none", "part"])]
 
 
-def test_a_log_that_is_read_elsewhere_is_refused_there_too(tmp_path: Path) -> None:
-    place = healthy(tmp_path).log_dir(3) / "t-0" / SEGMENT
-    place.unlink()
-    place.symlink_to(f"../../b1/t-0/{SEGMENT}")
+def test_a_link_to_a_log_of_another_broker_is_refused(tmp_path: Path) -> None:
+    path = healthy(tmp_path).log_dir(3) / "t-0" / SEGMENT
+    path.unlink()
+    path.symlink_to(f"../../b1/t-0/{SEGMENT}")
     paths = [str(tmp_path)]
-    carried = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
-    assert text(carried) == text(local.scan(paths, ScanOptions()))
-    assert [incomplete.path for incomplete in carried.incomplete] == [str(place)]
+    task_result = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
+    assert text(task_result) == text(local.scan(paths, ScanOptions()))
+    assert [incomplete.path for incomplete in task_result.incomplete] == [str(path)]
 
 
 @pytest.mark.parametrize("fact", ["batches", "spans", "index_entries"])
-def test_tasks_of_facts_read_through_links(linked: Brokers, tmp_path: Path, fact: str) -> None:
+def test_facts_read_through_links_are_those_of_the_files(linked: Brokers, tmp_path: Path, fact: str) -> None:
     query = FactQuery(fact, tuple(FACTS[fact].schema.names))
     paths = [*map(str, linked.log_dirs), str(tmp_path / "store")]
 

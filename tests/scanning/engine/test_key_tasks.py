@@ -32,34 +32,34 @@ def text(result: ScanResult) -> str:
 def test_generated_clusters_give_the_same_answer(cluster: tuple[KnownHistory, list[Replica]], seed: int, work_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = written(*cluster, Path(folder))
-        carried = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, deferred_keys_bytes=0)
-        assert text(carried) == text(local.scan(paths, ScanOptions()))
+        task_result = task_engine.scan(paths, ScanOptions(), work_bytes=work_bytes, seed=seed, deferred_keys_bytes=0)
+        assert text(task_result) == text(local.scan(paths, ScanOptions()))
 
 
-class ReadHereError(Exception):
-    """Keys were read where the partition is judged."""
+class ReadLocallyError(Exception):
+    """The task that judges the partition read keys."""
 
 
 def refuse(_: list[str]) -> NoReturn:
-    raise ReadHereError
+    raise ReadLocallyError
 
 
 def test_only_large_logs_have_key_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = put_differently_cleaned(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     size = sum(file.stat().st_size for path in brokers.log_dirs for file in path.rglob("*.log"))
-    here = text(local.scan(paths, ScanOptions()))
-    assert "COMPACTED_VALUE_DIFFERS" in here
+    expected = text(local.scan(paths, ScanOptions()))
+    assert "COMPACTED_VALUE_DIFFERS" in expected
     monkeypatch.setattr(compaction, "KeyRuns", refuse)
-    assert text(task_engine.scan(paths, ScanOptions(), deferred_keys_bytes=size)) == here
-    with pytest.raises(ReadHereError):
+    assert text(task_engine.scan(paths, ScanOptions(), deferred_keys_bytes=size)) == expected
+    with pytest.raises(ReadLocallyError):
         task_engine.scan(paths, ScanOptions(), deferred_keys_bytes=size + 1)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.none() | st.integers(0, 99)), max_size=12), st.integers(0, 12), st.integers(0, 12))
-def test_merged_parts_have_the_damage_end_of_the_whole(chunks: list[tuple[bool, int | None]], one: int, other: int) -> None:
+def test_the_damage_end_is_the_same_for_any_parts(chunks: list[tuple[bool, int | None]], first_cut: int, second_cut: int) -> None:
     whole = damage(chunks)
-    low, high = sorted((one, other))
+    low, high = sorted((first_cut, second_cut))
     left, middle, right = (damage(part) for part in (chunks[:low], chunks[low:high], chunks[high:]))
     middle.merge(right)
     left.merge(middle)
@@ -73,41 +73,41 @@ def damage(chunks: list[tuple[bool, int | None]]) -> DamageEnd:
     return end
 
 
-def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_deleted_before_its_keys_are_read_is_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = put_differently_cleaned(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
-    gone = brokers.file(3, 0)
-    right = task_engine.answered
+    log = brokers.file(3, 0)
+    unpatched = task_engine.answered
     raised: list[str] = []
 
     def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
-        aside = gone.rename(tmp_path / "aside")
+        moved_log = log.rename(tmp_path / "aside")
         for work in under_way.works(work_bytes):
             try:
                 list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
             except SourceError as error:
                 raised.append(error.path)
-        key_answers = right(common, under_way, work_bytes, order)
-        aside.rename(gone)
+        key_answers = unpatched(common, under_way, work_bytes, order)
+        moved_log.rename(log)
         return key_answers
 
     monkeypatch.setattr(task_engine, "answered", answered)
     result = task_engine.scan(paths, ScanOptions(), work_bytes=1, deferred_keys_bytes=0)
-    assert [Path(path) for path in raised] == [gone.relative_to(brokers.log_dir(3))]
-    assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
+    assert [Path(path) for path in raised] == [log.relative_to(brokers.log_dir(3))]
+    assert [Path(incomplete.path) for incomplete in result.incomplete] == [log]
     differs = next(finding for finding in result.findings if finding.kind == "COMPACTED_VALUE_DIFFERS")
     assert [(record["held_by"], record["not_on"]) for record in differs.evidence["records"]] == [([1], [2])]
 
 
 def test_topics_of_one_name_have_separate_questions(tmp_path: Path) -> None:
-    """Two replicas of each of two topics, of which one lacks a record."""
-    story = keyed_history()
-    logs = {broker: story.left({1} if broker in (2, 4) else (), roll=CLEANED) for broker in (1, 2, 3, 4)}
+    """Brokers 1 and 2 have one topic, brokers 3 and 4 the other; brokers 2 and 4 lack a record."""
+    history = keyed_history()
+    logs = {broker: history.left({1} if broker in (2, 4) else (), roll=CLEANED) for broker in (1, 2, 3, 4)}
     brokers = put_compacted(tmp_path, logs, dict.fromkeys(logs, CLEANED))
     for broker in (3, 4):
         metadata = brokers.log_dir(broker) / DIRECTORY / "partition.metadata"
         metadata.write_text(f"version: 0\ntopic_id: {'B' * 21}A\n")
     paths = [str(path) for path in brokers.log_dirs]
-    kinds = [finding.kind for finding in task_engine.with_keys_apart(paths, ScanOptions()).findings]
+    kinds = [finding.kind for finding in task_engine.scan_with_key_tasks(paths, ScanOptions()).findings]
     assert kinds.count("COMPACTED_VALUE_DIFFERS") == 2
     assert "TOPIC_ID_MISMATCH" in kinds
