@@ -26,20 +26,20 @@ LIMITS = (None, 0, 20, 45, 70)
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remember two producers, and no aborted transaction that its index lists."""
+    """Limit folds to two producers, and to no aborted transactions that the index lists."""
     for name, value in (("MAX_PRODUCERS", 2), ("SETTLED_ABOVE", 0), ("MAX_ENDINGS", 0), ("MAX_UNLISTED", 1)):
         monkeypatch.setattr(bounds, name, value)
 
 
-def pieces(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> list[FoldKind]:
+def parts_of(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> list[FoldKind]:
     edges = sorted({0, len(log.rows), *(cut for cut in cuts if cut < len(log.rows))})
     return [fold_rows(kind, log.rows[start:end], 3) for start, end in itertools.pairwise(edges)] or [kind(0)]
 
 
 def bounded(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> FoldKind:
     """The fold of a log as in the engine: each part is merged into the state that begins with the log."""
-    whole, *rest = pieces(kind, log, cuts)
-    for right in rest:
+    whole, *later_parts = parts_of(kind, log, cuts)
+    for right in later_parts:
         whole.make_room(right)  # type: ignore[arg-type]
         whole.merge(right)  # type: ignore[arg-type]
     return whole
@@ -170,9 +170,9 @@ def compared(log: Log, entries: dict[int, list[AbortedTxn]], cuts: Iterable[int]
     indexes = {segment: TransactionIndex(rows) for segment, rows in entries.items()}
     segments = sorted({row.segment for row in log.rows})
     check = IndexCheck(context(segment_base_offsets=segments), set(segments), indexes.get)
-    whole, *rest = pieces(TransactionsFold, log, cuts)
-    runs, *behind = pieces(ProducersFold, log, cuts)
-    for right, producers in zip(rest, behind, strict=True):
+    whole, *later_parts = parts_of(TransactionsFold, log, cuts)
+    runs, *behind = parts_of(ProducersFold, log, cuts)
+    for right, producers in zip(later_parts, behind, strict=True):
         whole.merge(right)
         runs.merge(producers)
         check.drop_listed(whole, runs.runs)

@@ -37,7 +37,7 @@ LOG_END = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRecord:
     """A record of one replica; `expiry` matters if `value` is None."""
 
     replica: int
@@ -55,7 +55,7 @@ class Case:
     sides: dict[int, ComparedLog]
     pairs: list[ReplicaPair]
     cleaned_end: int
-    records: list[Kept]
+    records: list[KeptRecord]
 
     def comparison(self) -> KeyComparison:
         return KeyComparison(self.sides, self.pairs, self.cleaned_end, AS_OF_MS)
@@ -63,15 +63,15 @@ class Case:
     def rows(self) -> "NDArray[np.int64]":
         cuts = self.comparison().cuts
         rows = np.zeros((len(self.records), ROW_WIDTH), np.int64)
-        for row, kept in zip(rows, self.records, strict=True):
-            interval = np.searchsorted(cuts, [kept.offset], side="right")
-            row[KeyColumn.KEY_HIGH], row[KeyColumn.KEY_LOW] = kept.key % 3 - 1, -kept.key
-            row[KeyColumn.PLACE] = pack_place(kept.replica, interval, kept.state)[0]
-            row[KeyColumn.OFFSET], row[KeyColumn.RECORDS] = kept.offset, 1
-            row[KeyColumn.VALUE] = kept.value or 0
-            row[KeyColumn.EXPIRY] = kept.expiry
-            row[KeyColumn.FLAGS] = TOMBSTONE * (kept.value is None) + TRANSACTIONAL * (kept.state != RecordState.VISIBLE)
-            row[KeyColumn.KEY_SHOWN] = kept.key
+        for row, record in zip(rows, self.records, strict=True):
+            interval = np.searchsorted(cuts, [record.offset], side="right")
+            row[KeyColumn.KEY_HIGH], row[KeyColumn.KEY_LOW] = record.key % 3 - 1, -record.key
+            row[KeyColumn.PLACE] = pack_place(record.replica, interval, record.state)[0]
+            row[KeyColumn.OFFSET], row[KeyColumn.RECORDS] = record.offset, 1
+            row[KeyColumn.VALUE] = record.value or 0
+            row[KeyColumn.EXPIRY] = record.expiry
+            row[KeyColumn.FLAGS] = TOMBSTONE * (record.value is None) + TRANSACTIONAL * (record.state != RecordState.VISIBLE)
+            row[KeyColumn.KEY_SHOWN] = record.key
         return rows[rows[:, KeyColumn.PLACE] & 0xFFFFFFFF >= 4]
 
 
@@ -81,16 +81,16 @@ def cases(draw: st.DrawFn) -> Case:
     ends = [draw(st.integers(12, LOG_END)) for _ in range(replicas)]
     starts = [draw(st.integers(0, 6)) for _ in range(replicas)]
     history = [
-        Kept(0, draw(st.integers(0, 4)), offset, draw(st.none() | st.integers(1, 3)), expiry=draw(st.sampled_from([0, 200])))
+        KeptRecord(0, draw(st.integers(0, 4)), offset, draw(st.none() | st.integers(1, 3)), expiry=draw(st.sampled_from([0, 200])))
         for offset in range(LOG_END)
     ]
     records = []
     for number in range(replicas):
-        for kept in history:
-            if starts[number] <= kept.offset < ends[number] and draw(st.integers(0, 3)):
+        for record in history:
+            if starts[number] <= record.offset < ends[number] and draw(st.integers(0, 3)):
                 state = draw(st.sampled_from([RecordState.VISIBLE] * 6 + [RecordState.ABORTED, RecordState.OPEN]))
-                other = draw(st.integers(0, 9)) == 0 and kept.value is not None
-                records.append(replace(kept, replica=number, state=state, value=9 if other else kept.value))
+                other = draw(st.integers(0, 9)) == 0 and record.value is not None
+                records.append(replace(record, replica=number, state=state, value=9 if other else record.value))
     sides = {number: ComparedLog(end, draw(st.sampled_from([-1, -1, -1, 10]))) for number, end in enumerate(ends)}
     pairs = [
         ReplicaPair(i, j, max(starts[i], starts[j]), min(ends[i], ends[j])) for i in range(replicas) for j in range(i + 1, replicas)
@@ -106,9 +106,9 @@ def tallied(case: Case, blocks: Iterable["NDArray[np.int64]"]) -> KeyTally:
 
 
 def naive(case: Case) -> tuple[Counter[str], Counter[str]]:
-    """Keys by reason and by explanation, key by key and pair by pair."""
+    """Number of keys by reason and by explanation, key by key and pair by pair."""
     reasons, explanations = Counter[str](), Counter[str]()
-    for key in {kept.key for kept in case.records}:
+    for key in {record.key for record in case.records}:
         found: set[str] = set()
         for pair in case.pairs:
             found |= {*naive_latest(case, key, pair), *naive_stuck(case, key, pair)} - {""}
@@ -121,13 +121,13 @@ def naive(case: Case) -> tuple[Counter[str], Counter[str]]:
     return reasons, explanations
 
 
-def records_of(case: Case, key: int, replica: int, state: RecordState, low: int, high: int) -> dict[int, Kept]:
-    mine = [kept for kept in case.records if (kept.key, kept.replica, kept.state) == (key, replica, state)]
-    return {kept.offset: kept for kept in mine if low <= kept.offset < high}
+def records_of(case: Case, key: int, replica: int, state: RecordState, low: int, high: int) -> dict[int, KeptRecord]:
+    records = [record for record in case.records if (record.key, record.replica, record.state) == (key, replica, state)]
+    return {record.offset: record for record in records if low <= record.offset < high}
 
 
 def naive_latest(case: Case, key: int, pair: ReplicaPair) -> list[str]:
-    """Why the latest records of a key differ, or what explains it."""
+    """The reason why the latest records of a key differ, or the explanation."""
     left, right = (records_of(case, key, number, RecordState.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
     if not left and not right:
         return []
@@ -137,8 +137,8 @@ def naive_latest(case: Case, key: int, pair: ReplicaPair) -> list[str]:
     ahead = max(left, default=-1) > max(right, default=-1)
     holder, other = (pair.left, pair.right) if ahead else (pair.right, pair.left)
     record = left[max(left)] if ahead else right[max(right)]
-    rest = right if ahead else left
-    other_value = rest[max(rest)].value if rest else None
+    shorter_side = right if ahead else left
+    other_value = shorter_side[max(shorter_side)].value if shorter_side else None
     opened = records_of(case, key, other, RecordState.OPEN, pair.start, pair.end)
     aborted = records_of(case, key, other, RecordState.ABORTED, pair.start, pair.end)
     hidden = max(opened, default=-1) == record.offset or max(aborted, default=-1) == record.offset
@@ -159,11 +159,11 @@ def naive_latest(case: Case, key: int, pair: ReplicaPair) -> list[str]:
         return ["same_value"]
     if record.value is None:
         return ["tombstones"]
-    return ["stale" if rest else "vanished" if case.cleaned_end > record.offset else "missing"]
+    return ["stale" if shorter_side else "vanished" if case.cleaned_end > record.offset else "missing"]
 
 
 def naive_stuck(case: Case, key: int, pair: ReplicaPair) -> list[str]:
-    """Whether one side has a record that stays undecided."""
+    """`markers` if one side has a record of a transaction that stays undecided."""
     for mine, other in ((pair.left, pair.right), (pair.right, pair.left)):
         latest = max(records_of(case, key, mine, RecordState.OPEN, pair.start, pair.end), default=-1)
         reached = any(max(records_of(case, key, other, state, pair.start, LOG_END), default=-1) >= latest for state in RecordState)
@@ -201,18 +201,18 @@ def test_order_and_spilling_do_not_change_the_result(case: Case, capacity: int, 
 
 
 @given(cases(), st.lists(st.integers(0, 3), min_size=5, max_size=5), st.permutations(range(4)))
-def test_tallies_of_any_split_of_the_keys_merge_to_the_whole_tally(case: Case, part_of: list[int], order: list[int]) -> None:
+def test_tallies_of_any_split_of_the_keys_merge_to_the_same(case: Case, part_of: list[int], order: list[int]) -> None:
     rows = reduce_rows(case.rows())
-    tallies = [tallied(case, [rows[np.isin(rows[:, KeyColumn.KEY_SHOWN], mine)]]) for mine in _keys_of_parts(part_of)]
+    tallies = [tallied(case, [rows[np.isin(rows[:, KeyColumn.KEY_SHOWN], keys)]]) for keys in _keys_of_parts(part_of)]
     merged = KeyTally()
     for number in order:
         merged.merge(tallies[number])
     assert merged == tallied(case, [rows])
-    paired, rest = deepcopy(tallies[order[0]]), deepcopy(tallies[order[2]])
-    paired.merge(tallies[order[1]])
-    rest.merge(tallies[order[3]])
-    paired.merge(rest)
-    assert paired == merged
+    left, right = deepcopy(tallies[order[0]]), deepcopy(tallies[order[2]])
+    left.merge(tallies[order[1]])
+    right.merge(tallies[order[3]])
+    left.merge(right)
+    assert left == merged
 
 
 def _keys_of_parts(part_of: list[int]) -> list[list[int]]:

@@ -103,7 +103,7 @@ def test_a_flipped_epoch_field_is_a_stray_if_neighbours_contradict_it(log: list[
 
 @pytest.mark.parametrize(("leader", "leader_epoch", "stray"), [(1, 2, False), (-1, 2, True), (1, 3, True), (None, None, True)])
 def test_an_epoch_with_a_leader_is_no_stray_at_the_log_end(leader: int | None, leader_epoch: int | None, stray: bool) -> None:
-    """The checkpoint ends with epoch 0: it lacks epoch 2 if the controller's log has that, else the last batch is wrong."""
+    """The checkpoint ends with epoch 0: it lacks epoch 2 if the controller's log has epoch 2; else the last batch is wrong."""
     state = fold_of(0, 0, 2)
     control = PartitionControl(leader, leader_epoch, [1], [], [1, 2])
     assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)], control)] == ([2] if stray else [])
@@ -164,9 +164,9 @@ class Cache:
 
     def delete_records(self, log_start: int, *, with_batches: bool) -> None:
         self.log_start = log_start
-        gone = [entry for entry in self.entries if entry.start_offset <= log_start]
-        if gone:
-            self.entries = [EpochEntry(gone[-1].leader_epoch, log_start), *self.entries[len(gone) :]]
+        removed = [entry for entry in self.entries if entry.start_offset <= log_start]
+        if removed:
+            self.entries = [EpochEntry(removed[-1].leader_epoch, log_start), *self.entries[len(removed) :]]
         if with_batches:
             self.log = [batch for batch in self.log if batch[0] >= log_start]
 
@@ -227,7 +227,7 @@ def test_a_changed_checkpoint_is_contradicted(cache: Cache, draw: st.DataObject)
 
 
 DELETED = [(0, 0), (1, 30), (2, 60)]
-"""DeleteRecords leaves whole batches on disk below the log start, without entries in the cache."""
+"""A log after DeleteRecords: batches below the log start are still on disk, without entries in the cache."""
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ BOTH = [lost(0), lost(1), matched(0), matched(1)]
 FOLLOWS = of("ISR_MEMBER_MISSING_COMMITTED", 1, 1, 300, 370, held_by=[2])
 DAMAGE = of("FRAMING_LOST", 0, 2, 100, 200)
 CUT = of("RECOVERY_WOULD_TRUNCATE", 0, 2, 100, 300, clean_shutdown=False)
-ALIKE = [of("BATCH_CRC_MISMATCH", 0, broker, 10, 13, held_by=[]) for broker in (1, 2, 3)]
+EQUAL_DAMAGE = [of("BATCH_CRC_MISMATCH", 0, broker, 10, 13, held_by=[]) for broker in (1, 2, 3)]
 DIFFERS = of("REPLICA_DIFFERS", 0, None, 10, 13, minority=[2], held_by=[1, 3])
 LATE = [of("TXN_LATE_WRITE", 0, broker, 20, 21) for broker in (1, 2, 3)]
 WIPED = [
@@ -76,7 +76,7 @@ GONE = [of("SEGMENT_MISSING", 0, broker, 10, 20, held_by=[]) for broker in (1, 2
 LOST = [of("COMMITTED_LOST_EVERYWHERE", 0, None, 10, 20, held_by=[]), of("GROUP_OFFSET_BEYOND_LOG", 0, None, 15, 20)]
 SUSPECTED = replace(of("COMMITTED_LOST_EVERYWHERE", 0, None, 20, 40), confidence=Confidence.SUSPECTED)
 TOGETHER: dict[str, tuple[list[Finding], dict[str, Any]]] = {
-    "steps of a minute connect what lies further apart": (
+    "steps of a minute connect distant findings": (
         [lost(number, at=NOON + number * SAME_TIME_MS) for number in (2, 0, 1)], {"from_ms": NOON}
     ),
     "a fork without a known election claims none": (
@@ -96,7 +96,7 @@ TOGETHER: dict[str, tuple[list[Finding], dict[str, Any]]] = {
     "a checkpoint beyond the end that a crash cuts": (
         [of("CHECKPOINT_OUT_OF_ORDER", 0, 2), CUT], {"cause": Cause.UNCLEAN_SHUTDOWN, "findings": [0, 1]}
     ),
-    "damaged alike on every replica": (ALIKE, {"brokers": [1, 2, 3], "lost_at_most": 3}),
+    "equal damage on every replica": (EQUAL_DAMAGE, {"brokers": [1, 2, 3], "lost_at_most": 3}),
     "a batch that differs where it is damaged": (
         [of("BATCH_CRC_MISMATCH", 0, 2, 10, 13, held_by=[1, 3]), DIFFERS], {"cause": Cause.DAMAGED_LOG}
     ),
@@ -131,7 +131,7 @@ def test_findings_of_one_incident(case: str) -> None:
 
 
 APART: dict[str, tuple[list[Finding], list[list[int]]]] = {
-    "elections far apart or of other leaders": (
+    "distant elections or elections of different leaders": (
         [lost(0), lost(1, at=NOON + SAME_TIME_MS + 1), lost(2, old_leader=3)], [[0], [1], [2]]
     ),
     "elections near": ([lost(0), lost(1, at=NOON + SAME_TIME_MS)], [[0, 1]]),

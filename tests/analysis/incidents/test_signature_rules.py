@@ -1,4 +1,4 @@
-"""How a signature matches: required conditions, conditions for and against, and unknown ones."""
+"""Matching of incident signatures: required conditions, conditions for and against a match, and unknown ones."""
 
 from dataclasses import replace
 from typing import Any
@@ -99,19 +99,19 @@ def test_the_level_of_a_feature_bounds_the_version(level: int | None, bounds: li
     assert version_bounds([], {} if level is None else {"metadata.version": level}) == bounds
 
 
-def test_a_version_with_the_fix_counts_against_a_match_unless_told_otherwise() -> None:
+def test_a_version_with_the_fix_counts_against_a_match() -> None:
     case = PartitionEvidence([SHOWN], [], {"metadata.version": 22})
     for fix_rules_out in (True, False):
-        known = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
-        [finding] = match_signatures(case, [replace(known, fix_rules_out=fix_rules_out)])
+        fixed = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
+        [finding] = match_signatures(case, [replace(fixed, fix_rules_out=fix_rules_out)])
         assert finding.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * fix_rules_out
         assert finding.evidence["version_at_least"] == "4.0.0"
 
 
-@pytest.mark.parametrize("known", SIGNATURES, ids=lambda signature: signature.key)
-def test_no_findings_match_no_signature(known: IncidentSignature) -> None:
-    assert match_signatures(PartitionEvidence([]), [known]) == []
-    assert all(condition.holds(PartitionEvidence([])) in (True, False, None) for condition in known.conditions)
+@pytest.mark.parametrize("incident_signature", SIGNATURES, ids=lambda signature: signature.key)
+def test_no_findings_match_no_signature(incident_signature: IncidentSignature) -> None:
+    assert match_signatures(PartitionEvidence([]), [incident_signature]) == []
+    assert all(condition.holds(PartitionEvidence([])) in (True, False, None) for condition in incident_signature.conditions)
 
 
 SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
@@ -169,16 +169,16 @@ def test_topics_of_coordinators_must_not_be_deleted_by_retention(topic: str, pol
 
 def test_topics_of_equal_risks_share_a_finding() -> None:
     history = cluster(a=(3, {"min.insync.replicas": "1"}), b=(1, {}), c=(3, {"min.insync.replicas": "1"}))
-    both, alone = risky(history)
-    assert (both.evidence["topics"], both.evidence["count"], both.place) == (["a", "c"], 2, Place())
-    assert (alone.evidence["topics"], alone.place) == (["b"], Place("b"))
+    shared, single = risky(history)
+    assert (shared.evidence["topics"], shared.evidence["count"], shared.place) == (["a", "c"], 2, Place())
+    assert (single.evidence["topics"], single.place) == (["b"], Place("b"))
 
 
 def test_a_setting_explains_findings() -> None:
     history = cluster(a=(3, {"min.insync.replicas": "1"}), c=(3, {"min.insync.replicas": "1"}))
-    first, rest = risky(history, finding("UNCLEAN_LOSS", Place("a", 0)), finding("INDEX_MISSING", Place("c", 0)))
-    assert (first.place, first.evidence["explains"]) == (Place("a"), ["UNCLEAN_LOSS"])
-    assert (rest.evidence["topics"], "explains" in rest.evidence) == (["c"], False)
+    explaining, other = risky(history, finding("UNCLEAN_LOSS", Place("a", 0)), finding("INDEX_MISSING", Place("c", 0)))
+    assert (explaining.place, explaining.evidence["explains"]) == (Place("a"), ["UNCLEAN_LOSS"])
+    assert (other.evidence["topics"], "explains" in other.evidence) == (["c"], False)
 
 
 def test_no_setting_explains_an_election_without_loss() -> None:

@@ -110,7 +110,7 @@ EXPECTED: dict[str, Any] = json.loads(ANSWERS.read_text()) if ANSWERS.exists() e
 
 
 def described(name: str) -> list[str]:
-    """A whole history, and the settings of its partitions."""
+    """A controllers' history with the settings of its partitions."""
     values, given_ends = HISTORIES[name]
     history = replayed(*values, **given_ends)
     policies = [sorted(map(str, topic_history.policies)) for topic_history in history.topics.values()]
@@ -124,7 +124,7 @@ def described(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_histories_equal_the_kept_ones(name: str) -> None:
+def test_histories_equal_the_golden_ones(name: str) -> None:
     """After a change of a rule: `python -m tests.analysis.internal_topics.test_controller`, and read the difference."""
     assert described(name) == EXPECTED[name]
 
@@ -217,7 +217,7 @@ RECORDS = st.one_of(
 
 
 def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
-    """Leader, epoch and ISR of the partition by the plain rules, without transactions and damage."""
+    """Leader, epoch and ISR of the partition by a naive replay, without transactions and damage."""
     state: dict[str, Any] | None = None
     topics: set[str] = set()
     for value in values:

@@ -45,9 +45,9 @@ def assert_in_order(batches: list[StateBatch]) -> None:
 
 @given(BATCHES, st.integers(-1, 35))
 def test_batches_are_combined_offset_by_offset(batches: list[StateBatch], start_offset: int) -> None:
-    put_together = combined(batches, start_offset)
-    assert_in_order(put_together)
-    assert offset_by_offset(put_together, NO_OFFSET) == offset_by_offset(batches, start_offset)
+    combined_batches = combined(batches, start_offset)
+    assert_in_order(combined_batches)
+    assert offset_by_offset(combined_batches, NO_OFFSET) == offset_by_offset(batches, start_offset)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_batches_are_combined_offset_by_offset(batches: list[StateBatch], start_
         ([(2**63 - 2, 2**63 - 1, 0, 1), (-(2**63), 2**63 - 1, 0, 0)], 5, [(5, 2**63 - 3, 0, 0), (2**63 - 2, 2**63 - 1, 0, 1)]),
     ],
 )
-def test_batches_by_hand(batches: list[Any], start_offset: int, expected: list[Any]) -> None:
+def test_combined_batches(batches: list[Any], start_offset: int, expected: list[Any]) -> None:
     assert combined([StateBatch(*batch) for batch in batches], start_offset) == [StateBatch(*batch) for batch in expected]
 
 
-def test_batches_are_combined_as_in_kafkas_coordinator() -> None:
-    """PersisterStateBatchCombiner of 4.3.0, by `lab/share_merges.py`; adjacent batches that it does not join are joined here."""
+def test_batches_are_combined_as_in_kafka() -> None:
+    """Cases of PersisterStateBatchCombiner of 4.3.0, by `lab/share_merges.py`; the test joins equal adjacent batches."""
     cases = json.loads(MERGES.read_text())["cases"]
     assert len(cases) == 400
     for case in cases:
@@ -77,9 +77,9 @@ def test_batches_are_combined_as_in_kafkas_coordinator() -> None:
         assert sum(batch.last_offset - batch.first_offset + 1 for batch in merged) == len(offset_by_offset(merged, NO_OFFSET))
 
 
-def fields(start_offset: int, batches: list[StateBatch], **given: Any) -> dict[str, Any]:
+def fields(start_offset: int, batches: list[StateBatch], **more: Any) -> dict[str, Any]:
     values = {"snapshot_epoch": 1, "state_epoch": 2, "leader_epoch": 3, "start_offset": start_offset, "delivery_complete_count": 4}
-    return values | {"state_batches": [batch._asdict() for batch in batches]} | given
+    return values | {"state_batches": [batch._asdict() for batch in batches]} | more
 
 
 def only(replay: ShareReplay) -> ShareState:

@@ -16,7 +16,7 @@ HIDDEN = {"bytes": 3, "batches_recovered": 1, "first_recovered_offset": 7, "last
 FORK = {"offset": 1, "versions": [{"brokers": [1, "b"], "epoch": 2, "log_end_offset": 9, "high_watermark": None}]}
 
 
-def test_every_class_has_a_docstring_and_its_own_name() -> None:
+def test_every_class_has_a_docstring_and_a_unique_name() -> None:
     classes = {kind.evidence for kind in CATALOGUE.values()}
     assert all(declared.__doc__ and len(declared.__doc__) > 10 for declared in classes)
     assert len({declared.__name__ for declared in classes}) == len(classes)

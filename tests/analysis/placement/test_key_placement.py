@@ -1,4 +1,4 @@
-"""The sample of keys for any cut, the rule and its changes, and cases without a finding."""
+"""Key placement: samples for any cut, partitioners and their changes, and cases without a finding."""
 
 import pickle
 import random
@@ -152,7 +152,7 @@ def test_a_raised_number_of_partitions_is_found_with_its_time_and_offsets(before
     assert changed == [placement.periods[1].start_timestamp] * 2
 
 
-def test_another_hash_from_some_time_on() -> None:
+def test_a_change_of_the_partitioner_is_found() -> None:
     named = keys(300)
     placement = judged(placed(java, 5, named) + placed(librdkafka, 5, named, START + 10_000), 5)
     assert rules(placement) == [Rule(MURMUR2, 5), Rule(CRC32, 5)]
@@ -160,14 +160,14 @@ def test_another_hash_from_some_time_on() -> None:
     assert len(placement.scattered_examples[0]) == 2
 
 
-def test_two_clients_at_once() -> None:
+def test_two_partitioners_at_the_same_time_are_found() -> None:
     sent = placed(java, 6, keys(300)) + placed(librdkafka, 6, keys(300, 1000))
     placement = judged(sorted(sent, key=lambda row: row[2]), 6)
     assert rules(placement) == [Rule(BOTH, 6)]
     assert not placement.is_plain
 
 
-def test_a_program_that_chooses_partitions() -> None:
+def test_a_program_that_chooses_partitions_is_found() -> None:
     chance = random.Random(7)
     sent: list[Sent] = [(key, chance.randrange(4), START + at) for at, key in enumerate(keys(300))]
     placement = judged(sent, 4)
@@ -180,7 +180,7 @@ def test_a_program_that_chooses_partitions() -> None:
     assert rules(judged(in_turn, 2)) == [Rule(NEITHER, 2)], "all in partition 0 first is no topic of one partition"
 
 
-def test_the_share_of_records_elsewhere() -> None:
+def test_the_share_of_misplaced_records_is_reported() -> None:
     sent = placed(librdkafka, 12, keys(400))
     few = [(key, (at + 1) % 12, time) if n % 8 == 0 else (key, at, time) for n, (key, at, time) in enumerate(sent)]
     placement = judged(few, 12)
@@ -226,7 +226,7 @@ def test_old_timestamps_give_no_change_to_fewer_partitions() -> None:
     assert rules(judged(old + [row for row in late if row[1] < 2], 4)) == [Rule(MURMUR2, 2)]
 
 
-def test_the_share_of_records_without_a_key() -> None:
+def test_the_share_of_records_without_a_key_is_reported() -> None:
     sent: list[Sent] = [(None, 0, 5)] * 30 + [(b"", 1, 5)] * 10
     assert judged(sent, 2).keyless_share == {0: 75, 1: 25}
     partitions = topic(sent, 2)

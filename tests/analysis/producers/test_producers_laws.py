@@ -1,4 +1,4 @@
-"""Laws of the producers fold on any log: any cut gives the whole, a plain answer agrees, both forms of the kernels agree."""
+"""Laws of the producers fold on any log: any cut, a naive fold, and both forms of the kernels give the same."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def facts(fold: ProducersFold) -> list[Any]:
 
 
 @given(logs(), st.sets(st.integers(1, 60), max_size=6))
-def test_any_cut_gives_the_whole(log: Log, cuts: set[int]) -> None:
+def test_any_cut_gives_the_same_result(log: Log, cuts: set[int]) -> None:
     whole = facts(log.fold(ProducersFold))
     assert facts(log.fold(ProducersFold, cuts)) == whole
     assert facts(log.fold(ProducersFold, cuts, from_right=True)) == whole
@@ -125,7 +125,7 @@ def places(fold: ProducersFold) -> dict[str, list[tuple[int, int]]]:
 
 
 @given(logs(), st.sets(st.integers(1, 60), max_size=2))
-def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
+def test_the_result_equals_that_of_a_naive_fold(log: Log, cuts: set[int]) -> None:
     fold = log.fold(ProducersFold, cuts)
     expected, view = plain_answer(log.rows)
     assert fold.view() == view

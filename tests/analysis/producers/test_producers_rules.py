@@ -1,4 +1,4 @@
-"""Each sequence rule on a log made for it: what must be found, and what is legal."""
+"""Each sequence rule on a small log: defects that give findings, and legal logs."""
 
 import itertools
 from random import Random
@@ -27,19 +27,19 @@ GAP, REGRESSION, DUPLICATE, EPOCH = "PRODUCER_SEQ_GAP", "PRODUCER_SEQ_REGRESSION
 
 
 def run(batches: int, producer: int = 7, epoch: int = 0) -> Log:
-    """Batches of ten records that continue one another from sequence 0."""
+    """Consecutive batches of ten records from sequence 0."""
     log = Log()
     for number in range(batches):
         log.data(producer, epoch, 10 * number, 10)
     return log
 
 
-def found(log: Log, topic: str = "t", **given: object) -> list[Finding]:
-    return log.fold(ProducersFold).findings(context(topic, **given))
+def findings_of(log: Log, topic: str = "t", **options: object) -> list[Finding]:
+    return log.fold(ProducersFold).findings(context(topic, **options))
 
 
-def kinds(log: Log, topic: str = "t", **given: object) -> list[str]:
-    return [finding.kind for finding in found(log, topic, **given)]
+def kinds(log: Log, topic: str = "t", **options: object) -> list[str]:
+    return [finding.kind for finding in findings_of(log, topic, **options)]
 
 
 def with_copy(log: Log, row: int) -> Log:
@@ -54,7 +54,7 @@ def with_copy(log: Log, row: int) -> Log:
 
 
 def unbroken(log: Log, sequence: int, batches: int) -> Log:
-    """Append batches of nine records that continue one another from a sequence."""
+    """Append consecutive batches of nine records from a sequence."""
     for number in range(batches):
         log.data(7, 0, sequence + 9 * number, 9)
     return log
@@ -69,19 +69,19 @@ LEGAL = {
     "offsets are missing too": run(3).data(7, 0, 50, 10, base_offset=50),
     "offsets are missing between, by another producer": run(3).data(8, 0, 0, 10, base_offset=50).data(7, 0, 50, 10),
     "bytes were lost between": run(3).lost().data(7, 0, 50, 10),
-    "a rotten batch between whose offsets do not even jump": run(3).corrupt(0).data(7, 0, 50, 10),
-    "going back behind lost bytes": run(8).lost().data(7, 0, 5, 10),
+    "a corrupt batch between, without an offset gap": run(3).corrupt(0).data(7, 0, 50, 10),
+    "a lower sequence after lost bytes": run(8).lost().data(7, 0, 5, 10),
     "a producer without sequence": Log().data(7, 0, -1, 3).data(7, 0, -1, 3),
-    "an older transactional epoch (a late write, said of the transaction)": Log()
+    "an older transactional epoch (a finding of the transaction)": Log()
     .data(7, 5, 0, 10, attributes=TRANSACTIONAL)
     .data(7, 4, 10, 10, attributes=TRANSACTIONAL),
     "two batches swapped": run(9)
     .data(7, 0, 100, 10, base_offset=100)
     .data(7, 0, 90, 10, base_offset=90)
     .data(7, 0, 110, 10, base_offset=110),
-    "a batch without timestamp is no proof of silence, nor needed": run(3).data(7, 0, 30, 10, max_timestamp=-1).data(7, 0, 40),
+    "a batch without timestamp": run(3).data(7, 0, 30, 10, max_timestamp=-1).data(7, 0, 40),
     "an older epoch where offsets overlap": run(3, epoch=4).data(7, 2, 0, 10, base_offset=29),
-    "behind a header that claims offsets far beyond its records": run(3)
+    "after a header that claims offsets far beyond its records": run(3)
     .data(7, 0, 30, 1000, base_offset=30)
     .data(7, 0, 40, 10, base_offset=40)
     .data(7, 0, 50, 10, base_offset=50),
@@ -126,20 +126,20 @@ def test_an_overlapping_batch_is_found_among_many_that_continue(before: int) -> 
 
 @pytest.mark.parametrize("case", LEGAL)
 def test_legal_logs_have_no_finding(case: str) -> None:
-    assert found(LEGAL[case]) == []
+    assert findings_of(LEGAL[case]) == []
 
 
 @pytest.mark.parametrize("case", ILLEGAL)
-def test_each_defect_is_one_finding(case: str) -> None:
+def test_defects_have_findings(case: str) -> None:
     log, expected = ILLEGAL[case]
     assert kinds(log) == expected
 
 
 @pytest.mark.parametrize("case", [*LEGAL, *ILLEGAL])
 def test_chunks_and_cuts_change_nothing(case: str) -> None:
-    """In one chunk, batch by batch, cut in two anywhere, and in three."""
+    """In one chunk, batch by batch, and in two and three parts."""
     log = LEGAL[case] if case in LEGAL else ILLEGAL[case][0]
-    whole = found(log)
+    whole = findings_of(log)
     length = len(log.rows)
     for chunk in (1, 1000):
         assert log.fold(ProducersFold, chunk=chunk).findings(context()) == whole
@@ -168,28 +168,28 @@ def test_cleaning_a_log_leaves_gaps_but_no_duplicates(log: Log, expected: list[s
 
 
 def test_a_duplicate_names_the_first_copy() -> None:
-    (finding,) = found(run(4).data(7, 0, 20, 10))
+    (finding,) = findings_of(run(4).data(7, 0, 20, 10))
     assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.PROVEN)
     assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["first_offset"]) == (40, 50, 20)
-    (old,) = found(with_copy(run(40), 2))
+    (old,) = findings_of(with_copy(run(40), 2))
     assert (old.confidence, old.evidence["first_offset"], old.place.byte_start) == (Confidence.INFERRED, 20, 4000)
 
 
 def test_later_batches_do_not_make_a_batch_a_duplicate() -> None:
-    """A batch out of order, whose offsets were missing before; much later a copy of it."""
+    """A batch out of order fills missing offsets; a copy of a later batch follows."""
     log = run(5)
     for number in range(6, 14):
         log.data(7, 0, 10 * number, 10, base_offset=10 * number)
     log.data(7, 0, 50, 10, base_offset=50)
     for number in range(14, 24):
         log.data(7, 0, 10 * number, 10, base_offset=10 * number)
-    (finding,) = found(with_copy(log, 13))
+    (finding,) = findings_of(with_copy(log, 13))
     assert (finding.kind, finding.place.byte_start) == (DUPLICATE, 2400)
 
 
 @pytest.mark.parametrize(("first_offset", "expected"), [(20, [DUPLICATE]), (30, []), (60, [])])
 def test_offsets_written_before_a_producer_make_no_duplicate(first_offset: int, expected: list[str]) -> None:
-    """A batch at [20, 30), which the log had before: a duplicate only if its producer was present by then."""
+    """A batch at [20, 30), offsets that the log already has: a duplicate only if its producer wrote them."""
     log = Log()
     while log.offset < first_offset:
         log.add(10)
@@ -206,10 +206,10 @@ def test_the_first_and_last_of_many_anomalies_are_reported_and_all_counted() -> 
     log = Log()
     for number in range(500):
         log.data(7, 0, 20 * number, 10)
-    found_all = found(log)
-    assert len(found_all) == 32
-    assert {finding.evidence["occurrences"] for finding in found_all} == {499}
-    assert [finding.place.offset_start for finding in found_all] == [10 * n for n in [*range(1, 17), *range(484, 500)]]
+    findings = findings_of(log)
+    assert len(findings) == 32
+    assert {finding.evidence["occurrences"] for finding in findings} == {499}
+    assert [finding.place.offset_start for finding in findings] == [10 * n for n in [*range(1, 17), *range(484, 500)]]
 
 
 @pytest.mark.parametrize("batches", [1, 2, 5, 6, 13])
@@ -280,7 +280,7 @@ def test_kept_rows_depend_only_on_the_set_of_rows(rows: list[Place], random: Ran
 
 
 def runs_of(lengths: list[tuple[int, int]]) -> tuple[OffsetRuns, list[tuple[int, int, Place]]]:
-    """A log of runs (step from the end of the one before, batches of one offset); and each batch's (base, last, place)."""
+    """A log of runs (offsets skipped since the last run, batches of one offset), and each batch's (base, last, place)."""
     log = Log(offset=1000)
     for step, batches in lengths:
         log.offset = max(0, log.offset + step)
@@ -297,7 +297,7 @@ LENGTHS = st.lists(st.tuples(st.integers(-6, 6), st.integers(1, 3)), max_size=50
 
 
 @given(LENGTHS, st.integers(0, 200), st.integers(0, 200))
-def test_a_break_between_two_batches_is_never_denied(lengths: list[tuple[int, int]], first: int, second: int) -> None:
+def test_every_break_between_two_batches_is_reported(lengths: list[tuple[int, int]], first: int, second: int) -> None:
     runs, batches = runs_of(lengths)
     if not batches:
         return
@@ -314,15 +314,15 @@ def test_a_break_between_two_batches_is_never_denied(lengths: list[tuple[int, in
 @given(LENGTHS, st.integers(960, 1060), st.integers(1, 5), st.integers(0, 200))
 def test_only_existing_offsets_are_covered(lengths: list[tuple[int, int]], start: int, size: int, before: int) -> None:
     runs, batches = runs_of(lengths)
-    held = {base for base, _, _ in batches}
+    offsets = {base for base, _, _ in batches}
     wanted = set(range(start, start + size))
     answer = runs.covers(start, start + size)
-    assert answer <= (wanted <= held)
+    assert answer <= (wanted <= offsets)
     place = (0, 100 * before)
     answer_before = runs.covers(start, start + size, before=place)
     assert answer_before <= (wanted <= {base for base, _, where in batches if where < place})
     if runs.breaks.complete:
-        assert answer == (wanted <= held)
+        assert answer == (wanted <= offsets)
 
 
 def test_many_breaks_hide_the_middle_but_not_the_ends() -> None:
@@ -377,7 +377,7 @@ def test_the_table_numbers_producers_in_order_of_appearance(producer_ids: list[i
 
 
 @pytest.mark.parametrize("crafted", [range(0, 2**20 * 600, 2**20), range(0, 2**40 * 600, 2**40), range(600)])
-def test_crafted_ids_do_not_pile_up_in_one_slot(crafted: range) -> None:
+def test_crafted_ids_do_not_share_slots(crafted: range) -> None:
     table = ProducerTable(1)
     entered(table, list(crafted))
     taken: NDArray[np.bool_] = table.slots >= 0

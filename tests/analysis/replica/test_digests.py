@@ -96,7 +96,9 @@ def test_a_step_does_not_change_the_chunk() -> None:
     st.integers(0, 12 * BLOCK),
     st.sampled_from([4, 1 << 18]),
 )
-def test_ranges_to_read_again(ours: list[Batch], theirs: list[Batch], start: int, end: int, most: int) -> None:
+def test_ranges_to_read_again_contain_all_differing_blocks(
+    ours: list[Batch], theirs: list[Batch], start: int, end: int, most: int
+) -> None:
     """The ranges contain every block that differs, and no other."""
     common = [(last, 9, 9) for last in range(0, 12 * BLOCK, BLOCK // 2)]
     with pytest.MonkeyPatch.context() as patch:

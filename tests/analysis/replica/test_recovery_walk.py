@@ -1,4 +1,4 @@
-"""Where recovery ends: the same for any split of the log, and the same as a naive walk over the bytes."""
+"""The position at which recovery ends equals that of a naive loop over the bytes, for any split of the log."""
 
 import struct
 from itertools import pairwise
@@ -65,7 +65,7 @@ def cut(chunk: BatchChunk, points: list[int]) -> list[BatchChunk]:
 
 
 @given(st.binary(min_size=1, max_size=3), st.integers(0, STARTS[-1] - 1), st.lists(st.integers(0, 20), max_size=4), st.booleans())
-def test_any_damage_and_any_cut_end_like_a_naive_walk(noise: bytes, at: int, points: list[int], truncate: bool) -> None:
+def test_recovery_ends_where_a_naive_loop_ends(noise: bytes, at: int, points: list[int], truncate: bool) -> None:
     data = bytearray(b"".join(LOG))
     data[at : at + len(noise)] = noise
     damaged = bytes(data[:at] if truncate else data)
@@ -96,7 +96,7 @@ def test_offsets_beyond_a_segments_range_end_the_walk(segment: int, stopped_at: 
     )
 
 
-def test_an_end_in_a_later_segment_is_independent_of_the_one_before() -> None:
+def test_an_end_in_a_later_segment_does_not_depend_on_earlier_segments() -> None:
     left, right = folded(read(LOG[0]).chunks), RecoveryFold(200)
     right.step(BatchChunk(np.empty((BATCH_COLUMNS, 0), np.int64), read(bytes(50)).chunks[0].damage, 0, 0, 0), NO_BATCHES)
     left.merge(right)

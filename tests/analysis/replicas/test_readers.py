@@ -16,8 +16,8 @@ from tests.support.segments import BASE_TIMESTAMP
 
 
 def control(isr: list[int] | None, leader: int | None = 1, **configs: str) -> PartitionControl:
-    given = {name.replace("_", "."): value for name, value in configs.items()}
-    return PartitionControl(leader, 0, isr, None, [1, 2, 3], configs=given)
+    topic_configs = {name.replace("_", "."): value for name, value in configs.items()}
+    return PartitionControl(leader, 0, isr, None, [1, 2, 3], configs=topic_configs)
 
 
 def replicas(**ends: int) -> list[Replica]:
@@ -79,7 +79,7 @@ def test_an_isr_below_its_minimum_is_reported() -> None:
 
 def test_an_isr_at_its_minimum_is_not_called_below_it() -> None:
     found = replicas(b1=9, b2=4)
-    texts = [message(held_back_finding(found, judged(found, control([1, 2], min_insync_replicas=each)))[0]) for each in "23"]
+    texts = [message(held_back_finding(found, judged(found, control([1, 2], min_insync_replicas=minimum)))[0]) for minimum in "23"]
     assert ["min.insync.replicas" in text for text in texts] == [False, True]
     assert texts[1].endswith("; the ISR is below min.insync.replicas 3.")
 
@@ -90,8 +90,8 @@ def event(at: int, leader: int, isr: tuple[int, ...], before: tuple[int, ...], k
 
 
 @pytest.mark.parametrize("isr", [(), (2,)])
-def test_without_a_leader_nobody_reads_anything(isr: tuple[int, ...]) -> None:
-    """Since the first record of the last stretch without one; with eligible leader replicas the ISR is emptied then."""
+def test_without_a_leader_nothing_can_be_read(isr: tuple[int, ...]) -> None:
+    """The time is that of the record that removed the last leader; with eligible leader replicas the ISR is then empty."""
     events = [
         event(1, -1, isr, ()),
         event(2, 2, (2, 3), ()),
@@ -132,21 +132,21 @@ def test_an_isr_member_without_log_may_hold_readers_back(ends: dict[str, int], m
 
 @pytest.mark.parametrize("about", [control([1]), None])
 def test_an_open_transaction_holds_the_last_stable_offset(about: PartitionControl | None) -> None:
-    given: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    fields: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     plain = write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=BASE_TIMESTAMP)
-    opened = write_batch([RecordToWrite(b"k", b"v")], base_offset=1, base_timestamp=BASE_TIMESTAMP + 5, **given)
+    opened = write_batch([RecordToWrite(b"k", b"v")], base_offset=1, base_timestamp=BASE_TIMESTAMP + 5, **fields)
     after = write_batch([RecordToWrite(b"k", b"v")], base_offset=2, base_timestamp=BASE_TIMESTAMP + 9)
     found = [Logs().add(1, [], data=plain + opened + after, start=0)]
     answer = judged(found, about)
     assert (answer.held_back_by, answer.held_back_at, answer.producer_id) == ("last_stable_offset", 1, 7)
     assert answer.since_ms == BASE_TIMESTAMP + 5
     assert held_back_finding(found, answer) == []
-    unsure = judged(found, control([1, 2]))
-    assert (unsure.held_back_by, unsure.held_back_at, unsure.missing) == ("last_stable_offset", 1, (2,))
-    assert readers_text(unsure).endswith(", or before: no log of broker 2, a member of the ISR")
+    isr_unknown = judged(found, control([1, 2]))
+    assert (isr_unknown.held_back_by, isr_unknown.held_back_at, isr_unknown.missing) == ("last_stable_offset", 1, (2,))
+    assert readers_text(isr_unknown).endswith(", or before: no log of broker 2, a member of the ISR")
 
 
-def test_brokers_with_given_names_are_recognised_by_their_ids() -> None:
+def test_renamed_brokers_are_recognised_by_their_node_ids() -> None:
     found = replicas(b1=9, b2=4)
     for replica in found:
         replica.context.node_id = replica.context.broker
@@ -173,17 +173,17 @@ def test_brokers_with_given_names_are_recognised_by_their_ids() -> None:
 def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
     ends: dict[str, int], about: dict[str, Any], high_watermark: int, brokers: tuple[int, ...] | None
 ) -> None:
-    """Since Kafka 3.7, and never for more replicas than there are; `brokers` is None where nothing holds readers back."""
+    """Since Kafka 3.7, and never for more replicas than exist; `brokers` is None if nothing holds readers back."""
     found = replicas(**ends)
     found[0].context.high_watermark = 6
     settings = {name: value for name, value in about.items() if name == "min_insync_replicas"}
-    known = replace(
+    partition_control = replace(
         control(about["isr"], **settings),
         elr=about.get("elr"),
         metadata_version=about.get("metadata_version"),
         replica_assignment=about.get("replicas", [1, 2, 3]),
     )
-    answer = judged(found, known)
+    answer = judged(found, partition_control)
     assert (answer.high_watermark, answer.readable_end_offset) == (high_watermark, high_watermark)
     findings = held_back_finding(found, answer)
     assert [finding.evidence["brokers"] for finding in findings] == ([] if brokers is None else [list(brokers)])
@@ -193,7 +193,7 @@ def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
 
 
 @pytest.mark.parametrize(
-    ("checkpointed", "held", "end", "words"),
+    ("checkpointed", "held_back_by", "end", "words"),
     [
         (9, "nothing", 9, "readable"),
         (6, "unknown", None, "readable to 6 at least: nothing says who is in the ISR"),
@@ -201,24 +201,24 @@ def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
     ],
 )
 def test_without_the_isr_only_the_checkpoint_proves_offsets_readable(
-    checkpointed: int | None, held: str, end: int | None, words: str
+    checkpointed: int | None, held_back_by: str, end: int | None, words: str
 ) -> None:
     found = replicas(b1=9, b2=9)
     found[0].context.high_watermark = checkpointed
     answer = judged(found, None)
-    assert (answer.held_back_by, answer.readable_end_offset, readers_text(answer)) == (held, end, words)
+    assert (answer.held_back_by, answer.readable_end_offset, readers_text(answer)) == (held_back_by, end, words)
 
 
 def test_the_high_watermark_of_an_isr_below_its_minimum_is_not_known_without_a_checkpoint() -> None:
-    """The ISR's log ends say where it would move to, but it does not move; a follower's checkpoint is older than the leader's."""
-    known = replace(control([1, 2], min_insync_replicas="3"), metadata_version=15)
-    answer = judged(replicas(b1=9, b2=7), known)
+    """It does not move to the ISR's log ends; a follower's checkpoint is older than the leader's."""
+    partition_control = replace(control([1, 2], min_insync_replicas="3"), metadata_version=15)
+    answer = judged(replicas(b1=9, b2=7), partition_control)
     assert (answer.held_back_by, answer.readable_end_offset) == ("unknown", None)
     assert readers_text(answer) == (
         "how far consumers can read is not known: no checkpoint has the high watermark; ISR of 2, below min.insync.replicas 3"
     )
     found = replicas(b2=7)
     found[0].context.high_watermark = 6
-    assert readers_text(judged(found, known)) == (
+    assert readers_text(judged(found, partition_control)) == (
         "how far consumers can read is not known: no log of broker 1, a member of the ISR"
     )

@@ -31,7 +31,7 @@ class Item:
 
     @property
     def counted_end(self) -> int | None:
-        """Where its records end, if its header says otherwise."""
+        """End of its records, if its header claims another one."""
         return self.base + self.count if self.count and self.count != self.last - self.base + 1 else None
 
 
@@ -53,7 +53,7 @@ def items(draw: st.DrawFn) -> list[Item]:
 
 
 def placed(log: list[Item]) -> list[Item]:
-    """The items one after another."""
+    """The items at consecutive positions."""
     return [replace(item, position=100 * index) for index, item in enumerate(log)]
 
 
@@ -76,7 +76,7 @@ def step(state: ContinuityFold, log: list[Item]) -> None:
 
 
 def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
-    """(runs, offsets missing by compaction), one item after the other."""
+    """(runs, offsets missing by compaction), in a loop over the items."""
     runs: list[Run] = []
     missing = 0
     pending: tuple[int, int] | None = None
@@ -102,7 +102,7 @@ def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
 def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], compacted: bool, draw: st.DataObject) -> None:
 
     def feed(state: ContinuityFold, start: int, end: int) -> None:
-        """A stretch lies in one segment; another segment begins another state."""
+        """Feed the items, with a new state for each segment."""
         for segment in sorted({item.segment for item in log[start:end]}):
             part = ContinuityFold(segment, compacted=compacted)
             step(part, [item for item in log[start:end] if item.segment == segment])
@@ -234,18 +234,18 @@ def test_kinds_of_irregularities(
         assert irregularity.kind != "OFFSET_GAP" or irregularity.run.start_offset == irregularity.end
 
 
-@pytest.mark.parametrize("which", [0, 1, 4, 8])
+@pytest.mark.parametrize("number", [0, 1, 4, 8])
 @pytest.mark.parametrize("wrong", [2**40, 1000, -(2**62), -1])
-def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(which: int, wrong: int) -> None:
+def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(number: int, wrong: int) -> None:
     batches = log_of()
-    batches[which] = (wrong, wrong + 2)
+    batches[number] = (wrong, wrong + 2)
     offset_sequence = course_of(*batches)
-    assert kinds_and_offsets(offset_sequence) == [("DISCONTINUITY", 2 * which, 2 * which + 2)]
+    assert kinds_and_offsets(offset_sequence) == [("DISCONTINUITY", 2 * number, 2 * number + 2)]
     assert offset_sequence.anomalies[0].run.start_offset == wrong
     assert offset_sequence.end_offset == 20
 
 
-def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
+def test_a_flipped_offset_in_the_first_batch_of_a_later_segment() -> None:
     left, right = ContinuityFold(0), ContinuityFold(4)
     add_batches(left, columns_of([{BatchColumn.BASE_OFFSET: n} for n in range(4)]), [])
     add_batches(right, columns_of([{BatchColumn.BASE_OFFSET: n} for n in (2**33, 5, 6)]), [])
@@ -257,7 +257,7 @@ def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
 
 @pytest.mark.parametrize(("delta", "count"), [(7, 2), (0, 2), (2**31 - 1, 2)])
 def test_a_wrong_last_offset_is_no_break_if_the_records_join(delta: int, count: int) -> None:
-    """F10: the header's range is a finding of its own."""
+    """F10: the header's range has another finding."""
     rows = [{BatchColumn.BASE_OFFSET: 2 * n, BatchColumn.LAST_OFFSET: 2 * n + 1} for n in range(5)]
     rows[2] |= {BatchColumn.LAST_OFFSET: 4 + delta, BatchColumn.LAST_OFFSET_DELTA: delta, BatchColumn.RECORDS_COUNT: count}
     state = ContinuityFold(0)
@@ -272,14 +272,14 @@ def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) 
     offset_sequence = course_of(*batches, segment=10**6)
     if any(kind == "DISCONTINUITY" for kind, _, _ in kinds_and_offsets(offset_sequence)) or not batches:
         return
-    held = {offset for base, end in batches for offset in range(base, end)}
+    present = {offset for base, end in batches for offset in range(base, end)}
     gaps = {offset for kind, start, end in kinds_and_offsets(offset_sequence) if kind == "GAP" for offset in range(start, end)}
-    assert gaps == set(range(batches[0][0], max(held) + 1)) - held
-    assert offset_sequence.end_offset == max(held) + 1
+    assert gaps == set(range(batches[0][0], max(present) + 1)) - present
+    assert offset_sequence.end_offset == max(present) + 1
 
 
 @given(items())
-def test_judging_never_fails(log: list[Item]) -> None:
+def test_any_log_can_be_judged(log: list[Item]) -> None:
     runs, _ = naive(log, compacted=False)
     offset_sequence = judge(runs)
     for irregularity in offset_sequence.anomalies:

@@ -48,7 +48,7 @@ def items(draw: st.DrawFn) -> list[Item]:
 
 
 def chunk(log: list[Item]) -> BatchChunk:
-    """The chunk of some items of one segment."""
+    """The chunk of these items of one segment."""
     rows = [
         {
             BatchColumn.POSITION: item["position"],
@@ -76,8 +76,8 @@ def damage(item: Item) -> Damage:
     return Damage(item["kind"], item["position"], item["size"], detail=detail)
 
 
-def lie_of(item: Item) -> str | None:
-    """The kind of a header's lie, said plainly."""
+def wrong_header_kind(item: Item) -> str | None:
+    """The kind of damage of a header that contradicts itself, computed naively."""
     count, offsets, compressed = item["count"], item["delta"] + 1, item["codec"] > 0
     if item["kind"] != "row" or not item["good"] or item["magic"] < 2:
         return None
@@ -108,10 +108,10 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObj
     assert state.bytes_damaged == sum(item["size"] for item in log) - state.bytes_decoded
     assert state.by_segment == plain_totals(rows)
     assert state.readers_stop == plain_readers_stop(log)
-    found = {kind: [(segment, one.position) for segment, one in sample] for kind, sample in state.damage.items()}
+    found = {kind: [(segment, damage_span.position) for segment, damage_span in sample] for kind, sample in state.damage.items()}
     expected: dict[str, list[tuple[int, int]]] = {}
     for item in log:
-        kind = lie_of(item) if item["kind"] == "row" else item["kind"]
+        kind = wrong_header_kind(item) if item["kind"] == "row" else item["kind"]
         if kind is not None:
             expected.setdefault(kind, []).append((item["segment"], item["position"]))
     assert found == expected
@@ -140,7 +140,7 @@ def plain_readers_stop(log: list[Item]) -> dict[int, ReadersStop]:
 
 
 @given(any_segments())
-def test_bytes_of_any_file_add_up(data: bytes) -> None:
+def test_bytes_of_any_file_add_up_to_its_size(data: bytes) -> None:
     state = FramingFold(0)
     reading = read(data)
     for batch_chunk in reading.chunks:
@@ -170,12 +170,12 @@ def test_damage_is_sampled_and_counted() -> None:
         data[position + 70] ^= 1
     sample = fold_of(bytes(data)).damage["BATCH_CRC_MISMATCH"]
     assert (sample.count, len(sample)) == (100, 32)
-    assert [one.position for _, one in sample] == [*at[:16], *at[84:100]]
+    assert [damage_span.position for _, damage_span in sample] == [*at[:16], *at[84:100]]
 
 
 @pytest.mark.parametrize(("length", "past"), [(2**31 - 1, True), (3, False)])
 def test_batches_after_a_wrong_length_are_hidden(length: int, past: bool) -> None:
-    """F05: readers end in silence where the length passes the end of the file, with an error where it does not."""
+    """F05: consumers stop silently if the length exceeds the file, and with an error if it does not."""
     batches = log(5)
     state = fold_of(with_length(b"".join(batches), batch_positions(batches)[1], length))
     assert state.readers_stop == {0: ReadersStop(batch_positions(batches)[1], past, 1)}
@@ -191,9 +191,9 @@ def test_damage_inside_a_frame_hides_nothing() -> None:
 
 
 def test_counts_are_plain_integers() -> None:
-    """What goes into JSON must not be numpy's."""
+    """JSON cannot represent numpy's integers."""
     state = fold_of(batch(0, 3, records_count=-1) + struct.pack(">q", 9))
     numbers = [state.batches, state.records, state.bytes_decoded, state.max_timestamp, state.by_segment[0].last_offset]
     assert all(type(number) is int for number in numbers)
-    ((_, one),) = state.damage["BATCH_COUNT_LIE"]
-    assert not any(isinstance(value, np.generic) for value in one.detail.values())
+    ((_, damage_span),) = state.damage["BATCH_COUNT_LIE"]
+    assert not any(isinstance(value, np.generic) for value in damage_span.detail.values())

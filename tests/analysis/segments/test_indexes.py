@@ -21,7 +21,7 @@ Rows = list[dict[BatchColumn, int]]
 def segment_of(*batches: tuple[int, int, int]) -> Rows:
     """Batches of 100 bytes each: (base offset, last offset, largest timestamp)."""
     names = (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.MAX_TIMESTAMP)
-    return [dict(zip(names, one, strict=True)) | {BatchColumn.POSITION: n * SIZE} for n, one in enumerate(batches)]
+    return [dict(zip(names, values, strict=True)) | {BatchColumn.POSITION: n * SIZE} for n, values in enumerate(batches)]
 
 
 def offset_index(*entries: Entry) -> OffsetIndex:
@@ -118,7 +118,7 @@ def test_the_end_of_an_open_index_is_known_over_several_parts() -> None:
 
 
 def test_the_newest_timestamp_of_all_earlier_parts_counts() -> None:
-    """In either order of merging: the third part's entry is older than the first part."""
+    """In either order of merging: the entry of the third part is older than the first part."""
     rows = segment_of((0, 0, 50), (1, 1, 5), (2, 2, 20))
     for first in ("left", "right"):
         a, b, c = parts(offset_index(), time_index((20, 2)), rows[:1], rows[1:2], rows[2:])
@@ -139,7 +139,7 @@ def test_an_equal_earlier_offset_is_of_an_earlier_batch() -> None:
 
 
 def plain(rows: Rows, offsets: list[Entry], times: list[Entry]) -> set[tuple[str, int, str]]:
-    """What each entry alone shows, without the checks of order and end."""
+    """The reason why each entry contradicts the log, without the checks of order and end."""
     found = set()
     for number, (offset, position) in enumerate(offsets):
         at = [n for n in range(len(rows)) if n * SIZE <= position < (n + 1) * SIZE]
@@ -150,15 +150,15 @@ def plain(rows: Rows, offsets: list[Entry], times: list[Entry]) -> set[tuple[str
             found.add(("index", number, "position_inside_batch"))
         elif row[BatchColumn.BASE_OFFSET] > offset:
             found.add(("index", number, "offset_before_batch"))
-        elif max([one[BatchColumn.LAST_OFFSET] for one in rows[: at[0]]], default=-1) >= offset:
+        elif max([row[BatchColumn.LAST_OFFSET] for row in rows[: at[0]]], default=-1) >= offset:
             found.add(("index", number, "offset_in_earlier_batch"))
     for number, (stamp, offset) in enumerate(times):
-        at = [n for n, one in enumerate(rows) if one[BatchColumn.BASE_OFFSET] <= offset <= one[BatchColumn.LAST_OFFSET]]
+        at = [n for n, row in enumerate(rows) if row[BatchColumn.BASE_OFFSET] <= offset <= row[BatchColumn.LAST_OFFSET]]
         if not at:
             continue
         if rows[at[0]][BatchColumn.MAX_TIMESTAMP] != stamp:
             found.add(("timeindex", number, "timestamp_of_no_batch_there"))
-        elif max([one[BatchColumn.MAX_TIMESTAMP] for one in rows[: at[0]]], default=-1) > stamp:
+        elif max([row[BatchColumn.MAX_TIMESTAMP] for row in rows[: at[0]]], default=-1) > stamp:
             found.add(("timeindex", number, "earlier_batch_is_newer"))
     return found
 
@@ -220,7 +220,7 @@ def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: 
     before=st.integers(-1, 9),
     chosen=st.data(),
 )
-def test_entries_agree_as_each_of_them_does(rows: Rows, entries: list[Entry], before: int, chosen: st.DataObject) -> None:
+def test_all_entries_agree_if_each_one_agrees(rows: Rows, entries: list[Entry], before: int, chosen: st.DataObject) -> None:
     """Batches with ascending positions, as in any file; entries in any order."""
     columns = columns_of([{BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: last} for _, base, last in rows])
     columns[BatchColumn.POSITION] = np.cumsum([size for size, _, _ in rows], dtype=np.int64)

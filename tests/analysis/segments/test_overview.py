@@ -20,17 +20,17 @@ EDGES = st.sampled_from([-TOP - 1, -1, 0, 1, TOP - 1, TOP])
 
 @st.composite
 def chunks(draw: st.DrawFn) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """A chunk that is mostly sound: now and then a jump, an edge of the numbers, a bad CRC, another epoch, a producer."""
+    """A mostly sound chunk: sometimes an offset jump, an extreme value, a bad CRC, another epoch or a producer."""
     rows = draw(st.integers(1, 8))
     columns = np.zeros((BATCH_COLUMNS, rows), np.int64)
     offset, position, epoch = draw(st.one_of(st.integers(0, 200_000), EDGES)), draw(st.integers(0, 1000)), draw(st.integers(-1, 3))
-    odd = st.integers(0, 19).map(lambda number: number == 0)
+    rarely = st.integers(0, 19).map(lambda number: number == 0)
     for row in range(rows):
-        if draw(odd):
+        if draw(rarely):
             offset = draw(st.one_of(st.integers(0, 200_000), EDGES))
-        epoch += draw(odd)
+        epoch += draw(rarely)
         delta = draw(st.integers(0, 70_000))
-        last = draw(EDGES) if draw(odd) else min(offset + delta, TOP)
+        last = draw(EDGES) if draw(rarely) else min(offset + delta, TOP)
         size = draw(st.integers(61, 90))
         values = {
             BatchColumn.POSITION: position,
@@ -41,10 +41,10 @@ def chunks(draw: st.DrawFn) -> "np.ndarray[Any, np.dtype[np.int64]]":
             BatchColumn.PARTITION_LEADER_EPOCH: epoch,
             BatchColumn.MAGIC: 2,
             BatchColumn.ATTRIBUTES: draw(st.sampled_from([0, 0, 0, 3, 8, 0x20, 0x48])),
-            BatchColumn.CRC: draw(odd),
+            BatchColumn.CRC: draw(rarely),
             BatchColumn.BASE_TIMESTAMP: draw(st.integers(-9, 9)),
             BatchColumn.MAX_TIMESTAMP: draw(st.integers(-1, 5)),
-            BatchColumn.PRODUCER_ID: 7 if draw(odd) else -1,
+            BatchColumn.PRODUCER_ID: 7 if draw(rarely) else -1,
             BatchColumn.PRODUCER_EPOCH: draw(st.integers(100, 199)),
             BatchColumn.BASE_SEQUENCE: -1,
             BatchColumn.RECORDS_COUNT: draw(st.sampled_from([1, delta + 1, -1, 2**31 - 1])),
@@ -61,7 +61,7 @@ def naive(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> tuple[int, ...]:
     good = [row for row in rows if row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]]
     joins = [left[BatchColumn.LAST_OFFSET] + 1 == right[BatchColumn.BASE_OFFSET] for left, right in itertools.pairwise(rows)]
     possible = [0 <= row[BatchColumn.BASE_OFFSET] <= row[BatchColumn.LAST_OFFSET] < TOP for row in rows]
-    odd = [
+    wrong_counts = [
         row[BatchColumn.RECORDS_COUNT] < 0
         or 61 + 7 * row[BatchColumn.RECORDS_COUNT] > row[BatchColumn.SIZE_IN_BYTES]
         or row[BatchColumn.RECORDS_COUNT] != row[BatchColumn.LAST_OFFSET_DELTA] + 1
@@ -73,23 +73,23 @@ def naive(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> tuple[int, ...]:
         sum(row[BatchColumn.PRODUCER_ID] >= 0 for row in rows),
         sum(min(max(row[BatchColumn.RECORDS_COUNT], 0), 1 << 20) for row in good),
         max((row[BatchColumn.MAX_TIMESTAMP] for row in good), default=-1),
-        sum(odd),
+        sum(wrong_counts),
         max(row[BatchColumn.ATTRIBUTES] & 0x28 for row in rows) != 0,
     )
 
 
 @given(chunks())
 def test_the_chunk_facts_equal_naive_ones(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
-    rough, changes, producers, *others = naive(columns)
-    assert chunk_facts(columns) == (rough == 0, changes == 0, producers > 0, *others)
+    rough, changes, producers, *counts = naive(columns)
+    assert chunk_facts(columns) == (rough == 0, changes == 0, producers > 0, *counts)
 
 
 def state_of(fold: Any) -> Any:
-    """All that a fold knows, as values that compare."""
+    """The state of a fold, as values that compare."""
     if isinstance(fold, np.ndarray):
         return fold.tolist()
     if isinstance(fold, list | tuple):
-        return [state_of(each) for each in fold]
+        return [state_of(part) for part in fold]
     if isinstance(fold, dict):
         return {key: state_of(value) for key, value in fold.items()}
     names = [*getattr(fold, "__slots__", ()), *getattr(fold, "__dict__", {})]

@@ -29,46 +29,44 @@ def replay_of(*records: tuple[str, TransactionMetadata], partition: int = 0) -> 
 
 
 def judged(log: TransactionLog, producer_id: int, as_of: int | None = None) -> Mapping[str, Any]:
-    """What is said of an open transaction of a producer in `t-0`."""
+    """The evidence about an open transaction of a producer in `t-0`."""
     numbers = {"first_offset": 0, "last_offset": 1, "first_timestamp": NOW, "last_timestamp": NOW, "last_stable_offset": 0}
-    opened: Finding = finding("TXN_OPEN", Place(*P0, 1), {"producer_id": producer_id, "producer_epoch": 0, **numbers})
-    (one,) = CrossPartitionTransactions(log, as_of).finish([opened], [])
-    return one.evidence
+    open_finding: Finding = finding("TXN_OPEN", Place(*P0, 1), {"producer_id": producer_id, "producer_epoch": 0, **numbers})
+    (judged_finding,) = CrossPartitionTransactions(log, as_of).finish([open_finding], [])
+    return judged_finding.evidence
 
 
 @pytest.mark.parametrize(
     ("as_of", "written", "overdue"),
     [(NOW + 60_000, NOW, False), (NOW + 60_001, NOW, True), (None, NOW + 360_000, False), (None, NOW + 360_001, True)],
 )
-def test_a_transaction_is_overdue_past_its_timeout_by_a_given_moment_and_else_five_minutes_later(
-    as_of: int | None, written: int, overdue: bool
-) -> None:
-    """Without a moment, by the newest record of the coordinators."""
+def test_a_transaction_is_overdue_after_its_timeout(as_of: int | None, written: int, overdue: bool) -> None:
+    """At a given time; without one, five minutes later, by the time of the coordinators' newest record."""
     open_since = TransactionMetadata(7, 0, 60_000, "Ongoing", (P0,), NOW, NOW)
     replay = replay_of(("app", open_since))
     replay.take("other", 1, 0, written, meta(8))
     assert judged(replay.finish(), 7, as_of).get("overdue", False) is overdue
 
 
-class Name(str):
-    """A name that counts how often names like it are compared."""
+class CountingName(str):
+    """A transactional id that counts comparisons of all instances."""
 
     __slots__ = ()
     compared = 0
 
     def __eq__(self, other: object) -> bool:
-        Name.compared += 1
+        CountingName.compared += 1
         return str(self) == other
 
     __hash__ = str.__hash__
 
 
-def test_a_producer_id_of_very_many_ids_is_looked_up_in_a_few() -> None:
+def test_owners_of_a_producer_id_are_bounded() -> None:
     few = replay_of(*((f"id-{number}", meta(7)) for number in range(transaction_log.OWNERS_KEPT))).finish()
     assert (few.forgot, few.knows_owners(7), len(few.owners(7))) == (False, True, transaction_log.OWNERS_KEPT)
-    Name.compared = 0
-    log = replay_of(*((Name(f"id-{number}"), meta(7)) for number in range(600))).finish()
-    assert Name.compared < 40 * 600
+    CountingName.compared = 0
+    log = replay_of(*((CountingName(f"id-{number}"), meta(7)) for number in range(600))).finish()
+    assert CountingName.compared < 40 * 600
     assert (len(log.states), len(log.ids_of_producer[7])) == (600, transaction_log.OWNERS_KEPT)
     assert (log.forgot, log.complete, log.knows_owners(7)) == (True, False, False)
 
@@ -83,17 +81,17 @@ def test_names_are_dropped_with_forgotten_ids(monkeypatch: pytest.MonkeyPatch) -
     assert [log.knows_owners(number) for number in (0, 9)] == [False, True]
 
 
-def test_names_of_ids_without_a_last_state_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_ids_without_a_last_state_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     monkeypatch.setattr(transaction_log, "LISTED_KEPT", 0)
-    records = [(f"id-{number}", one) for number in range(60) for one in (meta(number), meta(number, "Ongoing", P0))]
+    records = [(f"id-{number}", metadata) for number in range(60) for metadata in (meta(number), meta(number, "Ongoing", P0))]
     log = replay_of(*records).finish()
     assert sum(map(len, log.ids_of_producer.values())) <= 16
     assert (len(log.states), len(log.unknown_ids), log.unknown_from) == (0, 8, {0: 17})
     assert not any(log.knows_owners(number) for number in range(60))
 
 
-def test_of_too_many_forgotten_producers_any_may_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_producer_may_be_one_of_too_many_forgotten_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     log = replay_of(*((f"id-{number}", meta(number)) for number in range(60))).finish()
     assert (len(log.partly_known), log.any_partly_known, log.knows_owners(1000)) == (16, True, False)
@@ -101,35 +99,35 @@ def test_of_too_many_forgotten_producers_any_may_be_one(monkeypatch: pytest.Monk
 
 def test_nothing_is_concluded_about_a_dropped_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
-    others = [(f"o-{number}", meta(1000 + number, "Ongoing", P1)) for number in range(10)]
-    replay = replay_of(("open", meta(77, "Ongoing", P0)), *others, ("late", meta(77)))
+    other_ids = [(f"o-{number}", meta(1000 + number, "Ongoing", P1)) for number in range(10)]
+    replay = replay_of(("open", meta(77, "Ongoing", P0)), *other_ids, ("late", meta(77)))
     log = replay.finish()
     assert [[logged_state.transactional_id for logged_state in log.owners(number)] for number in (77, 1009)] == [["late"], ["o-9"]]
     assert [judged(log, number)["coordinator"] for number in (77, 1009)] == ["unknown", "does not list it"]
-    together = TransactionLogReplay()
-    together.merge(replay_of(("alone", meta(77)), partition=1))
-    together.merge(replay)
-    assert judged(together.finish(), 77)["coordinator"] == "unknown"
+    merged = TransactionLogReplay()
+    merged.merge(replay_of(("alone", meta(77)), partition=1))
+    merged.merge(replay)
+    assert judged(merged.finish(), 77)["coordinator"] == "unknown"
 
 
-def test_nothing_is_concluded_of_a_producer_with_an_id_that_became_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_concluded_about_a_producer_whose_id_became_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "LISTED_KEPT", 0)
     log = replay_of(("bad", meta(77)), ("good", meta(77)), ("bad", meta(77, "Ongoing", P0))).finish()
     assert [logged_state.transactional_id for logged_state in log.owners(77)] == ["good"]
-    said = judged(log, 77)
-    assert (said["coordinator"], said["unknown_after_offset"]) == ("unknown", 1)
+    evidence = judged(log, 77)
+    assert (evidence["coordinator"], evidence["unknown_after_offset"]) == ("unknown", 1)
 
 
-def test_unknown_ids_of_many_partitions_are_no_more_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_ids_of_many_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
-    together = TransactionLogReplay()
+    merged = TransactionLogReplay()
     for partition in range(4):
         replay = TransactionLogReplay()
         for offset in range(5):
             replay.malformed(f"{partition}-{offset}", partition, offset)
         replay.read(partition, 1)
-        together.merge(replay)
-    log = together.finish()
+        merged.merge(replay)
+    log = merged.finish()
     assert (len(log.unknown_ids), log.unknown_from) == (8, {1: 3, 2: 0, 3: 0})
 
 

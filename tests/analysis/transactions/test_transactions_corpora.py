@@ -67,7 +67,7 @@ def index_findings(partition: Partition) -> list[Finding]:
 
 
 def expected_entries(partition: Partition) -> list[tuple[int, int, int, int]]:
-    """What the `.txnindex` files must hold, told from the batches in the plainest way."""
+    """The entries that the `.txnindex` files must have, computed naively from the batches."""
     current: dict[int, int] = {}
     answer = []
     for _, data in sorted(partition.logs.items()):
@@ -111,7 +111,7 @@ def test_transactions_are_those_counted(archives: Path, topic: str, counts: Tran
 
 
 def without(partition: Partition, number: int) -> Partition:
-    """The partition with one entry cut out of its indexes."""
+    """The partition without one entry of its indexes."""
     dropped = entries_of(partition)[number]
     indexes = {
         base: TransactionIndex([entry for entry in index.entries if entry != dropped]) for base, index in partition.indexes.items()

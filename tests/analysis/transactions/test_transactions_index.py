@@ -38,14 +38,14 @@ def indexes_of(entries: dict[int, Entries]) -> dict[int, TransactionIndex]:
 
 
 def compared(
-    log: Log, entries: dict[int, Entries], *, log_start_offset: int = 0, has: set[int] | None = None, **given: object
+    log: Log, entries: dict[int, Entries], *, log_start_offset: int = 0, segments_given: set[int] | None = None, **options: object
 ) -> list[Finding]:
     segments = sorted({row.segment for row in log.rows})
-    about = context(segment_base_offsets=segments, **given)  # type: ignore[arg-type]
+    replica_context = context(segment_base_offsets=segments, **options)  # type: ignore[arg-type]
     runs = log.fold(ProducersFold).runs
     fold = log.fold(TransactionsFold)
     indexes = indexes_of(entries)
-    check = IndexCheck(about, set(segments) if has is None else has, indexes.get)
+    check = IndexCheck(replica_context, set(segments) if segments_given is None else segments_given, indexes.get)
     return check.findings(fold, list(indexes), log_start_offset, runs)
 
 
@@ -74,7 +74,7 @@ def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
         ({0: [*RIGHT[0], *RIGHT[12]], 12: []}, []),
     ],
 )
-def test_what_differs_is_found(entries: dict[int, Entries], expected: list[tuple[str, str]]) -> None:
+def test_differences_of_an_index_are_found(entries: dict[int, Entries], expected: list[tuple[str, str]]) -> None:
     assert kinds(compared(log_of_three(), entries)) == expected
 
 
@@ -82,8 +82,8 @@ def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
     log = Log()
     for number in range(100):
         log.transactional(7, 0, number).marker(7, 0, ABORT)
-    (one,) = compared(log, {})
-    assert (one.evidence["occurrences"], one.evidence["file_missing"]) == (100, True)
+    (missing_file,) = compared(log, {})
+    assert (missing_file.evidence["occurrences"], missing_file.evidence["file_missing"]) == (100, True)
     many = compared(log, {0: []})
     assert (len(many), {finding.evidence["occurrences"] for finding in many}) == (16, {100})
     phantoms = compared(log, {0: [(7, 2 * n, 2 * n + 1) for n in range(100)] + [(8, 0, n) for n in range(50)]})
@@ -109,7 +109,7 @@ def test_a_damaged_index_is_not_judged_against_the_log() -> None:
         (log_of_three().marker(7, 0, ABORT), RIGHT),
         (log_of_three().add(producer_id=7, attributes=TRANSACTIONAL | CONTROL), {0: RIGHT[0], 12: [*RIGHT[12], (7, 12, 18)]}),
     ],
-    ids=["marker behind lost bytes", "marker lost between", "marker rotten", "data rotten", "ahead", "gap", "empty", "cleaned"],
+    ids=["marker after lost bytes", "marker lost between", "marker corrupt", "data corrupt", "ahead", "gap", "empty", "cleaned"],
 )
 def test_the_index_is_not_judged_where_the_log_is_in_doubt(log: Log, entries: dict[int, Entries]) -> None:
     assert compared(log, entries) == []
@@ -118,19 +118,19 @@ def test_the_index_is_not_judged_where_the_log_is_in_doubt(log: Log, entries: di
 LATER = Log(offset=50).marker(7, 0, ABORT).transactional(7, 0, 9).marker(7, 0, ABORT)
 """The first transaction began before the log starts."""
 DELETED = Log().add(50).transactional(7, 0, 9).marker(7, 0, ABORT)
-BEHIND_LOST_BYTES = Log().add().lost().transactional(7, 0, 0, 2).transactional(7, 0, 2, 3).marker(7, 0, ABORT)
+AFTER_LOST_BYTES = Log().add().lost().transactional(7, 0, 0, 2).transactional(7, 0, 2, 3).marker(7, 0, ABORT)
 EMPTY_AT_THE_END = log_of_three().marker(7, 0, ABORT)
-"""A marker that ended nothing: brokers before 2.8 list it as a transaction of its own."""
+"""A marker that ended no transaction: brokers before 2.8 list it as a separate one."""
 BOTH_WRONG: dict[int, Entries] = {0: [(8, 0, 5)], 12: [(8, 12, 17)]}
 OF_12 = [(MISSING, "12.txnindex"), (PHANTOM, "12.txnindex")]
 OF_BOTH = [(MISSING, ".txnindex"), (MISSING, "12.txnindex"), (PHANTOM, ".txnindex"), (PHANTOM, "12.txnindex")]
 
 
 @pytest.mark.parametrize(
-    ("log", "entries", "given", "expected"),
+    ("log", "entries", "options", "expected"),
     [
-        (BEHIND_LOST_BYTES, {0: [(7, 1, 6)]}, {}, []),
-        (BEHIND_LOST_BYTES, {0: [(7, 3, 6)]}, {}, [(WRONG, ".txnindex")]),
+        (AFTER_LOST_BYTES, {0: [(7, 1, 6)]}, {}, []),
+        (AFTER_LOST_BYTES, {0: [(7, 3, 6)]}, {}, [(WRONG, ".txnindex")]),
         (EMPTY_AT_THE_END, {0: RIGHT[0], 12: [*RIGHT[12], (7, 18, 18)]}, {}, []),
         (EMPTY_AT_THE_END, {0: RIGHT[0], 12: [*RIGHT[12], (7, 14, 18)]}, {}, [(WRONG, "12.txnindex")]),
         (LATER, {0: [(7, 44, 50), (7, 51, 52)]}, {}, []),
@@ -145,12 +145,14 @@ OF_BOTH = [(MISSING, ".txnindex"), (MISSING, "12.txnindex"), (PHANTOM, ".txninde
         (log_of_three(), BOTH_WRONG, {"compacted": True, "cleaner_checkpoint": 0}, OF_BOTH),
         (log_of_three(), {0: RIGHT[0], 12: []}, {"live": True}, []),
         (log_of_three(), {0: [], 12: RIGHT[12]}, {"live": True}, [(MISSING, ".txnindex")]),
-        (log_of_three(), {}, {"has": set()}, []),
-        (log_of_three(), {}, {"has": {12}}, [(MISSING, "12.txnindex")]),
+        (log_of_three(), {}, {"segments_given": set()}, []),
+        (log_of_three(), {}, {"segments_given": {12}}, [(MISSING, "12.txnindex")]),
     ],
 )
-def test_what_a_copy_lists(log: Log, entries: dict[int, Entries], given: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    assert kinds(compared(log, entries, **given)) == expected
+def test_an_index_is_judged_as_far_as_the_log_and_the_copy_allow(
+    log: Log, entries: dict[int, Entries], options: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert kinds(compared(log, entries, **options)) == expected
 
 
 IDLE = ProducerEntry(5, 0, 19, 19, 9, 0, -1, -1)
@@ -159,18 +161,20 @@ OPEN = ProducerEntry(8, 1, 2, 38, 2, 0, 0, 36)
 
 
 def log() -> Log:
-    """From offset 10: producer 5 idempotent (10-19), 7 commits (20-35), 8 has one open (36-38), then plain data to 50."""
+    """Producer 5 is idempotent (10-19), 7 commits (20-35), 8 has an open transaction (36-38); plain batches follow to 50."""
     log = Log(offset=10).data(5, 0, 10, 10)
     log.transactional(7, 2, 0, 10).transactional(7, 2, 10, 5).marker(7, 2, COMMIT)
     return log.transactional(8, 1, 0, 3).add(11)
 
 
-def compared_snapshot(entries: list[ProducerEntry], made: Log | None = None, damage: list[Damage] | None = None) -> list[Finding]:
-    made = made or log()
-    producers = made.fold(ProducersFold)
+def compared_snapshot(
+    entries: list[ProducerEntry], replayed_log: Log | None = None, damage: list[Damage] | None = None
+) -> list[Finding]:
+    replayed_log = replayed_log or log()
+    producers = replayed_log.fold(ProducersFold)
     view = producers.view([entry.producer_id for entry in entries])
     snapshot = ProducerSnapshot(50, 1, 0, 0, entries, damage or [])
-    return compare_with_snapshot(snapshot, view, made.fold(TransactionsFold).view(), producers.runs, context())
+    return compare_with_snapshot(snapshot, view, replayed_log.fold(TransactionsFold).view(), producers.runs, context())
 
 
 @pytest.mark.parametrize(
@@ -219,18 +223,25 @@ def test_state_that_no_broker_writes_is_reported(entry: ProducerEntry, reason: s
 def test_many_contradictions_are_one_finding() -> None:
     (finding,) = compared_snapshot([replace(IDLE, producer_id=100 + n, last_offset=45) for n in range(40)])
     assert (finding.evidence["occurrences"], len(finding.evidence["contradictions"])) == (40, 16)
-    told = finding.evidence["contradictions"][3]
-    assert told == {"reason": "last_offset", "producer_id": 103, "snapshot": [0, 19, 45, -1], "log": [None, None, None, -1]}
+    contradiction = finding.evidence["contradictions"][3]
+    assert contradiction == {
+        "reason": "last_offset",
+        "producer_id": 103,
+        "snapshot": [0, 19, 45, -1],
+        "log": [None, None, None, -1],
+    }
 
 
 @pytest.mark.parametrize(
-    "made",
+    "replayed_log",
     [log().lost(), Log(offset=10).lost().add(10).lost().add(5), log().add(base_offset=90), Log()],
     ids=["lost", "empty", "gap", "none"],
 )
-def test_the_snapshot_is_not_judged_where_the_log_is_in_doubt(made: Log) -> None:
-    assert compared_snapshot([replace(IDLE, last_offset=15), replace(OPEN, current_txn_first_offset=-1)], made) == []
-    assert [finding.evidence["reason"] for finding in compared_snapshot([replace(IDLE, last_offset=50)], made)] == ["last_offset"]
+def test_the_snapshot_is_not_judged_where_the_log_is_in_doubt(replayed_log: Log) -> None:
+    assert compared_snapshot([replace(IDLE, last_offset=15), replace(OPEN, current_txn_first_offset=-1)], replayed_log) == []
+    assert [finding.evidence["reason"] for finding in compared_snapshot([replace(IDLE, last_offset=50)], replayed_log)] == [
+        "last_offset"
+    ]
 
 
 def test_a_damaged_snapshot_has_its_own_finding() -> None:

@@ -1,4 +1,4 @@
-"""Laws of the transactions fold on any log: any cut gives the whole, a plain answer agrees, both forms of the kernels agree."""
+"""Laws of the transactions fold on any log: any cut, a naive fold, and both forms of the kernels give the same."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +28,7 @@ def facts(fold: TransactionsFold) -> list[Any]:
 
 
 @given(logs(), st.sets(st.integers(1, 60), max_size=6))
-def test_any_cut_gives_the_whole(log: Log, cuts: set[int]) -> None:
+def test_any_cut_gives_the_same_result(log: Log, cuts: set[int]) -> None:
     whole = facts(log.fold(TransactionsFold))
     assert facts(log.fold(TransactionsFold, cuts)) == whole
     assert facts(log.fold(TransactionsFold, cuts, from_right=True)) == whole
@@ -44,7 +44,7 @@ def test_compiled_kernels_agree(log: Log, cuts: set[int]) -> None:
 
 @dataclass
 class Plain:
-    """Transactions told in the plainest way: batch by batch, everything kept."""
+    """A naive fold of transactions: batch by batch, without bounds."""
 
     current: dict[int, list[dict[C, int]]] = field(default_factory=dict)
     last: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Plain:
 
 
 @given(logs(), st.sets(st.integers(1, 60), max_size=2))
-def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
+def test_the_result_equals_that_of_a_naive_fold(log: Log, cuts: set[int]) -> None:
     plain = Plain()
     for row in log.rows:
         plain.take(row)

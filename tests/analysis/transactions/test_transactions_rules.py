@@ -1,4 +1,4 @@
-"""Transactions on logs made for them: how they open and end, what is late, what holds readers back."""
+"""Rules of transactions: their start and end, late writes, and the last stable offset."""
 
 from time import process_time
 
@@ -25,24 +25,24 @@ from tests.analysis.producer_log import ABORT, COMMIT, CONTROL, Log, context
 START = 1_700_000_000_000
 
 
-def found(log: Log, **given: object) -> list[Finding]:
-    return log.fold(TransactionsFold).findings(context(**given), log.fold(ProducersFold).runs, log.offset)  # type: ignore[arg-type]
+def findings_of(log: Log, **options: object) -> list[Finding]:
+    return log.fold(TransactionsFold).findings(context(**options), log.fold(ProducersFold).runs, log.offset)  # type: ignore[arg-type]
 
 
 def kinds(log: Log) -> list[str]:
-    return [finding.kind for finding in found(log)]
+    return [finding.kind for finding in findings_of(log)]
 
 
-def first_version(transactions: int) -> Log:
-    """Transactions of one producer as clients before KIP-890 write them: one epoch, sequences go on, every other aborted."""
+def transactions_of_one_epoch(transactions: int) -> Log:
+    """Transactions of one producer before KIP-890: one epoch, continuing sequences; every other one is aborted."""
     log = Log()
     for number in range(transactions):
         log.transactional(7, 0, 10 * number, 10).marker(7, 0, number % 2)
     return log
 
 
-def second_version(transactions: int) -> Log:
-    """Transactions as KIP-890 has them: every marker bumps the epoch, sequences start again."""
+def transactions_with_bumped_epochs(transactions: int) -> Log:
+    """Transactions since KIP-890: every marker bumps the epoch, and sequences start at 0 again."""
     log = Log()
     for number in range(transactions):
         log.transactional(7, number, 0, 10).marker(7, number + 1, number % 2)
@@ -50,12 +50,12 @@ def second_version(transactions: int) -> Log:
 
 
 COUNTED = {
-    "one epoch for all": (first_version(7), (3, 4, 0)),
+    "one epoch for all": (transactions_of_one_epoch(7), (3, 4, 0)),
     "a marker without its data": (Log(offset=90).marker(7, 0, COMMIT).transactional(7, 0, 50).marker(7, 0, ABORT), (0, 1, 0)),
     "a fence ends it with a higher epoch": (Log().transactional(7, 3).marker(7, 4, ABORT).transactional(7, 5), (0, 1, 1)),
     "a marker of an older epoch ends it too": (Log().transactional(7, 3).marker(7, 2, ABORT), (0, 1, 0)),
     "a marker of an unknown type": (Log().transactional(7, 0).marker(7, 0, 9).marker(7, 0, 2), (0, 0, 1)),
-    "a rotten marker": (Log().transactional(7, 0).marker(7, 0, COMMIT, crc=5), (0, 0, 1)),
+    "a corrupt marker": (Log().transactional(7, 0).marker(7, 0, COMMIT, crc=5), (0, 0, 1)),
     "offsets below zero": (Log().transactional(7, 0, base_offset=-5, last_offset=3).transactional(8, 0, last_offset=-1), (0, 0, 0)),
     "a leader change is no marker": (Log().add(attributes=CONTROL, control_record_type=2).transactional(7, 0), (0, 0, 1)),
 }
@@ -73,19 +73,19 @@ def test_transactions_are_counted(case: str) -> None:
 
 
 LATE = {
-    "behind a fence": Log().transactional(7, 0).marker(7, 1, ABORT).transactional(7, 0, 1),
-    "behind the marker of a bumped epoch": second_version(3).transactional(7, 2, 10),
-    "much later": second_version(3).transactional(7, 0, 10),
-    "into the next transaction": second_version(2).transactional(7, 2, 0).transactional(7, 1, 10),
-    "behind a marker that had nothing to end": Log().marker(7, 4, ABORT).transactional(7, 3, 0),
-    "in the next segment": second_version(3).roll().transactional(7, 2, 10).transactional(7, 2, 11),
+    "after a fence": Log().transactional(7, 0).marker(7, 1, ABORT).transactional(7, 0, 1),
+    "after the marker of a bumped epoch": transactions_with_bumped_epochs(3).transactional(7, 2, 10),
+    "much later": transactions_with_bumped_epochs(3).transactional(7, 0, 10),
+    "into the next transaction": transactions_with_bumped_epochs(2).transactional(7, 2, 0).transactional(7, 1, 10),
+    "after a marker that ended no transaction": Log().marker(7, 4, ABORT).transactional(7, 3, 0),
+    "in the next segment": transactions_with_bumped_epochs(3).roll().transactional(7, 2, 10).transactional(7, 2, 11),
 }
 
 
 @pytest.mark.parametrize("case", LATE)
 def test_data_of_an_epoch_whose_transaction_ended_is_late(case: str) -> None:
     log = LATE[case]
-    whole = found(log)
+    whole = findings_of(log)
     assert sorted(finding.kind for finding in whole) == ["TXN_LATE_WRITE", "TXN_OPEN"]
     for cut in range(1, len(log.rows)):
         fold = log.fold(TransactionsFold, (cut, len(log.rows) - 1))
@@ -94,8 +94,8 @@ def test_data_of_an_epoch_whose_transaction_ended_is_late(case: str) -> None:
 
 def test_lost_bytes_may_have_held_the_marker() -> None:
     log = Log().lost().transactional(7, 0).add(2)
-    assert [finding.confidence for finding in found(log)] == [Confidence.PROVEN]
-    assert [finding.confidence for finding in found(log.lost().add(2))] == [Confidence.INFERRED]
+    assert [finding.confidence for finding in findings_of(log)] == [Confidence.PROVEN]
+    assert [finding.confidence for finding in findings_of(log.lost().add(2))] == [Confidence.INFERRED]
 
 
 @pytest.mark.parametrize(
@@ -104,35 +104,37 @@ def test_lost_bytes_may_have_held_the_marker() -> None:
         (Log().add(10), None, 10),
         (Log().add(10), 7, 7),
         (Log().add(10), 99, 10),
-        (first_version(3), None, 33),
-        (first_version(3), 33, 33),
-        (first_version(3), 32, 22),
-        (first_version(3), 22, 22),
-        (first_version(3), 21, 11),
-        (first_version(3), 10, 0),
-        (first_version(3).add(5).transactional(7, 0, 30), None, 38),
-        (first_version(3).add(5).transactional(7, 0, 30), 35, 35),
+        (transactions_of_one_epoch(3), None, 33),
+        (transactions_of_one_epoch(3), 33, 33),
+        (transactions_of_one_epoch(3), 32, 22),
+        (transactions_of_one_epoch(3), 22, 22),
+        (transactions_of_one_epoch(3), 21, 11),
+        (transactions_of_one_epoch(3), 10, 0),
+        (transactions_of_one_epoch(3).add(5).transactional(7, 0, 30), None, 38),
+        (transactions_of_one_epoch(3).add(5).transactional(7, 0, 30), 35, 35),
         (Log().transactional(1, 0).transactional(2, 0).marker(1, 0, COMMIT), None, 1),
         (Log(offset=50).marker(1, 0, COMMIT).add(4), 50, 50),
     ],
 )
-def test_the_last_stable_offset(log: Log, high_watermark: int | None, expected: int) -> None:
+def test_the_last_stable_offset_is_before_open_or_unreplicated_transactions(
+    log: Log, high_watermark: int | None, expected: int
+) -> None:
     for cuts in ((), range(1, len(log.rows))):
         assert log.fold(TransactionsFold, cuts).last_stable_offset(high_watermark, log.offset) == expected
 
 
 def test_the_view_is_of_every_transactional_producer() -> None:
-    fold = second_version(1).data(5, 0, 0).transactional(8, 3, 0, 2).fold(TransactionsFold)
-    both = {7: TransactionState(-1, (-1, -1), 1, 10), 8: TransactionState(12, (0, 300), 3, 13)}
-    assert fold.view() == both
-    assert fold.view([8, 5, 9, -1]) == {8: both[8]}
+    fold = transactions_with_bumped_epochs(1).data(5, 0, 0).transactional(8, 3, 0, 2).fold(TransactionsFold)
+    states = {7: TransactionState(-1, (-1, -1), 1, 10), 8: TransactionState(12, (0, 300), 3, 13)}
+    assert fold.view() == states
+    assert fold.view([8, 5, 9, -1]) == {8: states[8]}
 
 
 def test_the_first_and_last_of_many_late_writes_are_reported_and_all_counted() -> None:
     log = Log()
     for _ in range(100):
         log.marker(7, 1, ABORT).transactional(7, 0)
-    late = [finding for finding in found(log) if finding.kind == "TXN_LATE_WRITE"]
+    late = [finding for finding in findings_of(log) if finding.kind == "TXN_LATE_WRITE"]
     assert len(late) == 32
     assert {finding.evidence["occurrences"] for finding in late} == {100}
 
@@ -173,7 +175,7 @@ BATCH = st.fixed_dictionaries(
 
 
 def columns_of(batches: list[dict[BatchColumn, int]]) -> NDArray[np.int64]:
-    """Such batches one behind the other, as columns by BatchColumn."""
+    """Batches with these fields at consecutive offsets, as columns by BatchColumn."""
     columns = np.zeros((BATCH_COLUMNS, len(batches)), np.int64)
     offset = 0
     for row, batch in enumerate(batches):
@@ -186,7 +188,7 @@ def columns_of(batches: list[dict[BatchColumn, int]]) -> NDArray[np.int64]:
 
 
 def walked(columns: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
-    """(ended ones, open ones) as lists: the numbers of the data, then of the marker of those that ended."""
+    """(ended transactions, open transactions): the numbers of the data of each, and of the marker of ended ones."""
     opened: dict[int, list[int]] = {}
     ended = []
     for batch in columns.T.tolist():
@@ -207,7 +209,7 @@ def walked(columns: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]
 
 
 def plain(paired: NDArray[np.int64], *, ended: bool) -> list[list[int]]:
-    """Only what the numbers mean."""
+    """The numbers of each transaction without unused columns."""
     answer = []
     for numbers in paired.T.tolist():
         data = numbers[: TransactionColumn.MARKER_TYPE] if numbers[TransactionColumn.BATCHES] else numbers[:2]
@@ -225,7 +227,7 @@ def test_pairing_equals_a_plain_loop_at_any_cut(batches: list[dict[BatchColumn, 
 
 
 def test_only_the_oldest_open_transactions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a later one is then a marker that ended nothing."""
+    """The marker of a transaction that was not kept ends no known transaction."""
     monkeypatch.setattr(pairing, "OPEN_KEPT", 2)
     data = dict.fromkeys(BatchColumn, 0) | {BatchColumn.ATTRIBUTES: TRANSACTIONAL_MASK}
     columns = columns_of([data | {BatchColumn.PRODUCER_ID: producer_id} for producer_id in (9, 8, 7)])
@@ -233,12 +235,12 @@ def test_only_the_oldest_open_transactions_are_kept(monkeypatch: pytest.MonkeyPa
     assert paired.take(columns).shape[1] == 0
     assert paired.still_open()[TransactionColumn.PRODUCER_ID].tolist() == [9, 8]
     marker = columns_of([data | {BatchColumn.ATTRIBUTES: CONTROL_MASK, BatchColumn.PRODUCER_ID: 7}])
-    [of_nothing] = plain(paired.take(marker), ended=True)
-    assert len(of_nothing) == 2 + len(TransactionColumn) - TransactionColumn.MARKER_TYPE
+    [ended_unknown] = plain(paired.take(marker), ended=True)
+    assert len(ended_unknown) == 2 + len(TransactionColumn) - TransactionColumn.MARKER_TYPE
 
 
 def busy() -> Log:
-    """Three producers, their transactions across each other and a segment's border, and one left open."""
+    """Interleaved transactions of three producers in two segments; one is open."""
     log = Log().transactional(1, 0).transactional(2, 0).marker(1, 0, COMMIT).transactional(3, 5).add(4)
     log.transactional(1, 0, 1).marker(2, 1, ABORT).roll().marker(1, 0, ABORT).marker(3, 6, COMMIT).marker(3, 6, COMMIT)
     return log.transactional(2, 1, 0, 3).marker(2, 1, 7).marker(2, 2, COMMIT).transactional(1, 0, 9)
@@ -248,10 +250,10 @@ def test_ended_transactions_and_markers_are_the_same_whatever_the_cuts() -> None
     log = busy()
     whole = log.fold(TransactionsFold)
     ended = whole.ended()
-    told = [(row[6], row[rules.DATA_EPOCH], row[8], row[rules.DATA_LAST_OFFSET], row[2]) for row in ended.tolist()]
+    transactions = [(row[6], row[rules.DATA_EPOCH], row[8], row[rules.DATA_LAST_OFFSET], row[2]) for row in ended.tolist()]
     kinds = {rules.COMMIT, rules.ABORT}
-    assert [row[:2] for row in told] == [(1, 0), (2, 0), (1, 0), (3, 5), (2, 1)]
-    assert {row[4] for row in told} == kinds
+    assert [row[:2] for row in transactions] == [(1, 0), (2, 0), (1, 0), (3, 5), (2, 1)]
+    assert {row[4] for row in transactions} == kinds
     rows = whole.last_markers.markers.rows
     assert len(rows) == 6
     for cut in range(1, len(log.rows)):
@@ -309,7 +311,7 @@ def test_the_oldest_of_many_open_transactions_are_reported() -> None:
 
 
 def facts_of(partition: int, rows: NDArray[np.int64], ended: NDArray[np.int64]) -> PartitionFacts:
-    """What is kept of a partition with these markers and ended transactions, of which one whole copy was given."""
+    """The facts of a partition with these markers and ended transactions, from one complete copy."""
     context, end = ReplicaContext("t", partition, 1, "", ""), len(rows)
     return PartitionFacts(
         context, [1], compacted=False, clean=True, whole=True, gaps=[], markers=rows, ended=ended, open={}, last_stable_offset=end,
@@ -326,20 +328,20 @@ def test_markers_are_dropped_with_the_transactions_they_ended() -> None:
 
 
 def test_commits_are_found_by_producer_and_partition_without_going_through_all() -> None:
-    """Of a producer each with its own partition, and of one with everything, as many questions as decisions."""
+    """As many lookups as decisions: of many producers with one each, and of one producer with many."""
     count = 20_000
-    told = {"producer_epoch": 0, "start_timestamp": 0, "decided_timestamp": 1, "completed_timestamp": 2, "log_partition": 0}
-    own = [
-        Decision(f"id-{name}", name, commit=True, partitions=(("t", name % 50), ("u", name)), offset=name, **told)
+    fields = {"producer_epoch": 0, "start_timestamp": 0, "decided_timestamp": 1, "completed_timestamp": 2, "log_partition": 0}
+    of_producers = [
+        Decision(f"id-{name}", name, commit=True, partitions=(("t", name % 50), ("u", name)), offset=name, **fields)
         for name in range(count)
     ]
     busy = [
-        Decision("busy", count, commit=number % 2 == 0, partitions=(("t", number),), offset=number, **told)
+        Decision("busy", count, commit=number % 2 == 0, partitions=(("t", number),), offset=number, **fields)
         for number in range(count)
     ]
     start = process_time()
-    commits = CommitDecisions([*own, *busy])
-    assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[decision] for decision in own]
+    commits = CommitDecisions([*of_producers, *busy])
+    assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[decision] for decision in of_producers]
     assert [len(commits.of(count, ("t", number))) for number in range(count)] == [1, 0] * (count // 2)
     assert process_time() - start < 5
     assert (commits.of(0, ("t", 1)), commits.of(-1, ("t", 0))) == ([], [])

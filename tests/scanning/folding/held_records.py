@@ -1,4 +1,4 @@
-"""Logs whose records are hashed beside the real files, as collected logs have them."""
+"""Readers of logs with hashes instead of records, as in bundles."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -65,13 +65,13 @@ class HoldingSource(ByteSource):
 
 
 class _OpensNothing:
-    """A `HashingReader` that refuses to decode."""
+    """A `HashingReader` that must not decode."""
 
     def __init__(self, *_: RecordHasher) -> None:
         pass
 
     def release(self) -> None:
-        """Nothing is held."""
+        """This reader has no hashed records."""
 
 
 def opens_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -38,10 +38,10 @@ STATES = np.array([[7, 0, 3], [7, 5, 9]], np.int64)
 
 
 def in_transactions(root: Path) -> Brokers:
-    story = History().put(("a", "0")).transaction(7, ("a", "1"), ("b", "1"), commit=False)
-    story.transaction(8, ("a", "2"), ("b", "2"), commit=True).put((None, "keyless")).transaction(7, ("c", "1"), commit=None)
-    story.fill(16 - story.end)
-    logs = {1: story.left(roll=CLEANED), 2: story.left({0, 4}, roll=CLEANED, horizon=1_700_000_000_000)}
+    history = History().put(("a", "0")).transaction(7, ("a", "1"), ("b", "1"), commit=False)
+    history.transaction(8, ("a", "2"), ("b", "2"), commit=True).put((None, "keyless")).transaction(7, ("c", "1"), commit=None)
+    history.fill(16 - history.end)
+    logs = {1: history.left(roll=CLEANED), 2: history.left({0, 4}, roll=CLEANED, horizon=1_700_000_000_000)}
     return put_compacted(root, logs, {1: 0, 2: CLEANED})
 
 
@@ -60,28 +60,30 @@ def differing(root: Path) -> Brokers:
         (offset_rotted_upwards, 3),
     ],
 )
-def test_scans_find_the_same(case: Callable[[Path], Brokers], logs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scans_of_bytes_and_hashes_find_the_same(
+    case: Callable[[Path], Brokers], logs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert same_findings([str(path) for path in case(tmp_path).log_dirs], monkeypatch) == logs
 
 
 def same_findings(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many logs were read both ways in a scan, which must find the same."""
+    """Number of logs that a scan read from bytes and from hashes, with the same findings."""
     from_bytes = local.scan(paths, ScanOptions(jobs=1))
     logs = []
 
-    def noted(*arguments: object) -> Checked:
+    def recording_reader(*arguments: object) -> Checked:
         logs.append(Checked(*arguments))  # type: ignore[arg-type]
         return logs[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(compaction, "KeyReader", noted)
+        patch.setattr(compaction, "KeyReader", recording_reader)
         assert local.scan(paths, ScanOptions(jobs=1)).findings == from_bytes.findings
     return len(logs)
 
 
 @given(clusters())
 @settings(max_examples=25)
-def test_simulated_cleaners_leave_the_same(cluster: tuple[KnownHistory, list[Replica]]) -> None:
+def test_logs_of_simulated_cleaners_give_the_same_findings(cluster: tuple[KnownHistory, list[Replica]]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         same_findings(written(*cluster, Path(folder)), patch)
 
@@ -96,14 +98,14 @@ def from_bytes(plan: ReplicaPlan) -> "NDArray[np.int64]":
 
 def checked(plan: ReplicaPlan, runs: KeyRuns, cut: int = 0, misplaced: tuple[MisplacedBatch, ...] = ()) -> int:
     """Number of records of a log, after comparing its rows from bytes and from hashes."""
-    known = TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, misplaced)
-    reader = Checked(plan, known, 0, KeyReadOptions(np.array([cut, 40, 2**40], np.int64), 99, 1000), runs)
+    outcomes = TransactionOutcomes(np.asfortranarray(STATES), {8: 20}, misplaced)
+    reader = Checked(plan, outcomes, 0, KeyReadOptions(np.array([cut, 40, 2**40], np.int64), 99, 1000), runs)
     reader.read()
     return int(reader.part.counts.records.sum() + reader.part.counts.keyless.sum())
 
 
 def both_ways(plan: ReplicaPlan, *, cut: int = 0, misplaced: tuple[MisplacedBatch, ...] = ()) -> "NDArray[np.int64]":
-    """Those rows."""
+    """The rows of a log, which must be the same from bytes and from hashes."""
     with KeyRuns() as runs:
         checked(plan, runs, cut, misplaced)
         return np.concatenate(list(runs.blocks()))
@@ -126,7 +128,7 @@ def wrapper(first: int, count: int, *, magic: int) -> bytes:
     return write_legacy_wrapper(entries, offset=first + count - 1, magic=magic, compression_type="gzip")
 
 
-def test_batches_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_every_format_give_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [RecordToWrite(b"k%d" % n, None if n % 3 == 0 else b"v", offset_delta=n) for n in range(7)]
     batches = [
         wrapper(0, 5, magic=0),
@@ -154,7 +156,7 @@ def test_batches_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def test_batches_with_a_wrong_base_offset_are_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_with_a_wrong_base_offset_are_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [RecordToWrite(b"k%d" % n, b"v", offset_delta=n) for n in range(3)]
     batches = [
         wrapper(0, 2, magic=0),
@@ -192,39 +194,39 @@ def test_batches_that_cannot_be_decoded_are_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", [in_transactions, differing, hidden_by_damage])
 @pytest.mark.parametrize("hasher", [StrongHasher(bytes(32)), StrongHasher()])
-def test_hashes_that_were_written_down_find_the_same(
+def test_hashes_in_files_give_the_same_findings(
     case: Callable[[Path], Brokers], hasher: RecordHasher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Except key names, which are hashes; also if one of the logs has its bytes."""
+    """Except key names, which are hashes; also if broker 1 has its bytes."""
     paths = [str(path) for path in case(tmp_path).log_dirs]
-    from_bytes = nameless(local.scan(paths, ScanOptions(jobs=1)).findings)
+    from_bytes = without_key_names(local.scan(paths, ScanOptions(jobs=1)).findings)
 
     def written_down(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
         blocks = write_record_hashes(hashed(file, hasher))
         return HashedRecords.together([parse_record_hashes(block) for block in blocks])
 
-    def held(plan: ReplicaPlan, *rest: object) -> KeyReader:
-        return HeldReader(holding(plan, hasher), *rest)  # type: ignore[arg-type]
+    def held(plan: ReplicaPlan, *arguments: object) -> KeyReader:
+        return HeldReader(holding(plan, hasher), *arguments)  # type: ignore[arg-type]
 
-    class HashedAlike(KeyReader):
+    class SameHasherReader(KeyReader):
         def __post_init__(self) -> None:
             super().__post_init__()
             self._reader = HashingReader(hasher)
 
-    def but_one(plan: ReplicaPlan, *rest: object) -> KeyReader:
+    def held_except_broker_1(plan: ReplicaPlan, *arguments: object) -> KeyReader:
         if plan.log_dir.broker == 1:
-            return HashedAlike(plan, *rest)  # type: ignore[arg-type]
-        return held(plan, *rest)
+            return SameHasherReader(plan, *arguments)  # type: ignore[arg-type]
+        return held(plan, *arguments)
 
     monkeypatch.setattr("tests.scanning.folding.held_records.hashed", written_down)
-    for reader in (but_one, held):
+    for reader in (held_except_broker_1, held):
         monkeypatch.setattr(compaction, "KeyReader", reader)
         if reader is held:
             opens_nothing(monkeypatch)
-        assert nameless(local.scan(paths, ScanOptions(jobs=1)).findings) == from_bytes
+        assert without_key_names(local.scan(paths, ScanOptions(jobs=1)).findings) == from_bytes
     assert from_bytes
 
 
-def nameless(findings: list[Finding]) -> list[str]:
+def without_key_names(findings: list[Finding]) -> list[str]:
     """Findings with key hashes replaced by one text."""
     return [re.sub(r"\b[0-9a-f]{16}\b", "HASH", f"{finding.kind} {finding.place} {finding.evidence}") for finding in findings]

@@ -20,14 +20,14 @@ from kafka_forensics.scanning.folding import fold_split, prefetch, splits
 from tests.support.brokers import Brokers, put_replicas
 from tests.support.logs import Log
 
-SEGMENTS, EACH, PRODUCERS = 3, 120, 50
+SEGMENTS, PRODUCED_PER_SEGMENT, PRODUCERS = 3, 120, 50
 
 
 def busy_log() -> Log:
     """Fifty producers, half of them transactional, one in three transactions aborted, two sequence gaps, some left open."""
     log = Log()
-    for number in range(SEGMENTS * EACH):
-        if number % EACH == EACH - 1:
+    for number in range(SEGMENTS * PRODUCED_PER_SEGMENT):
+        if number % PRODUCED_PER_SEGMENT == PRODUCED_PER_SEGMENT - 1:
             log.roll()
         producer = 100 + number * 7 % PRODUCERS
         transactional = producer % 2 == 0
@@ -39,7 +39,7 @@ def busy_log() -> Log:
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Brokers:
-    """Two brokers with the log; the second copy has a rotten batch."""
+    """Two brokers with the log; the second copy has a corrupt batch."""
     log = busy_log()
     made = put_replicas(tmp_path / "brokers", {1: log, 2: log})
     made.flip(2, log.batches[200], 90)
@@ -63,32 +63,34 @@ def document(paths: list[Path], jobs: int) -> str:
 
 
 def count_stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A counter of the states that are made from then on."""
-    made = [0]
+    """Count the states that are created from now on."""
+    states_count = [0]
 
     class Counted(ReplicaState):
-        def __init__(self, *arguments: Any, **given: Any) -> None:
-            made[0] += 1
-            super().__init__(*arguments, **given)
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            states_count[0] += 1
+            super().__init__(*arguments, **options)
 
     monkeypatch.setattr(fold_split, "ReplicaState", Counted)
-    return made
+    return states_count
 
 
 @pytest.mark.parametrize(("bound", "value"), [("STRETCH_PRODUCERS", 3), ("STRETCH_BATCHES", 5)])
-def test_stopped_splits_give_the_same_bytes(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, bound: str, value: int) -> None:
-    made = count_stretches(monkeypatch)
+def test_small_limits_of_splits_do_not_change_the_answer(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+) -> None:
+    states_count = count_stretches(monkeypatch)
     expected = document(brokers.log_dirs, 1)
     assert '"kind": "PRODUCER_SEQ_GAP"' in expected
     assert '"kind": "TXN_OPEN"' in expected
-    whole = made[0]
-    assert whole > 2 * SEGMENTS
+    default_count = states_count[0]
+    assert default_count > 2 * SEGMENTS
     assert document(brokers.log_dirs, 2) == expected
     monkeypatch.setattr(bounds, bound, value)
     for jobs in (1, 2, 3):
-        made[0] = 0
+        states_count[0] = 0
         assert document(brokers.log_dirs, jobs) == expected
-        assert made[0] > 2 * whole
+        assert states_count[0] > 2 * default_count
 
 
 def test_without_memory_every_split_waits_for_its_turn(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,18 +101,18 @@ def test_without_memory_every_split_waits_for_its_turn(brokers: Brokers, monkeyp
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_forgotten_producers_add_no_finding_on_any_number_of_threads(
+def test_forgotten_producers_add_no_finding_with_any_number_of_threads(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     whole = scan(brokers.log_dirs, 1)
-    found = {(finding.kind, finding.place) for finding in whole.findings}
+    kinds_and_places = {(finding.kind, finding.place) for finding in whole.findings}
     for name, value in (("STRETCH_PRODUCERS", 3), ("MAX_PRODUCERS", 24), ("SETTLED_ABOVE", 0), ("MAX_ENDINGS", 2)):
         monkeypatch.setattr(bounds, name, value)
     result = scan(brokers.log_dirs, jobs)
-    assert {(finding.kind, finding.place) for finding in result.findings} < found
+    assert {(finding.kind, finding.place) for finding in result.findings} < kinds_and_places
     for ours, theirs in zip(result.partitions[0].replicas, whole.partitions[0].replicas, strict=True):
         assert (ours.transactions, ours.last_stable_offset) == (theirs.transactions, theirs.last_stable_offset)
-    lost = found - {(finding.kind, finding.place) for finding in result.findings}
+    lost = kinds_and_places - {(finding.kind, finding.place) for finding in result.findings}
     assert {kind for kind, _ in lost} == {"PRODUCER_SEQ_GAP"}
     assert "".join(json_document.document(result)) == document(brokers.log_dirs, 3 - jobs)
 
@@ -159,7 +161,7 @@ def test_a_large_stretch_waits_for_memory_or_its_turn() -> None:
 
 
 def test_threads_start_once_jobs_rises() -> None:
-    """Until then the merging thread folds the splits."""
+    """With one job the merging thread folds the splits."""
     folded: list[tuple[int, bool]] = []
     jobs = iter([1, 1, 2, 2])
 
@@ -167,8 +169,8 @@ def test_threads_start_once_jobs_rises() -> None:
         folded.append((split, threading.current_thread() is threading.main_thread()))
         yield split
 
-    given: Any = iter([0, None, 1, 2, None, 3])
-    answers: Iterator[Any] = prefetch.in_order(fold, given, lambda: next(jobs), lambda _split: False)
+    split_sequence: Any = iter([0, None, 1, 2, None, 3])
+    answers: Iterator[Any] = prefetch.in_order(fold, split_sequence, lambda: next(jobs), lambda _split: False)
     assert next(answers) == 0
     assert folded == [(0, True)]
     assert list(answers) == [None, 1, 2, None, 3]

@@ -21,18 +21,18 @@ KIND = "CLEANER_STOPPED"
 LOG = rolled_log()
 
 
-def found(root: Path) -> list[Finding]:
+def cleaner_findings(root: Path) -> list[Finding]:
     paths = [str(path) for path in sorted(root.iterdir())]
     return [finding for finding in scan(paths, ScanOptions(jobs=1)).findings if finding.kind == KIND]
 
 
 def test_a_stopped_cleaner_is_reported_with_its_logs(tmp_path: Path) -> None:
     put_cleaners(tmp_path)
-    (finding,) = found(tmp_path)
+    (finding,) = cleaner_findings(tmp_path)
     evidence = finding.evidence
     assert (finding.severity.value, finding.confidence.value, finding.place.broker) == ("warning", "suspected", 2)
     assert finding.place.file == "cleaner-offset-checkpoint"
-    due = 2 * (ROLLED - 1) - 12  # hours: what others cleaned last is 12 hours younger than the segment that closes what was due
+    due = 2 * (ROLLED - 1) - 12  # hours: other brokers cleaned up to 12 hours after the segment at which cleaning was due
     assert evidence["due_since_ms"] == BASE_TIMESTAMP + due * HOUR_MS
     assert evidence["last_cleaned_ms"] == BASE_TIMESTAMP
     assert evidence["last_written_ms"] == BASE_TIMESTAMP + 2 * ROLLED * HOUR_MS
@@ -48,7 +48,7 @@ def test_a_stopped_cleaner_is_reported_with_its_logs(tmp_path: Path) -> None:
 
 
 def broker_1_is_younger(root: Path) -> None:
-    """Broker 1 ran for two more days than broker 2, and may have cleaned then."""
+    """Broker 1 runs for two more days than broker 2, in which it may clean."""
     put_cleaners(root)
     shutil.rmtree(root / "b3")
     for path in (root / "b1").glob("t-*/*.log"):
@@ -69,41 +69,43 @@ def one_copy(root: Path) -> None:
         shutil.rmtree(root / f"b{broker}")
 
 
-def one_moves(root: Path) -> None:
+def one_partition_moves(root: Path) -> None:
     """One of the two partitions is being copied to another log directory of broker 2, and is not cleaned meanwhile."""
     put_cleaners(root)
     shutil.copytree(root / "b2" / "t-0", root / "b2" / f"t-0.{'0' * 32}-future")
 
 
 ORDINARY: dict[str, Callable[[Path], object]] = {
-    "all brokers cleaned as far": partial(put_cleaners, behind={}),
+    "all brokers cleaned to the same offset": partial(put_cleaners, behind={}),
     "others have not cleaned either": others_did_not_clean,
     "one broker": one_copy,
-    "one of two partitions moves to another log directory": one_moves,
-    "copies of which the younger was cleaned further": broker_1_is_younger,
-    "one partition alone is behind, as one that the cleaner failed on": partial(put_cleaners, behind={"t-0": 1}),
+    "one of two partitions moves to another log directory": one_partition_moves,
+    "a younger copy was cleaned further": broker_1_is_younger,
+    "only one partition is behind, as after an error of the cleaner": partial(put_cleaners, behind={"t-0": 1}),
     "new replicas, without entries": partial(put_cleaners, behind={"t-0": -1, "t-1": -1}),
-    "entries at the log start, of logs that were never cleaned": partial(put_cleaners, behind={"t-0": 0, "t-1": 0}),
-    "behind by a few segments, with a dirty ratio that lets a cleaner wait": partial(put_cleaners, behind={"t-0": 5, "t-1": 5}),
-    "behind by the last segments, which were closed some hours ago": partial(
+    "entries at the log start: logs that were never cleaned": partial(put_cleaners, behind={"t-0": 0, "t-1": 0}),
+    "behind by a few segments, with a dirty ratio below the limit": partial(put_cleaners, behind={"t-0": 5, "t-1": 5}),
+    "behind by the last segments, which were rolled some hours ago": partial(
         put_cleaners, behind={"t-0": 1, "t-1": 1}, hours=lambda segment: 0.6 * segment
     ),
-    "down, and all copied in the last hour": partial(put_cleaners, hours=lambda segment: segment and 39 + segment / ROLLED),
-    "down for most of the time in which the logs were due": partial(
+    "down, and all segments copied in the last hour": partial(
+        put_cleaners, hours=lambda segment: segment and 39 + segment / ROLLED
+    ),
+    "down for most of the time in which cleaning was due": partial(
         put_cleaners, hours=lambda segment: 0.5 * segment if segment < 15 else 36 + 0.2 * segment
     ),
-    "times that a copy did not keep": partial(put_cleaners, hours=lambda _: 40),
-    "times of which one cannot be": partial(put_cleaners, hours=lambda segment: 40 if segment == 3 else 2.0 * segment),
-    "another log was cleaned since, so that the cleaner runs and has more to do than time": partial(
+    "file times of the copy": partial(put_cleaners, hours=lambda _: 40),
+    "one file time that is impossible": partial(put_cleaners, hours=lambda segment: 40 if segment == 3 else 2.0 * segment),
+    "another log was cleaned later: the cleaner runs, and is overloaded": partial(
         put_cleaners, behind={"t-0": 1, "t-1": 1, "t-2": ROLLED}, partitions=("t-0", "t-1", "t-2")
     ),
 }
 
 
-@pytest.mark.parametrize("words", ORDINARY)
-def test_ordinary_states_are_not_reported(tmp_path: Path, words: str) -> None:
-    ORDINARY[words](tmp_path)
-    assert found(tmp_path) == []
+@pytest.mark.parametrize("case", ORDINARY)
+def test_ordinary_states_are_not_reported(tmp_path: Path, case: str) -> None:
+    ORDINARY[case](tmp_path)
+    assert cleaner_findings(tmp_path) == []
 
 
 def under_settings(root: Path, cleaned: int, *settings: bytes) -> Brokers:
@@ -118,15 +120,15 @@ def under_settings(root: Path, cleaned: int, *settings: bytes) -> Brokers:
 @pytest.mark.parametrize(
     ("cleaned", "ratio", "is_found"), [(5, None, False), (5, "0.5", True), (1, "0.5", True), (1, "0.95", False), (1, "1", False)]
 )
-def test_the_ratio_is_the_topics_where_the_controllers_log_has_it(
+def test_the_dirty_ratio_is_that_of_the_topic_in_the_controllers_log(
     tmp_path: Path, cleaned: int, ratio: str | None, is_found: bool
 ) -> None:
     settings = [] if ratio is None else [setting("min.cleanable.dirty.ratio", ratio)]
     under_settings(tmp_path, cleaned, setting("cleanup.policy", "compact"), *settings)
-    assert bool(found(tmp_path)) is is_found
+    assert bool(cleaner_findings(tmp_path)) is is_found
 
 
 @pytest.mark.parametrize(("policy", "is_found"), [("compact", True), ("compact,delete", True), ("delete", False)])
 def test_a_topic_that_is_no_longer_compacted_is_skipped(tmp_path: Path, policy: str, is_found: bool) -> None:
     under_settings(tmp_path, 1, setting("cleanup.policy", policy))
-    assert bool(found(tmp_path)) is is_found
+    assert bool(cleaner_findings(tmp_path)) is is_found

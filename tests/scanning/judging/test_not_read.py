@@ -1,4 +1,4 @@
-"""What exists and could not be read is unknown: not clean, not lost, not lagging, not identical."""
+"""Logs that exist and cannot be read are unknown: not clean, lost, lagging or identical."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def worse_than_info(result: ScanResult) -> list[str]:
     return [finding.kind for finding in result.findings if finding.severity.rank > 0]
 
 
-def test_a_partition_of_which_no_copy_could_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_without_a_readable_copy_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
     refuse_logs(monkeypatch, brokers, (1, 2, 3))
     result = scanned(brokers)
@@ -44,7 +44,7 @@ def test_a_partition_of_which_no_copy_could_be_read_is_unknown(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("unread", [(1,), (3,), (2, 3)])
-def test_one_copy_is_judged_by_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]) -> None:
+def test_readable_copies_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]) -> None:
     brokers = healthy(tmp_path)
     whole = scanned(brokers)
     refuse_logs(monkeypatch, brokers, unread)
@@ -62,7 +62,7 @@ def test_one_copy_is_judged_by_what_was_read(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("segment", "end"), [(0, 75), (29, 75), (55, None)])
-def test_a_log_read_in_part_keeps_what_was_read(
+def test_a_partly_read_log_has_the_facts_of_the_read_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int, end: int | None
 ) -> None:
     brokers = healthy(tmp_path)
@@ -81,7 +81,7 @@ def test_a_log_read_in_part_keeps_what_was_read(
 
 
 @pytest.mark.parametrize("segment", [0, 29, 55])
-def test_a_single_copy_that_was_read_in_part_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
+def test_a_single_partly_read_copy_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
     brokers = healthy(tmp_path)
     refused = brokers.file(2, segment)
     refuse(monkeypatch, lambda path: path == refused)
@@ -90,7 +90,7 @@ def test_a_single_copy_that_was_read_in_part_is_unknown(tmp_path: Path, monkeypa
     assert worse_than_info(result) == []
 
 
-def test_what_is_found_in_one_copy_is_worse_than_what_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_in_one_copy_is_worse_than_unread_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
     data = bytearray(brokers.file(1, 29).read_bytes())
     data[400] ^= 1
@@ -100,7 +100,7 @@ def test_what_is_found_in_one_copy_is_worse_than_what_is_unknown(tmp_path: Path,
     assert (result.partitions[0].verdict, result.verdict) == ("error", "error")
 
 
-def test_an_index_that_could_not_be_read_leaves_the_log_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_read_without_its_unreadable_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
     index = brokers.file(2, 29, "index")
     refuse(monkeypatch, lambda path: path == index)
@@ -111,7 +111,7 @@ def test_an_index_that_could_not_be_read_leaves_the_log_read(tmp_path: Path, mon
     assert result.verdict == "clean"
 
 
-def test_an_unread_file_of_a_log_directory_concerns_its_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_checkpoint_hides_no_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
     refused = brokers.log_dir(2) / "replication-offset-checkpoint"
     refuse(monkeypatch, lambda path: path == refused)
@@ -129,17 +129,19 @@ def test_a_log_directory_that_cannot_be_listed_may_hide_partitions(tmp_path: Pat
     assert [replica.broker for replica in result.partitions[0].replicas] == [1, 3]
 
 
-@pytest.mark.parametrize("only", [False, True])
-def test_a_partition_that_cannot_be_listed_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, only: bool) -> None:
+@pytest.mark.parametrize("on_every_broker", [False, True])
+def test_a_partition_that_cannot_be_listed_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, on_every_broker: bool
+) -> None:
     brokers = healthy(tmp_path)
-    refuse_listing(monkeypatch, lambda name, path: path == "t-0" and (only or name == str(brokers.log_dir(2))))
+    refuse_listing(monkeypatch, lambda name, path: path == "t-0" and (on_every_broker or name == str(brokers.log_dir(2))))
     result = scanned(brokers)
     [partition] = result.partitions
     assert [replica.broker for replica in partition.replicas] == [1, 2, 3]
     check_unread(partition.replicas[1])
     assert (partition.replicas[1].segments, partition.replicas[1].high_watermark) == (None, 72)
     assert worse_than_info(result) == []
-    if only:
+    if on_every_broker:
         check_unknown(partition)
     else:
         assert (partition.verdict, partition.not_read) == ("clean", [2])
@@ -147,14 +149,14 @@ def test_a_partition_that_cannot_be_listed_is_not_read(tmp_path: Path, monkeypat
 
 
 @pytest.mark.two_users
-def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_read_permission_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
-    opening = LocalSource.open
+    unpatched_open = LocalSource.open
 
     def as_nobody(self: LocalSource, path: str) -> ByteFile:
         os.seteuid(65_534)
         try:
-            return opening(self, path)
+            return unpatched_open(self, path)
         finally:
             os.seteuid(0)
 
@@ -170,14 +172,16 @@ def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])
-def test_tasks_give_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]) -> None:
+def test_tasks_give_the_answer_of_the_local_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]
+) -> None:
     brokers = healthy(tmp_path)
     refuse_listing(monkeypatch, lambda name, path: (name, path) == (str(brokers.log_dir(3)), "t-0"))
     refuse_logs(monkeypatch, brokers, unread)
     paths = [str(path) for path in brokers.log_dirs]
-    carried, here = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
-    assert "".join(document(carried)) == "".join(document(here))
-    assert here.partitions[0].not_read == sorted({*unread, 3})
+    task_result, local_result = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
+    assert "".join(document(task_result)) == "".join(document(local_result))
+    assert local_result.partitions[0].not_read == sorted({*unread, 3})
 
 
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
@@ -202,7 +206,9 @@ def test_an_unread_copy_adds_no_finding(sample: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("refused", ["t-0", f"t-0/{segment_file(55)}"])
-def test_an_unreadable_copy_may_hold_what_the_others_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+def test_records_that_an_unreadable_copy_may_hold_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
     brokers = healthy(tmp_path)
     shutil.rmtree(brokers.log_dir(2) / "t-0")
     brokers.checkpoint("replication", 100, 2)

@@ -22,13 +22,13 @@ Partitioner = Callable[[bytes, int], int]
 
 
 def put_topic(folder: Path, runs: list[tuple[Partitioner, int]], *, topic: str = "orders", codec: str = "none") -> None:
-    """A topic on two brokers: for each run 200 keys, a batch each, sent by that partitioner over so many partitions."""
+    """A topic on two brokers: 200 keys for each run (partitioner, number of partitions), each in a batch."""
     logs: dict[int, list[bytes]] = {number: [] for number in range(max(count for _, count in runs))}
     time = BASE_TIMESTAMP
-    for by, count in runs:
+    for partitioner, count in runs:
         for number in range(200):
             key = b"order-%d" % number
-            log = logs[by(key, count)]
+            log = logs[partitioner(key, count)]
             record = RecordToWrite(key, random.Random(time).randbytes(4200 if codec != "none" else 1100))
             log.append(write_batch([record], base_offset=len(log), base_timestamp=time, compression_type=codec))
             time += 1000
@@ -44,10 +44,12 @@ def judged(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding
     return findings, [partition.key_placement for partition in result.partitions]
 
 
-@pytest.mark.parametrize(("by", "name"), [(java, MURMUR2), (librdkafka, CRC32)])
+@pytest.mark.parametrize(("partitioner", "name"), [(java, MURMUR2), (librdkafka, CRC32)])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_one_client_is_recognised_without_a_finding(tmp_path: Path, by: Partitioner, name: str, codec: str) -> None:
-    put_topic(tmp_path, [(by, 3)], codec=codec)
+def test_a_default_partitioner_is_recognised_without_a_finding(
+    tmp_path: Path, partitioner: Partitioner, name: str, codec: str
+) -> None:
+    put_topic(tmp_path, [(partitioner, 3)], codec=codec)
     assert judged(tmp_path) == ([], [KeyPlacement(name, 3, 100, None)] * 3)
 
 
@@ -65,14 +67,14 @@ def test_a_raised_number_of_partitions_has_a_message(tmp_path: Path) -> None:
     assert finding.evidence["premises"][0].startswith("number of partitions: the partition directories")
 
 
-def test_a_single_partition_of_many_is_judged_by_the_count_of_all(tmp_path: Path) -> None:
+def test_a_selected_partition_is_judged_by_the_number_of_all_partitions(tmp_path: Path) -> None:
     put_topic(tmp_path, [(librdkafka, 3)])
     assert judged(tmp_path, ScanOptions(deep=True, partition=1)) == ([], [KeyPlacement(CRC32, 3, 100, None)])
 
 
-def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(tmp_path: Path) -> None:
+def test_topics_of_one_partition_internal_topics_and_shallow_scans_have_no_placement(tmp_path: Path) -> None:
     put_topic(tmp_path / "one", [(java, 1)])
-    put_topic(tmp_path / "own", [(java, 2), (librdkafka, 2)], topic="__own")
+    put_topic(tmp_path / "internal", [(java, 2), (librdkafka, 2)], topic="__internal")
     assert judged(tmp_path) == ([], [None] * 3)
     put_topic(tmp_path / "two", [(java, 2), (librdkafka, 2)])
     assert len(judged(tmp_path)[0]) == 1
@@ -80,7 +82,7 @@ def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(
 
 
 @pytest.mark.parametrize("archive", archive_params("kafka-4.3.0-healthy"))
-def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_brokers(archives: Path, archive: str) -> None:
+def test_programs_that_choose_partitions_are_recognised_in_real_logs(archives: Path, archive: str) -> None:
     ((finding,), _) = judged(archives / f"{archive}.tar.xz")
     assert (finding.place.topic, finding.severity) == ("orders", Severity.INFO)
     assert finding.evidence["partitioner"] == "no_known_hash"

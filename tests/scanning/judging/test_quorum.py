@@ -1,4 +1,4 @@
-"""Voters that may elect a node without committed records, and those that may not; the plain cases are in the fault gallery."""
+"""Voters that may elect a node without committed records, and those that may not; basic cases are in the fault gallery."""
 
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ def put(root: Path, *logs: ControllerLog | None) -> Brokers:
     return controllers(root / "brokers", dict(zip(VOTERS, logs, strict=False)))
 
 
-def found(brokers: Brokers, kind: str = KIND, **options: Any) -> list[Finding]:
+def quorum_findings(brokers: Brokers, kind: str = KIND, **options: Any) -> list[Finding]:
     return [finding for finding in scan([str(brokers.root)], ScanOptions(jobs=1, **options)).findings if finding.kind == kind]
 
 
-def test_running_nodes_have_elected(tmp_path: Path) -> None:
-    assert found(put(tmp_path, EMPTY, EMPTY, AHEAD), live=True) == []
+def test_running_nodes_need_no_election(tmp_path: Path) -> None:
+    assert quorum_findings(put(tmp_path, EMPTY, EMPTY, AHEAD), live=True) == []
 
 
 def test_a_partial_copy_of_a_node_proves_nothing_about_its_log(tmp_path: Path) -> None:
-    assert found(put(tmp_path, None, None, AHEAD), copied=CopyExtent.PARTIAL) == []
+    assert quorum_findings(put(tmp_path, None, None, AHEAD), copied=CopyExtent.PARTIAL) == []
 
 
 def test_a_log_that_was_not_read_is_not_empty(tmp_path: Path) -> None:
@@ -38,10 +38,10 @@ def test_a_log_that_was_not_read_is_not_empty(tmp_path: Path) -> None:
         path = next((brokers.root / f"c{node}" / METADATA).glob("*.log"))
         path.unlink()
         path.symlink_to("/elsewhere/0.log")
-    assert found(brokers) == []
+    assert quorum_findings(brokers) == []
 
 
-def test_a_start_cuts_a_log_at_damage(tmp_path: Path) -> None:
+def test_a_log_with_damage_in_its_first_batch_counts_as_empty(tmp_path: Path) -> None:
     """Two of three logs are damaged in their first batch."""
     brokers = put(tmp_path, AHEAD, AHEAD, AHEAD)
     for node in VOTERS[:2]:
@@ -49,7 +49,7 @@ def test_a_start_cuts_a_log_at_damage(tmp_path: Path) -> None:
         data = bytearray(path.read_bytes())
         data[70] ^= 1
         path.write_bytes(data)
-    (finding,) = found(brokers)
+    (finding,) = quorum_findings(brokers)
     assert (finding.evidence["leaders"], finding.evidence["held_by"]) == ([101, 102], [103])
 
 
@@ -57,30 +57,30 @@ def test_a_snapshot_replaces_an_empty_log(tmp_path: Path) -> None:
     brokers = put(tmp_path, EMPTY, EMPTY, AHEAD)
     for node in VOTERS[:2]:
         put_snapshot(brokers.root / f"c{node}" / METADATA, 3, STATED)
-    assert found(brokers) == []
+    assert quorum_findings(brokers) == []
 
 
-def test_what_a_registered_broker_wrote_proves_its_registration(tmp_path: Path) -> None:
+def test_a_registered_broker_proves_its_registration_record(tmp_path: Path) -> None:
     unfenced = record(17, broker_id=1, broker_epoch=3, fenced=-1)
-    (finding,) = found(put(tmp_path, EMPTY, EMPTY, written(broker_registration(1, 3), unfenced)))
+    (finding,) = quorum_findings(put(tmp_path, EMPTY, EMPTY, written(broker_registration(1, 3), unfenced)))
     assert finding.evidence["proven_end"] == 4
 
 
-def test_voters_in_the_log_are_known_only_to_those_who_have_it(tmp_path: Path) -> None:
+def test_an_empty_log_does_not_know_the_voters_of_another_one(tmp_path: Path) -> None:
     feature = {"min_supported_version": 0, "max_supported_version": 1}
     voter = {"voter_directory_id": bytes(16), "endpoints": [], "kraft_version_feature": feature}
     log = ControllerLog().control(control(5, kraft_version=1), control(6, voters=[voter | {"voter_id": node} for node in VOTERS]))
     log.lead([*VOTERS]).append(topic())
-    assert found(put(tmp_path, EMPTY, EMPTY, log)) == []
+    assert quorum_findings(put(tmp_path, EMPTY, EMPTY, log)) == []
 
 
-def test_a_voter_that_was_not_given_is_named(tmp_path: Path) -> None:
+def test_a_voter_without_a_copy_is_reported(tmp_path: Path) -> None:
     brokers = put(tmp_path, EMPTY, AHEAD)
-    assert [finding.evidence["node_id"] for finding in found(brokers, "REPLICA_NOT_GIVEN")] == [103]
-    assert found(brokers) == []
+    assert [finding.evidence["node_id"] for finding in quorum_findings(brokers, "REPLICA_NOT_GIVEN")] == [103]
+    assert quorum_findings(brokers) == []
 
 
-def test_a_plan_ends_with_the_repairs_that_come_first(tmp_path: Path) -> None:
+def test_a_plan_has_the_quorum_and_its_harmful_leaders(tmp_path: Path) -> None:
     brokers = put(tmp_path, EMPTY, EMPTY, AHEAD)
     plans = make_plans([str(brokers.root)], ScanOptions(jobs=1), PlanOptions())
     assert plans.quorum is not None

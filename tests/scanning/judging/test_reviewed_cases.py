@@ -73,26 +73,26 @@ def ordered(*findings: Finding) -> list[Finding]:
     return sorted(findings, key=Finding.sort_key)
 
 
-def test_what_is_beyond_the_limit_is_one_finding_for_each_broker() -> None:
-    given = ordered(*(missing(number) for number in range(MANY)), *(missing(number, 2) for number in range(3)))
-    findings = counted(given, ())
+def test_findings_beyond_the_limit_are_one_finding_for_each_broker() -> None:
+    findings_before = ordered(*(missing(number) for number in range(MANY)), *(missing(number, 2) for number in range(3)))
+    findings = counted(findings_before, ())
     assert findings == ordered(*findings)
     assert Counter(finding.place.broker for finding in findings) == {1: LIMIT + 1, 2: 3}
     assert [finding for finding in findings if "counted" not in finding.evidence] == [
-        finding for finding in given if finding.place.partition in range(LIMIT)
+        finding for finding in findings_before if finding.place.partition in range(LIMIT)
     ]
-    (rest,) = [finding for finding in findings if "counted" in finding.evidence]
-    assert (rest.severity, rest.place) == (given[0].severity, Place(broker=1, log_dir="/b1"))
+    (summary,) = [finding for finding in findings if "counted" in finding.evidence]
+    assert (summary.severity, summary.place) == (findings_before[0].severity, Place(broker=1, log_dir="/b1"))
     examples = [f"gone-{number}" for number in range(LIMIT, LIMIT + EXAMPLES)]
-    assert rest.evidence == {"counted": 150, "examples": examples, "file": "replication-offset-checkpoint"}
-    assert message(rest).startswith("broker 1: 150 more findings of this kind (")
-    assert message(rest).endswith(", gone-105.")
+    assert summary.evidence == {"counted": 150, "examples": examples, "file": "replication-offset-checkpoint"}
+    assert message(summary).startswith("broker 1: 150 more findings of this kind (")
+    assert message(summary).endswith(", gone-105.")
 
 
 @pytest.mark.parametrize("number", [LIMIT - 1, LIMIT, LIMIT + 1])
-def test_up_to_the_limit_and_one_more_nothing_changes(number: int) -> None:
-    given = ordered(*(missing(partition) for partition in range(number)))
-    assert counted(given, ()) == given
+def test_up_to_the_limit_and_one_more_no_findings_are_merged(number: int) -> None:
+    findings_before = ordered(*(missing(partition) for partition in range(number)))
+    assert counted(findings_before, ()) == findings_before
 
 
 def test_severities_are_counted_separately_with_the_least_confidence() -> None:
@@ -105,19 +105,19 @@ def test_severities_are_counted_separately_with_the_least_confidence() -> None:
 
 
 @pytest.mark.parametrize("topic", ["gone", "__cluster_metadata", "__transaction_state", "__consumer_offsets"])
-def test_findings_of_a_log_that_was_read_stay(topic: str) -> None:
-    given = ordered(*(missing(number, topic=topic) for number in range(MANY)))
-    assert counted(given, {("gone", number) for number in range(MANY)}) == given
+def test_findings_of_logs_that_were_read_are_not_merged(topic: str) -> None:
+    findings_before = ordered(*(missing(number, topic=topic) for number in range(MANY)))
+    assert counted(findings_before, {("gone", number) for number in range(MANY)}) == findings_before
 
 
-def test_findings_of_topics_and_of_the_whole_stay() -> None:
-    """Findings about topics and transactions are not about log directories."""
-    given = ordered(*(finding("RISKY_CONFIG", Place(f"t{number}"), {}) for number in range(MANY)))
-    given += [finding("TXN_PARTLY_LOST", Place(), {"transactional_id": str(number)}) for number in range(MANY)]
-    assert counted(given, ()) == given
+def test_findings_of_topics_and_transactions_are_not_merged() -> None:
+    """They are not about log directories."""
+    findings_before = ordered(*(finding("RISKY_CONFIG", Place(f"t{number}"), {}) for number in range(MANY)))
+    findings_before += [finding("TXN_PARTLY_LOST", Place(), {"transactional_id": str(number)}) for number in range(MANY)]
+    assert counted(findings_before, ()) == findings_before
 
 
-def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
+def test_a_checkpoint_with_very_many_lines_is_summarised(brokers: Brokers) -> None:
     offsets = {f"gone-{number}": number + 1 for number in range(MANY)} | {DIRECTORY: 72}
     for broker in (1, 2):
         put_checkpoint(brokers.log_dir(broker), "replication", offsets)
@@ -125,8 +125,8 @@ def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
     groups = Counter((finding.kind, finding.severity, finding.place.broker) for finding in findings)
     assert groups
     assert max(groups.values()) <= LIMIT + 1
-    rest = [finding for finding in findings if "counted" in finding.evidence]
-    for merged in rest:
+    summaries = [finding for finding in findings if "counted" in finding.evidence]
+    for merged in summaries:
         assert merged.evidence["counted"] + groups[merged.kind, merged.severity, merged.place.broker] - 1 == MANY
         assert message(merged)
         assert merged.severity is Severity.INFO or advice(merged)
@@ -136,7 +136,7 @@ ONLY = "Only one copy was looked at"
 
 
 def damaged(root: Path) -> Brokers:
-    """On broker 2 a batch has a flipped bit, and a segment is gone."""
+    """On broker 2 a batch has a flipped bit, and a segment is missing."""
     brokers = healthy(root)
     brokers.flip(2, brokers.log.at(5), 100)
     for suffix in ("log", "index", "timeindex"):

@@ -22,7 +22,7 @@ from tests.support.places import SAMPLES
 from tests.support.strategies import LOG
 
 LOGS = sorted((SAMPLES / "healthy" / "broker-1").glob("*/*.log"))
-"""Of a real broker."""
+"""Logs of a real broker."""
 
 
 @pytest.fixture(params=FORMS)
@@ -63,14 +63,14 @@ def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
 
 
 def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
-    """The same by columns, which must be valid Arrow."""
+    """The rows of `RECORDS` by columns, which must be valid Arrow."""
     file = MemoryFile(data)
     states = LazyRecordStates(lambda: RecordStates(file, goes_on=False))
     tables = []
     for chunk in SegmentReader(file).chunks():
         good = np.flatnonzero(chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED])
-        every = record_arrays(file, chunk.columns, good, states, payloads=payloads)
-        tables += [pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS) for arrays in every]
+        chunk_arrays = record_arrays(file, chunk.columns, good, states, payloads=payloads)
+        tables += [pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS) for arrays in chunk_arrays]
     table = pa.Table.from_batches(tables, RECORDS)
     table.validate(full=True)
     return [tuple(row.values()) for row in table.to_pylist()]
@@ -101,7 +101,7 @@ def test_a_record_too_large_to_hold_is_measured(form: str) -> None:
     assert rows[1][4:7] == (None, None, [])
 
 
-def test_a_file_that_ends_early_gives_what_is_there(form: str) -> None:
+def test_a_file_that_ends_early_gives_the_records_before_its_end(form: str) -> None:
     batches = [write_batch([RecordToWrite(b"k", b"v")] * 3, base_offset=3 * n, base_timestamp=0) for n in range(4)]
     data = b"".join(batches)
     columns = next(SegmentReader(MemoryFile(data)).chunks()).columns
@@ -112,10 +112,12 @@ def test_a_file_that_ends_early_gives_what_is_there(form: str) -> None:
         assert len(offsets) >= end // len(batches[0]) * 3
 
 
-def test_states_of_batches_are_those_of_each() -> None:
+def test_states_of_many_batches_equal_those_of_each_one() -> None:
     for data in map(Path.read_bytes, LOGS):
         for goes_on in (False, True):
             states = RecordStates(MemoryFile(data), goes_on=goes_on)
             for chunk in SegmentReader(MemoryFile(data)).chunks():
-                alone = [states.state(*transaction_facts(column), int(column[BatchColumn.POSITION])) for column in chunk.columns.T]
-                assert [STATES[number] for number in states.of_batches(chunk.columns)] == alone
+                state_of_each = [
+                    states.state(*transaction_facts(column), int(column[BatchColumn.POSITION])) for column in chunk.columns.T
+                ]
+                assert [STATES[number] for number in states.of_batches(chunk.columns)] == state_of_each

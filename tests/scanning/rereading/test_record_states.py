@@ -1,4 +1,4 @@
-"""How the transaction of each record ended: by the next marker, across damage, segments, and limits."""
+"""The transaction state of records: by the next marker, with damage, across segments, and beyond limits."""
 
 from pathlib import Path
 
@@ -64,11 +64,11 @@ def test_a_part_reads_only_what_its_records_need() -> None:
         assert inside
         assert [part.state(TXN, *lookup) for lookup in inside] == [whole.state(TXN, *lookup) for lookup in inside]
     more = data + b"".join(batch(100 + number, value=bytes(1 << 20)) for number in range(8))
-    closed, unclosed = MemoryFile(more), MemoryFile(more)
-    RecordStates(closed, goes_on=False, part=(0, position_of(7)))
-    RecordStates(unclosed, goes_on=False, part=(0, len(data)))
-    assert closed.furthest_byte < 4 << 20
-    assert unclosed.furthest_byte == len(more)
+    complete_part, open_part = MemoryFile(more), MemoryFile(more)
+    RecordStates(complete_part, goes_on=False, part=(0, position_of(7)))
+    RecordStates(open_part, goes_on=False, part=(0, len(data)))
+    assert complete_part.furthest_byte < 4 << 20
+    assert open_part.furthest_byte == len(more)
 
 
 def test_a_marker_in_lost_bytes_is_unknown() -> None:
@@ -81,7 +81,7 @@ def test_a_marker_in_lost_bytes_is_unknown() -> None:
     assert states(b"".join(parts)) == ["committed", "unknown", "unknown", "open"]
 
 
-def test_beyond_the_limit_nothing_is_claimed() -> None:
+def test_states_beyond_the_limit_are_unknown() -> None:
     assert states(bytes_of(busy()), limit=1) == ["committed", "unknown", "unknown", "unknown"]
 
 

@@ -51,7 +51,7 @@ def flipped(batch: Batch, byte: int, bit: int) -> Iterator[None]:
 
 
 def scanned(paths: list[str], topic: str, partition: int) -> dict[str, Any]:
-    """A scan's summary of one partition, and its findings except those about a start."""
+    """A scan's summary of one partition, and its findings, without those about recovery."""
     result = scan(paths, ScanOptions(topic, partition))
     (summary,) = result.partitions
     return {
@@ -66,7 +66,7 @@ def scanned(paths: list[str], topic: str, partition: int) -> dict[str, Any]:
 
 
 def planned(paths: list[str], topic: str, partition: int, without: str) -> list[object]:
-    """The losses of elections, except of candidate `without`, whose broker may not start."""
+    """The losses of elections, without those of candidate `without`, whose broker may not start."""
     return [
         (
             [
@@ -82,10 +82,10 @@ def planned(paths: list[str], topic: str, partition: int, without: str) -> list[
 
 def _offsets(losses: Sequence[Loss]) -> dict[str, object]:
     """Lost offsets by the brokers that hold them."""
-    held: dict[str, list[tuple[int, int]]] = {}
+    ranges_by_holders: dict[str, list[tuple[int, int]]] = {}
     for loss in losses:
-        held.setdefault(repr(loss.held_by), []).append((loss.start, loss.end))
-    return {holders: normalised(ranges) for holders, ranges in held.items()}
+        ranges_by_holders.setdefault(repr(loss.held_by), []).append((loss.start, loss.end))
+    return {holders: normalised(ranges) for holders, ranges in ranges_by_holders.items()}
 
 
 def compared(paths: list[str], topic: str, partition: int) -> object:

@@ -1,4 +1,4 @@
-"""The controller's log read from directories: several copies, snapshots, damage, and what real controllers wrote."""
+"""The controllers' log read from directories: several copies, snapshots, damage, and logs of real controllers."""
 
 from collections import Counter
 from pathlib import Path
@@ -70,7 +70,7 @@ def problem_of(snapshot_data: bytes) -> str | None:
     return check_snapshot(MemoryFile(snapshot_data), 1).problem
 
 
-def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> None:
+def test_records_on_a_majority_of_the_voters_are_committed(tmp_path: Path) -> None:
     short = log(partition_change(isr=[1]))
     long = short.copy().append(partition_change(leader=2)).append(partition_change(leader=1))
     history = history_of(*put(tmp_path, short, long, long))
@@ -79,29 +79,29 @@ def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> Non
     assert last(history).unknown_after is None
 
 
-def test_what_a_snapshot_states_is_committed_whoever_lost_it(tmp_path: Path) -> None:
+def test_records_in_a_snapshot_are_committed(tmp_path: Path) -> None:
     short, long = log(), log(partition_change(isr=[1]), partition_change(leader=2))
     paths = put(tmp_path, short, short, long)
     assert history_of(*paths).committed_end_offset == 4
     put_snapshot(paths[2] / METADATA, 5, snapshot(*CREATED, partition_change(isr=[1])))
     history = history_of(*paths)
-    kept = last(history).history
-    assert kept is not None
-    assert (history.committed_end_offset, [event.is_committed for event in kept.events]) == (5, [True, True, False])
+    partition_history = last(history).history
+    assert partition_history is not None
+    assert (history.committed_end_offset, [event.is_committed for event in partition_history.events]) == (5, [True, True, False])
 
 
-def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncommitted(tmp_path: Path) -> None:
+def test_whether_a_tail_is_committed_is_unknown_without_the_copies_of_all_voters(tmp_path: Path) -> None:
     short = log(partition_change(isr=[1]))
     paths = put(tmp_path, short, short.copy().append(partition_change(leader=2)), short)
-    for named, expected in ((paths[:2], None), (paths, False)):
-        history = history_of(*named)
-        kept = last(history).history
-        assert kept is not None
-        assert (kept.events[-1].is_committed, history.committed_end_offset) == (expected, 5)
+    for given_paths, expected in ((paths[:2], None), (paths, False)):
+        history = history_of(*given_paths)
+        partition_history = last(history).history
+        assert partition_history is not None
+        assert (partition_history.events[-1].is_committed, history.committed_end_offset) == (expected, 5)
         assert last(history).unknown_after == 5
 
 
-def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
+def test_records_missing_in_one_copy_come_from_another(tmp_path: Path) -> None:
     written = log(partition_change(isr=[1]), partition_change(leader=2))
     written.put(tmp_path / "c0", 100, without=(4,))
     assert (last(history_of(tmp_path / "c0")).leader, last(history_of(tmp_path / "c0")).unknown_after) == (None, 4)
@@ -110,7 +110,7 @@ def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
     assert (last(history).leader, last(history).isr, last(history).unknown_after) == (2, [1], None)
 
 
-def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
+def test_a_log_that_begins_later_continues_its_snapshot(tmp_path: Path) -> None:
     directory = log(partition_change(isr=[1]), partition_change(leader=2)).put(tmp_path / "c0", start=5)
     assert history_of(tmp_path / "c0").partitions == {}
     state = (topic(), partition([1], 1, leader_epoch=4), setting("cleanup.policy", "compact"))
@@ -129,7 +129,7 @@ def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
         (b"", "no_footer"),
     ],
 )
-def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, reason: str) -> None:
+def test_a_damaged_snapshot_is_reported_and_not_used(tmp_path: Path, data: bytes, reason: str) -> None:
     (log().put(tmp_path / "c0", start=1) / "00000000000000000001-0000000001.checkpoint").write_bytes(data)
     found = evidence(tmp_path / "c0")
     assert [(finding.kind, finding.evidence["reason"]) for finding in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
@@ -137,7 +137,7 @@ def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, r
     assert problem_of(data) == reason
 
 
-def test_every_damaged_copy_of_a_snapshot_is_named_and_a_good_one_is_used(tmp_path: Path) -> None:
+def test_every_damaged_copy_of_a_snapshot_is_reported_and_a_good_one_is_used(tmp_path: Path) -> None:
     state = snapshot(topic(), partition([1], 1, leader_epoch=4))
     for node in range(4):
         directory = log(partition_change(isr=[1]), partition_change(leader=2)).put(tmp_path / f"c{node}", 100 + node, start=5)
@@ -163,15 +163,15 @@ def test_every_damaged_copy_of_a_snapshot_is_named_and_a_good_one_is_used(tmp_pa
 def test_state_comes_from_the_newest_snapshot_and_the_records_after_it(
     tmp_path: Path, snapshots: dict[int, int], leader: int | None, unknown_after: int | None
 ) -> None:
-    """A log of [5, 7) with snapshots, by the leader that each states; the record at 6 elects 3."""
+    """A log of [5, 7) with snapshots (offset → leader); the record at 6 elects 3."""
     directory = log(partition_change(isr=[1]), partition_change(isr=[1]), partition_change(leader=3)).put(tmp_path / "c0", start=5)
-    for offset, stated in snapshots.items():
-        put_snapshot(directory, offset, snapshot(topic(), partition([stated], stated)))
+    for offset, snapshot_leader in snapshots.items():
+        put_snapshot(directory, offset, snapshot(topic(), partition([snapshot_leader], snapshot_leader)))
     history = history_of(tmp_path / "c0")
     assert (last(history).leader, last(history).unknown_after, history.unknown_after) == (leader, unknown_after, unknown_after)
 
 
-def test_a_snapshot_before_a_hole_covers_nothing_of_it(tmp_path: Path) -> None:
+def test_a_snapshot_before_a_gap_does_not_fill_it(tmp_path: Path) -> None:
     directory = log(partition_change(isr=[1]), partition_change(leader=2), partition_change(isr=[1])).put(
         tmp_path / "c0", without=(5,)
     )
@@ -182,14 +182,14 @@ def test_a_snapshot_before_a_hole_covers_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_of_another_history_is_not_used(tmp_path: Path) -> None:
-    rival = ControllerLog().lead([100], leader_epoch=3).append(*CREATED).append(partition_change(isr=[1]))
-    directory = rival.put(tmp_path / "c0", start=1)
+    other_history = ControllerLog().lead([100], leader_epoch=3).append(*CREATED).append(partition_change(isr=[1]))
+    directory = other_history.put(tmp_path / "c0", start=1)
     put_snapshot(directory, 1, snapshot(topic(), partition([1, 2], 1)))
     put_snapshot(directory, 4, snapshot(topic("other", OTHER_ID)))
     assert last(history_of(tmp_path / "c0")).isr == [1]
 
 
-def test_each_unknown_kind_has_one_finding_with_its_bytes(tmp_path: Path) -> None:
+def test_each_unknown_record_type_has_one_finding_with_its_bytes(tmp_path: Path) -> None:
     unknown, other = b"\1\x63\0abc", b"\1\x64\1"
     directory = log(unknown, other, unknown).put(tmp_path / "c0", start=1)
     (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(snapshot(topic(), unknown, partition([1], 1)))
@@ -201,7 +201,7 @@ def test_each_unknown_kind_has_one_finding_with_its_bytes(tmp_path: Path) -> Non
     assert last(found.history).leader == 1
 
 
-def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
+def test_the_last_of_too_many_findings_counts_all_other_unknown_record_types() -> None:
     unknown = UnknownKinds()
     for api_key in range(MAX_UNKNOWN_KINDS + 9):
         unknown.add(MetadataRecord(api_key, "UNKNOWN", 0, 5, None, "kind"), Place(), [1])
@@ -217,7 +217,7 @@ def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:
     assert last(history).unknown_after is None
 
 
-def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
+def test_logs_of_two_clusters_are_not_read(tmp_path: Path) -> None:
     paths = put(tmp_path, log(), log())
     put_meta_properties(paths[1], 101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
     assert read_controller(gather([str(path) for path in paths], ScanOptions())) is None
@@ -231,16 +231,16 @@ def test_named_nodes_are_voters_by_their_ids(tmp_path: Path) -> None:
     assert found.history.committed_end_offset == 4
 
 
-def test_idle_controllers_give_the_time_of_their_copy(tmp_path: Path) -> None:
+def test_the_last_record_of_idle_controllers_gives_the_time_of_their_copy(tmp_path: Path) -> None:
     history = history_of(*put(tmp_path, log(*[record(20)] * 50, voters=(100,))))
     assert (history.last_ms, last(history).as_of_ms) == (START_MS + 51_000, START_MS + 51_000)
     assert history.log_end_offset == 54
 
 
-def test_any_bytes_open_as_a_batch() -> None:
+def test_undecodable_batches_have_a_record_with_a_problem() -> None:
     assert [record.problem for _, record in open_batch(bytes(80)).records] == ["batch"]
-    lying = write_batch([RecordToWrite(None, topic())], base_offset=0, base_timestamp=1, records_count=9)
-    assert [record.problem for _, record in open_batch(lying).records] == [None, "batch"]
+    wrong_count = write_batch([RecordToWrite(None, topic())], base_offset=0, base_timestamp=1, records_count=9)
+    assert [record.problem for _, record in open_batch(wrong_count).records] == [None, "batch"]
 
 
 @given(data=st.binary(max_size=200), at=st.integers(0, 60))
@@ -252,7 +252,7 @@ def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
     assert (problem_of(whole[:at] + data + whole[at:]) is not None) == (data != b"")
 
 
-def test_real_controllers_have_isr_and_policies(archives: Path) -> None:
+def test_logs_of_real_controllers_have_isr_and_policies(archives: Path) -> None:
     history = history_of(archives / "kafka-4.3.0-healthy.tar.xz")
     profiles = history.partitions["profiles", 0]
     assert (profiles.leader, profiles.isr, profiles.cleanup_policy, profiles.was_compacted) == (2, [2, 3, 1], "compact", True)
@@ -261,7 +261,7 @@ def test_real_controllers_have_isr_and_policies(archives: Path) -> None:
     assert history.defaults == {"min.insync.replicas": "1"}
 
 
-def test_without_a_witness_it_is_not_known_what_a_snapshot_states(tmp_path: Path) -> None:
+def test_a_missing_start_is_not_reported_without_a_controllers_log_of_one_cluster(tmp_path: Path) -> None:
     paths = [log(partition_change(isr=[1])).put(tmp_path / f"c{node}", node, start=4).parent for node in (100, 101)]
 
     def kinds() -> set[str]:
@@ -272,7 +272,7 @@ def test_without_a_witness_it_is_not_known_what_a_snapshot_states(tmp_path: Path
     assert "LOG_HEAD_MISSING" not in kinds()
 
 
-def test_a_snapshot_states_what_a_record_of_an_unknown_kind_may_have_changed(tmp_path: Path) -> None:
+def test_records_after_one_of_unknown_type_are_rejected_only_if_a_snapshot_has_the_state(tmp_path: Path) -> None:
     unknown = log(b"\1\x63\0", topic())
     directory = unknown.put(tmp_path / "c0")
     assert [finding.kind for finding in evidence(tmp_path / "c0").findings] == ["METADATA_RECORD_UNKNOWN"]
@@ -282,9 +282,11 @@ def test_a_snapshot_states_what_a_record_of_an_unknown_kind_may_have_changed(tmp
 
 
 def test_a_batch_that_ends_before_it_begins_is_left_out(tmp_path: Path) -> None:
-    lying = write_batch([RecordToWrite(None, setting("retention.ms", "1"), offset_delta=-8)], base_offset=9, base_timestamp=1)
+    wrong_offsets = write_batch(
+        [RecordToWrite(None, setting("retention.ms", "1"), offset_delta=-8)], base_offset=9, base_timestamp=1
+    )
     written = log()
-    written.batches.append((9, lying))
+    written.batches.append((9, wrong_offsets))
     written.append(partition_change(leader=2)).append(partition_change(leader=1)).put(tmp_path / "c0")
     history = history_of(tmp_path / "c0")
     assert (history.log_end_offset, history.gaps, history.defaults) == (6, [], {})
@@ -292,7 +294,9 @@ def test_a_batch_that_ends_before_it_begins_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("snapshot_offset", "starts"), [(None, False), (4, False), (5, True)])
-def test_a_start_on_a_log_without_its_start_needs_a_snapshot(tmp_path: Path, snapshot_offset: int | None, starts: bool) -> None:
+def test_a_controller_starts_on_a_log_without_its_start_only_with_a_snapshot(
+    tmp_path: Path, snapshot_offset: int | None, starts: bool
+) -> None:
     directory = log(partition_change(isr=[1]), partition_change(leader=2)).put(tmp_path / "c0", start=5)
     if snapshot_offset is not None:
         put_snapshot(directory, snapshot_offset, snapshot(topic(), partition([1], 1)))

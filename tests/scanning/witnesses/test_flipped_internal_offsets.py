@@ -1,4 +1,4 @@
-"""One bit of each byte of a base offset in logs that tell of others: controllers, coordinators, and the log a transaction is in."""
+"""One bit of each byte of a base offset, flipped in logs of controllers and coordinators and in a log with transactions."""
 
 import shutil
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from tests.support.segments import batch, chunk_of, columns_of
 
 SAMPLE = SAMPLES / "healthy" / "broker-2"
 BITS = (7, 0, 3, 1, 2, 5, 0, 6)
-"""The bit that is turned over in each byte of a base offset."""
+"""The bit that is flipped in each byte of a base offset."""
 
 
 def controllers(path: Path) -> object:
@@ -41,7 +41,7 @@ def transaction_log(path: Path) -> object:
 
 
 def groups(path: Path) -> list[GroupLog]:
-    """All that the coordinators' log of groups tells, by record offsets, where every batch is looked at and where few are."""
+    """The replayed logs of group coordinators, which must be the same if superseded batches are skipped."""
     inputs = gather([str(path)], ScanOptions())
     history = read_group_history(inputs)
     assert history is not None
@@ -54,29 +54,29 @@ def groups(path: Path) -> list[GroupLog]:
     return history.logs
 
 
-def listed(path: Path) -> object:
+def transaction_rows(path: Path) -> object:
     """Every transaction, by the offsets of its first and last batch and of its marker."""
     return list(transactions([str(path)], ScanOptions(topic_glob="payments")).rows)
 
 
 @pytest.mark.parametrize(
-    ("directory", "ask"),
+    ("directory", "read"),
     [
         ("__cluster_metadata-0", controllers),
         ("__transaction_state-0", transaction_log),
         ("__consumer_offsets-0", groups),
-        ("payments-0", listed),
+        ("payments-0", transaction_rows),
     ],
 )
-def test_one_copy_gives_what_it_gave_before_the_flip(tmp_path: Path, directory: str, ask: Callable[[Path], object]) -> None:
+def test_a_flipped_bit_does_not_change_the_facts_of_a_copy(tmp_path: Path, directory: str, read: Callable[[Path], object]) -> None:
     path = tmp_path / "broker-2"
     shutil.copytree(SAMPLE, path)
-    before = ask(path)
+    before = read(path)
     batches = batches_of(path / directory)
     for byte, bit in enumerate(BITS):
         for number in (0, len(batches) // 2):
             with flipped(batches[number], byte, bit):
-                assert ask(path) == before, (byte, number)
+                assert read(path) == before, (byte, number)
 
 
 KEY, OTHER = commit_key(), commit_key("audit")
@@ -97,7 +97,7 @@ def test_a_plain_commit_after_a_misplaced_transactional_batch_stays_valid(tmp_pa
                 assert groups(tmp_path / "b1") == [before]
 
 
-def test_a_malformed_record_of_a_misplaced_batch_has_its_right_offset(tmp_path: Path) -> None:
+def test_a_malformed_record_of_a_misplaced_batch_has_the_right_offset(tmp_path: Path) -> None:
     log = (
         coordinator_batches((KEY, commit_value(1)))
         + coordinator_batches((KEY, b"\0\1"), start=1)
@@ -113,9 +113,9 @@ def test_a_malformed_record_of_a_misplaced_batch_has_its_right_offset(tmp_path: 
 INT64_MAX = 2**63 - 1
 
 
-@pytest.mark.parametrize("behind", [7, INT64_MAX, -(2**63) + 1])
-def test_no_offset_follows_the_largest(behind: int) -> None:
-    offsets, size = (INT64_MAX, 7, behind), len(batch(0))
+@pytest.mark.parametrize("last_offset", [7, INT64_MAX, -(2**63) + 1])
+def test_batches_at_the_largest_offset_are_not_corrected(last_offset: int) -> None:
+    offsets, size = (INT64_MAX, 7, last_offset), len(batch(0))
     log = b"".join(offset.to_bytes(8, signed=True) + batch(0)[8:] for offset in offsets)
     placing = OffsetCorrector(MemoryFile(log), 0, None, None, None)
     for number, offset in enumerate(offsets):
@@ -130,23 +130,23 @@ HOSTILE = (INT64_MAX, INT64_MAX - 1, -(2**63), -1, 2**62, -(2**63) + 1, 2**53 + 
 
 @pytest.mark.parametrize("first", HOSTILE)
 @pytest.mark.parametrize("second", HOSTILE)
-def test_hostile_offsets_stop_no_command(tmp_path: Path, first: int, second: int) -> None:
+def test_commands_accept_hostile_offsets(tmp_path: Path, first: int, second: int) -> None:
     path = tmp_path / "broker-2"
     for directory, commits in (("__consumer_offsets-0", True), ("payments-0", False)):
         (path / directory).mkdir(parents=True)
         log = b""
         for start in (0, first, second, 3):
-            own = coordinator_batches((KEY, commit_value(5)), (OTHER, commit_value(6))) if commits else batch(0, 2)
-            log += start.to_bytes(8, "big", signed=True) + own[8:]
+            batches = coordinator_batches((KEY, commit_value(5)), (OTHER, commit_value(6))) if commits else batch(0, 2)
+            log += start.to_bytes(8, "big", signed=True) + batches[8:]
         put_segment(path / directory, 0, log)
     (path / "meta.properties").write_text("version=1\nbroker.id=2\ncluster.id=c\n")
     assert groups(path)
-    assert listed(path) == []
+    assert transaction_rows(path) == []
     list(search([str(path)], ScanOptions("payments"), Conditions(offset_start=0, offset_end=9)).rows())
     make_plans([str(path)], ScanOptions("payments", 0), PlanOptions())
 
 
-def test_a_batch_with_a_wrong_crc_is_no_log_end() -> None:
+def test_a_batch_with_a_wrong_crc_does_not_set_the_log_end() -> None:
     rows = [{BatchColumn.BASE_OFFSET: offset} for offset in (0, 1, 2)]
     rows[2] |= {BatchColumn.LAST_OFFSET: INT64_MAX, BatchColumn.CRC_COMPUTED: 1}
     placing = OffsetCorrector(MemoryFile(b""), 0, 0, None, None)
@@ -159,7 +159,7 @@ def test_a_batch_with_a_wrong_crc_is_no_log_end() -> None:
 
 
 @pytest.mark.parametrize("bit", range(14, 64))
-def test_a_batch_of_a_cleaned_log_counts_where_there_is_room(tmp_path: Path, bit: int) -> None:
+def test_a_misplaced_batch_of_a_cleaned_log_counts_at_its_right_offset(tmp_path: Path, bit: int) -> None:
     starts = (3, 5, 9, 20, 33)
     log = b"".join(coordinator_batches((commit_key(f"group-{start}"), commit_value(start)), start=start) for start in starts)
     directory = put_consumer_offsets(tmp_path / "b1", log).parent
@@ -171,7 +171,7 @@ def test_a_batch_of_a_cleaned_log_counts_where_there_is_room(tmp_path: Path, bit
 
 
 def ended_by_marker(path: Path) -> list[Batch]:
-    """The batches of one log up to its last marker, alone in a log directory."""
+    """The batches of a log up to its last marker, written into a log directory."""
     (log,) = (SAMPLE / "payments-0").glob("*.log")
     data, batches = log.read_bytes(), batches_of(log.parent)
     last = max(number for number, place in enumerate(batches) if data[place.position + 22] & CONTROL_MASK)
@@ -185,23 +185,23 @@ TAILS = {"clean": b"", "zeros": bytes(4096), "few zeros": bytes(5), "torn": b"\0
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize(("byte", "bit"), [(0, 7), (0, 0), (2, 3), (4, 5), (5, 7)])
-def test_the_last_batch_counts_where_it_stands_whatever_tail_a_crash_left(tmp_path: Path, tail: str, byte: int, bit: int) -> None:
+def test_a_misplaced_last_batch_counts_before_any_tail_of_a_crash(tmp_path: Path, tail: str, byte: int, bit: int) -> None:
     path = tmp_path / "broker-2"
     place = ended_by_marker(path)[-1]
     with place.log.open("ab") as log:
         log.write(TAILS[tail])
-    before = listed(path)
+    before = transaction_rows(path)
     assert str(place.base_offset) in str(before)
     with flipped(place, byte, bit):
-        assert listed(path) == before
+        assert transaction_rows(path) == before
 
 
-def test_damage_further_up_hides_no_misplaced_last_batch(tmp_path: Path) -> None:
+def test_a_misplaced_last_batch_counts_after_earlier_damage(tmp_path: Path) -> None:
     path = tmp_path / "broker-2"
     batches = ended_by_marker(path)
     data = bytearray(batches[0].log.read_bytes())
     data[batches[1].position + 61] ^= 1
     batches[0].log.write_bytes(data)
-    before = listed(path)
+    before = transaction_rows(path)
     with flipped(batches[-1], 3, 4):
-        assert listed(path) == before
+        assert transaction_rows(path) == before

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` replayed from log directories: what counts, what is dropped, what is in doubt, whose copy is read."""
+"""`__consumer_offsets` replayed from log directories: commits, tombstones, damage, limits, and the choice of a copy."""
 
 import json
 from pathlib import Path
@@ -39,8 +39,8 @@ def history(*log_dirs: Path) -> GroupHistory:
 
 def replayed(tmp_path: Path, log: bytes) -> GroupLog:
     put_consumer_offsets(tmp_path / "b1", log)
-    [one] = history(tmp_path / "b1").logs
-    return one
+    [group_log] = history(tmp_path / "b1").logs
+    return group_log
 
 
 def only(log: GroupLog) -> CommittedOffset:
@@ -113,7 +113,7 @@ EXPECTED: dict[str, str] = json.loads(ANSWERS.read_text()) if ANSWERS.exists() e
 
 
 def replayed_text(name: str, root: Path) -> str:
-    """Everything that replaying a log gives, as text."""
+    """The result of replaying a log, as text."""
     return repr(replayed(root, LOGS[name])).replace(str(root), "")
 
 
@@ -123,25 +123,25 @@ def test_replays_give_the_golden_text(name: str, tmp_path: Path) -> None:
     assert replayed_text(name, tmp_path) == EXPECTED[name]
 
 
-def test_of_many_unreadable_records_some_are_kept_and_all_counted(tmp_path: Path) -> None:
+def test_unreadable_records_are_sampled_and_counted(tmp_path: Path) -> None:
     records = [RecordToWrite(group_key(), b"\0\x63")] * (MALFORMED_KEPT + 500)
     read = replayed(tmp_path, write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))
     assert (len(read.malformed), read.malformed_count) == (MALFORMED_KEPT, MALFORMED_KEPT + 500)
 
 
-def test_the_longest_copy_is_read_and_a_damaged_one_gives_way(tmp_path: Path) -> None:
-    one, two = coordinator_batches((KEY, commit_value(5))), coordinator_batches((KEY, commit_value(6)), start=1)
-    for broker, log in ((1, one), (2, one + two), (3, one + two)):
+def test_the_longest_undamaged_copy_is_read(tmp_path: Path) -> None:
+    first, second = coordinator_batches((KEY, commit_value(5))), coordinator_batches((KEY, commit_value(6)), start=1)
+    for broker, log in ((1, first), (2, first + second), (3, first + second)):
         put_consumer_offsets(tmp_path / f"b{broker}", log)
         put_meta_properties(tmp_path / f"b{broker}", broker, cluster_id=None)
     [read] = history(*sorted(tmp_path.iterdir())).logs
     assert (read.broker, read.end_offset, only(read).last.offset) == (2, 2, 6)
-    put_segment(tmp_path / "b2" / "__consumer_offsets-0", 0, flip_bit(one + two, 80))
+    put_segment(tmp_path / "b2" / "__consumer_offsets-0", 0, flip_bit(first + second, 80))
     [read] = history(*sorted(tmp_path.iterdir())).logs
     assert (read.broker, read.complete) == (3, True)
 
 
-def test_logs_of_other_clusters_concern_their_own_partitions(tmp_path: Path) -> None:
+def test_commits_belong_to_partitions_of_their_cluster(tmp_path: Path) -> None:
     for cluster, offset in (("A", 5), ("B", 9)):
         put_consumer_offsets(tmp_path / cluster, coordinator_batches((KEY, commit_value(offset))))
         put_meta_properties(tmp_path / cluster, 1, cluster_id=cluster * 22)
@@ -162,16 +162,16 @@ def test_a_copy_without_a_cluster_id_belongs_to_the_only_cluster(tmp_path: Path,
 
 
 @pytest.mark.parametrize("name", archive_params("kafka-4.3.0-healthy", "kafka-4.3.0-unclean"))
-def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
+def test_a_group_of_a_real_cluster(archives: Path, name: str) -> None:
     group_history = history(archives / f"{name}.tar.xz")
     [commit] = group_history.committed("orders", 0, None)
     assert (commit.group, commit.last.offset) == ("billing", 30000)
     assert (commit.log_partition, commit.unknown_after) == (1, None)
     assert commit.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"
-    [log] = [each for each in group_history.logs if each.groups]
+    [log] = [group_log for group_log in group_history.logs if group_log.groups]
     group = log.groups["billing"]
     assert (group.kind, group.state, group.members_count, group.generation) == ("classic", "Empty", 0, 2)
-    assert all(each.complete and not each.malformed_count for each in group_history.logs)
+    assert all(group_log.complete and not group_log.malformed_count for group_log in group_history.logs)
 
 
 def test_memory_is_bounded_and_the_limit_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ def is_found(*paths: Path) -> bool:
 @pytest.mark.parametrize(
     ("options", "expected"), [(CollectOptions(), True), (CollectOptions(pseudonyms=PseudonymMap("07" * 32, {})), False)]
 )
-def test_a_hash_of_a_pseudonym_places_nothing(tmp_path: Path, options: CollectOptions, expected: bool) -> None:
+def test_state_with_pseudonyms_is_never_misplaced(tmp_path: Path, options: CollectOptions, expected: bool) -> None:
     log_dirs = grown(tmp_path / "copies").log_dirs
     bundles = [make_bundle(log_dir, tmp_path / f"{log_dir.name}.kfb", options) for log_dir in log_dirs]
     assert is_found(*log_dirs)

@@ -1,4 +1,4 @@
-"""`__remote_log_metadata` replayed from log directories: whose copy is read, which events count, and what real stores held then."""
+"""`__remote_log_metadata` replayed from log directories: the choice of a copy, valid events, and objects of real stores."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,7 +88,7 @@ def test_without_a_topic_id_the_newest_topic_of_a_name_counts(tmp_path: Path) ->
 
 
 def replayed(*values: bytes, max_deleted: int = 10) -> tuple[list[int], int, int]:
-    """The states of the segments that are held, how many events were dropped, and how many segments forgotten."""
+    """(states of the segments, number of dropped events, number of forgotten segments)."""
     replay = RemoteLogReplay(0, max_deleted)
     for offset, value in enumerate(values):
         fields = decode_remote_log_record(value).fields
@@ -100,16 +100,16 @@ def replayed(*values: bytes, max_deleted: int = 10) -> tuple[list[int], int, int
 @pytest.mark.parametrize("after", range(4))
 @pytest.mark.parametrize("before", [None, *range(4)])
 def test_invalid_transitions_are_dropped(before: int | None, after: int) -> None:
-    """RemoteLogSegmentState.isValidTransition; a state is updated, and never begun, by an update."""
+    """RemoteLogSegmentState.isValidTransition; an update cannot create a segment."""
     allowed = {(0, 1), (0, 2), (1, 2), (2, 3), (1, 1), (2, 2), (3, 3)}
     path = {None: [], 0: [], 1: [1], 2: [2], 3: [2, 3]}[before]
-    begun = [] if before is None else [copy_started(1, 0, 9)]
-    states, dropped, _ = replayed(*begun, *(segment_update(1, state) for state in path), segment_update(1, after))
+    created = [] if before is None else [copy_started(1, 0, 9)]
+    states, dropped, _ = replayed(*created, *(segment_update(1, state) for state in path), segment_update(1, after))
     assert dropped == ((before, after) not in allowed)
     assert states == ([] if before is None else [before if dropped else after])
 
 
-def test_a_segment_is_begun_once_and_not_finished() -> None:
+def test_a_segment_starts_once_and_unfinished() -> None:
     assert replayed(copy_started(1, 0, 9), copy_started(1, 0, 19)) == ([COPY_STARTED], 0, 0)
     assert replayed(copy_started(1, 0, 9, remote_log_segment_state=COPY_FINISHED)) == ([], 1, 0)
     assert replayed(copy_started(1, 0, 9), segment_update(1, COPY_FINISHED), copy_started(1, 0, 9)) == ([COPY_FINISHED], 1, 0)
@@ -126,7 +126,7 @@ def test_the_oldest_of_many_deleted_segments_are_forgotten() -> None:
     )
 
 
-def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
+def test_an_undamaged_copy_is_read_before_a_damaged_one(tmp_path: Path) -> None:
     for broker in ("b1", "b2"):
         path = put_remote_log(tmp_path / broker, copy_started(1, 0, 9), segment_update(1, COPY_FINISHED))
     path.write_bytes(flip_bit(path.read_bytes(), path.stat().st_size - 3))
@@ -140,20 +140,20 @@ def test_records_that_cannot_be_read_have_findings(tmp_path: Path) -> None:
     put_remote_log(tmp_path / "b1", copy_started(1, 0, 9), b"\1\1\0\0", None, b"\1\x09\0", copy_started(2, 9, 0), b"\7")
     history, findings = history_of(tmp_path / "b1")
     assert history.damaged
-    assert {found.kind for found in findings} == {"METADATA_RECORD_MALFORMED"}
-    told = [(found.place.offset_start, found.evidence["reason"], found.evidence.get("record_type")) for found in findings]
-    assert told == [
+    assert {finding.kind for finding in findings} == {"METADATA_RECORD_MALFORMED"}
+    rows = [(finding.place.offset_start, finding.evidence["reason"], finding.evidence.get("record_type")) for finding in findings]
+    assert rows == [
         (1, "fields", "RemoteLogSegmentMetadataUpdateRecord"),
         (2, "value", None),
         (4, "offsets", "RemoteLogSegmentMetadataRecord"),
         (5, "frame", None),
     ]
-    assert {(found.place.topic, found.evidence["unknown_after_offset"]) for found in findings} == {
+    assert {(finding.place.topic, finding.evidence["unknown_after_offset"]) for finding in findings} == {
         ("__remote_log_metadata", offset) for offset in (0, 1, 3, 4)
     }
 
 
-def test_replicas_know_their_remote_logs_however_the_scan_is_limited(tmp_path: Path) -> None:
+def test_selected_replicas_have_their_remote_logs(tmp_path: Path) -> None:
     log_dir = put_replica(tmp_path, 1, log(5), partition="t-0", topic_id=TOPIC_ID_TEXT)
     put_remote_log(log_dir, copy_started(1, 0, 9))
     options = ScanOptions(topic_glob="t")
@@ -167,8 +167,8 @@ def test_replicas_know_their_remote_logs_however_the_scan_is_limited(tmp_path: P
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", REAL)
-def test_finished_segments_are_the_objects_of_a_real_store(corpora: Path, name: str) -> None:
-    """By id, offset, size in bytes and leader epochs; in one state objects were deleted, cut and made by hand."""
+def test_finished_segments_equal_the_objects_of_a_real_store(corpora: Path, name: str) -> None:
+    """By id, offset, size in bytes and leader epochs; in `remote-damaged` objects were deleted, truncated and forged."""
     archive = corpora / "tiered" / f"tiered-{name}.tar.xz"
     history, findings = history_of(archive)
     assert (findings, history.damaged, history.dropped) == ([], False, 0)
@@ -188,7 +188,7 @@ def test_finished_segments_are_the_objects_of_a_real_store(corpora: Path, name: 
     for key in finished.keys() & objects.keys():
         segment, files = finished[key], objects[key]
         epochs = [tuple(map(int, line.split())) for line in files["leader_epoch_checkpoint"].decode().splitlines()[2:]]
-        told = [(entry.leader_epoch, entry.start_offset) for entry in segment.leader_epochs]
-        assert told == [(epoch, max(start, segment.start_offset)) for epoch, start in epochs][-len(told) :]
+        segment_epochs = [(entry.leader_epoch, entry.start_offset) for entry in segment.leader_epochs]
+        assert segment_epochs == [(epoch, max(start, segment.start_offset)) for epoch, start in epochs][-len(segment_epochs) :]
         assert segment.txn_index_empty == ("txnindex" not in files)
         assert name == "remote-damaged" or len(files["log"]) == segment.size_in_bytes

@@ -1,4 +1,4 @@
-"""`__share_group_state` replayed from log directories: whose copy is read, what cannot be read, and what it proves: nothing."""
+"""`__share_group_state` replayed from log directories: the choice of a copy, topics, and offsets that prove no loss."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def replayed(*log_dirs: Path) -> tuple[ShareLog, list[Finding]]:
     return share_log, findings
 
 
-def test_a_snapshot_and_its_updates(tmp_path: Path) -> None:
+def test_updates_are_merged_into_the_snapshot(tmp_path: Path) -> None:
     records = coordinator_batches(
         (SNAPSHOT, share_value(-1)),
         (UPDATE, share_value(0, (0, 9, 2, 1), record_type=1)),
@@ -52,7 +52,7 @@ def test_a_snapshot_and_its_updates(tmp_path: Path) -> None:
     assert [state.offsets_in(number) for number in (0, 2, 4)] == [1, 4, 1]
 
 
-def test_a_whole_copy_is_read_and_not_a_damaged_one(tmp_path: Path) -> None:
+def test_an_undamaged_copy_is_read_before_a_damaged_one(tmp_path: Path) -> None:
     records = coordinator_batches((SNAPSHOT, share_value(1)), (SNAPSHOT, share_value(2)))
     put_share_state(tmp_path / "b1", flip_bit(records, len(records) - 3))
     put_share_state(tmp_path / "b2", records)
@@ -66,7 +66,7 @@ def rows(*paths: Path) -> list[GroupRow]:
     return [row for row in groups([str(path) for path in paths], ScanOptions()).rows if row.share is not None]
 
 
-def test_topics_are_named_by_what_groups_were_told_and_by_the_controller(tmp_path: Path) -> None:
+def test_topic_names_come_from_groups_and_the_controllers_log(tmp_path: Path) -> None:
     put_share_state(tmp_path / "b1", coordinator_batches((SNAPSHOT, share_value(1))))
     assert [row.topic for row in rows(tmp_path / "b1")] == [None]
     put_consumer_offsets(
@@ -81,13 +81,12 @@ def test_topics_are_named_by_what_groups_were_told_and_by_the_controller(tmp_pat
 
 @pytest.mark.parametrize("start_offset", [15, 2**62])
 def test_a_start_offset_beyond_every_log_proves_no_lost_records(tmp_path: Path, start_offset: int) -> None:
-    """It may be set by hand, and says of no record that it was there."""
+    """An administrator may have set it; it does not prove that any record existed."""
     for broker in (1, 2):
         log_dir = put_replica(tmp_path, broker, log(5), high_watermark=4)
         put_share_state(log_dir, coordinator_batches((SNAPSHOT, share_value(start_offset, (start_offset, start_offset + 4, 2, 1)))))
-        told = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
         put_consumer_offsets(
-            log_dir, coordinator_batches((group_key("workers", 15), new_group_value(15, initialized_topics=[told])))
+            log_dir, coordinator_batches((group_key("workers", 15), new_group_value(15, initialized_topics=[SHARED])))
         )
     answer = groups([str(tmp_path)], ScanOptions())
     [row] = [row for row in answer.rows if row.share is not None]
@@ -96,12 +95,12 @@ def test_a_start_offset_beyond_every_log_proves_no_lost_records(tmp_path: Path, 
     assert answer.result.findings == []
     result = local.scan([str(tmp_path)], ScanOptions())
     assert "GROUP_OFFSET_BEYOND_LOG" not in {finding.kind for finding in result.findings}
-    [partition] = [each for each in result.partitions if each.topic == "orders"]
+    [partition] = [summary for summary in result.partitions if summary.topic == "orders"]
     assert partition.high_watermark_at_least == 4
 
 
-def test_what_brokers_counted_is_what_their_batches_say(tmp_path: Path) -> None:
-    """Kafka 4.3.0: done with are the records that were acknowledged or archived from the start offset on."""
+def test_the_delivery_count_equals_that_of_the_batches(tmp_path: Path) -> None:
+    """In Kafka 4.3.0 complete deliveries are records from the start offset on that were acknowledged or archived."""
     for name, directory in {"group-kinds": "__consumer_offsets-0", "share-state": "__share_group_state-0"}.items():
         path = tmp_path / "b1" / directory / segment_file(0)
         path.parent.mkdir(parents=True)
