@@ -29,20 +29,20 @@ def comparable_findings(scanned: Json) -> list[tuple[object, ...]]:
 
 
 def test_bundles_beside_a_directory_are_judged_like_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in tasks, and with relative paths: tasks open absolute ones, but answers name them as they were given."""
+    """Also in tasks, and with relative paths: tasks open absolute paths, and answers name the relative ones."""
     monkeypatch.chdir(tmp_path)
     directories = sorted(map(str, SAMPLE.iterdir()))
     bundles = [make_bundle(Path(directory), tmp_path / f"{number}.kfb").name for number, directory in enumerate(directories)]
     paths = [bundles[0], directories[1], bundles[2]]
-    scanned, expected = (json.loads(kf.scan(given).to_json()) for given in (paths, directories))
+    scanned, expected = (json.loads(kf.scan(inputs).to_json()) for inputs in (paths, directories))
     assert comparable_findings(scanned) == comparable_findings(expected)
     assert scanned["incomplete"] == []
-    of_tasks, here = task_engine.scan(paths, ScanOptions()), local.scan(paths, ScanOptions())
-    assert "".join(json_document.document(of_tasks)) == "".join(json_document.document(here))
+    task_result, local_result = task_engine.scan(paths, ScanOptions()), local.scan(paths, ScanOptions())
+    assert "".join(json_document.document(task_result)) == "".join(json_document.document(local_result))
 
 
 def test_directories_with_two_names_are_collected_once(tmp_path: Path) -> None:
-    """Links to a log directory and to a partition directory, as for disks mounted elsewhere; and a path within another one."""
+    """Links to a log directory and to a partition directory, as for mounted disks; and a path inside another one."""
     folder = shutil.copytree(SAMPLE, tmp_path / "brokers")
     (folder / "disks").mkdir()
     for name, linked in (("disk-0", folder / "broker-1"), ("disk-1", folder / "broker-2" / "audit-0")):

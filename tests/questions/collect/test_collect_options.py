@@ -39,10 +39,10 @@ def judged(path: Path) -> Json:
 
 def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
     path = make_bundle(broker, tmp_path / "some.kfb", CollectOptions(records=(RequestedRecords("orders", 0, 3, 5),)))
-    kept = unpack_bundle(path).sections(ORDERS, SectionKind.RAW)
+    raw_sections = unpack_bundle(path).sections(ORDERS, SectionKind.RAW)
     log_bytes = (broker / ORDERS).read_bytes()
     size = len(log_bytes) // 6
-    assert b"".join(section[4] for section in kept).count(SECRET) == 4
+    assert b"".join(section[4] for section in raw_sections).count(SECRET) == 4
     with BundleSource(str(path)).open(ORDERS) as file:
         assert file.read_at(size, size) == log_bytes[size : 2 * size]
         with pytest.raises(SourceError, match="needs the records"):
@@ -58,19 +58,21 @@ def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
         (RequestedRecords("orders", 7, 0, 9), "there is no partition orders-7"),
     ],
 )
-def test_records_that_cannot_be_requested(requested: RequestedRecords, words: str, broker: Path, tmp_path: Path) -> None:
+def test_records_of_internal_or_absent_partitions_cannot_be_requested(
+    requested: RequestedRecords, words: str, broker: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=words):
         make_bundle(broker, tmp_path / "no.kfb", CollectOptions(records=(requested,)))
 
 
-def test_partitions_that_were_not_selected_are_not_missing_or_damaged(broker: Path, tmp_path: Path) -> None:
+def test_partitions_outside_the_selection_are_not_missing_or_damaged(broker: Path, tmp_path: Path) -> None:
     path = make_bundle(broker, tmp_path / "some.kfb", CollectOptions(ScanOptions(topic_glob="payments")))
-    there = {row[0] for row in unpack_bundle(path).listing["files"]}
-    assert ORDERS not in there
-    assert {PAYMENTS, OFFSETS} <= there
+    files = {row[0] for row in unpack_bundle(path).listing["files"]}
+    assert ORDERS not in files
+    assert {PAYMENTS, OFFSETS} <= files
     result = kf.scan([str(path)])
-    known = {(finding.kind, finding.place.topic) for finding in kf.scan([str(broker)]).findings}
-    assert {(finding.kind, finding.place.topic) for finding in result.findings} <= known | {("PARTIAL_COPY", None)}
+    findings_of_directory = {(finding.kind, finding.place.topic) for finding in kf.scan([str(broker)]).findings}
+    assert {(finding.kind, finding.place.topic) for finding in result.findings} <= findings_of_directory | {("PARTIAL_COPY", None)}
     assert result.incomplete == []
     verdicts = {partition.topic: partition.verdict for partition in result.partitions}
     assert (verdicts.get("orders"), verdicts["payments"]) == (None, "clean")
@@ -128,7 +130,7 @@ def test_a_pause_allows_one_second_of_faster_reading(monkeypatch: pytest.MonkeyP
 
 
 def test_an_estimate_is_right_within_a_factor_of_two(broker: Path, tmp_path: Path) -> None:
-    """For samples, and for many hashed keys of a topic that is compacted or is not."""
+    """For samples, and for many records in a topic with and without hashed keys."""
     log_dirs = [path.parent for path in (SAMPLES / "unclean-election").rglob("meta.properties")]
     cases = [(log_dir, CollectOptions()) for log_dir in (*log_dirs, broker)] + [(broker, CollectOptions(compacted="ord*"))]
     batches = [[RecordToWrite(b"k%d" % row, b"v%d" % row) for row in range(start, start + 100)] for start in range(0, 20_000, 100)]
@@ -143,8 +145,8 @@ def test_an_estimate_counts_records_and_indexes(broker: Path, tmp_path: Path) ->
     directory = broker / "large-0"
     directory.mkdir()
     numbers = random.Random(0)
-    made = (batch(2 * offset, 2, value=numbers.randbytes(numbers.randint(5, 60))) for offset in range(4000))
-    (directory / LOG).write_bytes(b"".join(made))
+    batches = (batch(2 * offset, 2, value=numbers.randbytes(numbers.randint(5, 60))) for offset in range(4000))
+    (directory / LOG).write_bytes(b"".join(batches))
     places = sorted(numbers.sample(range(1, 4000), 2000))
     entries = b"".join((2 * place).to_bytes(4, "big") + (150 * place).to_bytes(4, "big") for place in places)
     (directory / LOG.replace("log", "index")).write_bytes(entries)

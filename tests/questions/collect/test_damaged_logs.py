@@ -23,7 +23,7 @@ MOST_OFFSET = 1 << 31
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log directory, of which the tests change one log."""
+    """A log directory; the tests change one of its logs in a copy."""
     log_dir = put_broker(tmp_path_factory.mktemp("broker"), batches=9)
     wrapped = write_legacy_wrapper([legacy_entry(0), legacy_entry(1)], offset=3, magic=1, compression_type="gzip", timestamp=7)
     (log_dir / OLD).write_bytes(legacy_entry(0) + legacy_entry(1) + wrapped + b"".join(log(2, start=4)))
@@ -38,7 +38,7 @@ def judged(path: Path) -> tuple[Any, ...]:
 
 
 def judged_by_headers(path: Path) -> tuple[Any, ...]:
-    """The answer of a scan about a log, without its bytes and records, and without offsets that no batch of it can have."""
+    """The answer of a scan that batch headers give, without offsets that no batch of the log can have."""
     scanned: dict[str, Any] = json.loads(kf.scan([str(path)]).to_json())
     findings = [
         [finding["kind"], finding["severity"], *(offset if (offset or 0) < MOST_OFFSET else None for offset in offsets)]
@@ -52,9 +52,7 @@ def judged_by_headers(path: Path) -> tuple[Any, ...]:
 
 @given(seed=st.integers(0, (1 << 32) - 1))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_substitutes_of_changed_logs_with_names_give_the_same_answers(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_redacted_bundles_of_changed_logs_give_the_same_answers(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(redacted_logs, "PART_BYTES", rng.choice((1, 1 << 20)))
     log_dir = tmp_path / "broker-1"

@@ -48,20 +48,20 @@ def sections(parts_of: UnpackedBundle, kind: SectionKind) -> Iterator[bytes]:
 def confirms(parts_of: UnpackedBundle, guessed: Iterable[tuple[Any, bytes]]) -> list[Any]:
     """The guesses for which a bundle has the CRC or the digest of the batch made with them."""
     facts = list(map(read_batches, sections(parts_of, SectionKind.BATCHES)))
-    known = {crc for each in facts for crc in each.columns[[BatchColumn.CRC, BatchColumn.CRC_COMPUTED]].flat}
-    known |= {digest.tobytes() for each in facts for digest in each.digests}
-    return [guess for guess, batch in guessed if known & {int.from_bytes(batch[17:21], "big"), content_digest(batch)}]
+    bundle_hashes = {crc for batch_facts in facts for crc in batch_facts.columns[[BatchColumn.CRC, BatchColumn.CRC_COMPUTED]].flat}
+    bundle_hashes |= {digest.tobytes() for batch_facts in facts for digest in batch_facts.digests}
+    return [guess for guess, batch in guessed if bundle_hashes & {int.from_bytes(batch[17:21], "big"), content_digest(batch)}]
 
 
 def replaced(batch: bytes, names: dict[bytes, bytes]) -> bytes:
-    """A batch with these names instead of pseudonyms, each with its length in front."""
+    """A batch with these names instead of pseudonyms, and with their lengths."""
     opened = decode_batch(batch)
     assert opened.header is not None
     header = opened.header
 
     def put(data: bytes | None) -> bytes | None:
         for old, new in names.items():
-            sizes = [(len(word).to_bytes(2, "big"), encode_unsigned(len(word) + 1)) for word in (old, new)]
+            sizes = [(len(text).to_bytes(2, "big"), encode_unsigned(len(text) + 1)) for text in (old, new)]
             for old_size, new_size in zip(*sizes, strict=True):
                 data = data and data.replace(old_size + old, new_size + new)
         return data
@@ -89,19 +89,29 @@ def guesses(parts_of: UnpackedBundle, names: dict[str, set[bytes]]) -> Iterator[
     "name", ["unclean-election", *archive_params(*ALL_ARCHIVES[:2], "k44-quiet-live", *NIGHTLY, nightly=NIGHTLY)]
 )
 def test_no_guess_at_a_name_is_confirmed(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    there = [path for path in (SAMPLES / name, SHIPPED / f"{name}.tar.xz") if path.exists()]
-    evidence = there[0] if there else request.getfixturevalue("corpora") / f"{name}.tar.xz"
-    held: dict[str, tuple[str, str]] = {}
-    bundle = make_bundle(evidence, tmp_path / "redacted", CollectOptions(hashes=True, pseudonyms=PseudonymMap("07" * 32, held)))
+    evidence_paths = [path for path in (SAMPLES / name, SHIPPED / f"{name}.tar.xz") if path.exists()]
+    evidence = evidence_paths[0] if evidence_paths else request.getfixturevalue("corpora") / f"{name}.tar.xz"
+    pseudonyms: dict[str, tuple[str, str]] = {}
+    bundle = make_bundle(
+        evidence, tmp_path / "redacted", CollectOptions(hashes=True, pseudonyms=PseudonymMap("07" * 32, pseudonyms))
+    )
     inflated, redacted = b"".join(decompressed_members(bundle).values()), unpack_bundle(bundle)
-    assert [w for _, w in held.values() if len(w) > len("some") and w not in str(KEPT_SETTINGS) and w.encode() in inflated] == []
+    assert [
+        name
+        for _, name in pseudonyms.values()
+        if len(name) > len("some") and name not in str(KEPT_SETTINGS) and name.encode() in inflated
+    ] == []
     dictionary: dict[str, set[bytes]] = {}
-    for kind, word in held.values():
-        dictionary.setdefault(kind, set()).update([word.encode(), word[::-1].encode() + b"x"])
+    for kind, original_name in pseudonyms.values():
+        dictionary.setdefault(kind, set()).update([original_name.encode(), original_name[::-1].encode() + b"x"])
     guessed = list(guesses(redacted, dictionary))
     assert confirms(redacted, guessed) == []
-    right = {word for words in confirms(unpack_bundle(make_bundle(evidence, tmp_path / "plain")), guessed) for word in words}
-    assert len(right) >= 6 * ("txn" in dictionary)  # the CRCs of the logs themselves confirm so many
+    confirmed = {
+        guess
+        for guesses_of_batch in confirms(unpack_bundle(make_bundle(evidence, tmp_path / "plain")), guessed)
+        for guess in guesses_of_batch
+    }
+    assert len(confirmed) >= 6 * ("txn" in dictionary)  # a bundle without pseudonyms confirms at least these
 
 
 def test_no_guess_at_a_key_is_confirmed(tmp_path: Path) -> None:
@@ -114,8 +124,8 @@ def test_no_guess_at_a_key_is_confirmed(tmp_path: Path) -> None:
         assert confirms(unpack_bundle(bundle), batches.items()) == expected
 
 
-class Numbered(PseudonymMap):
-    """Pseudonyms by the order of names only."""
+class NumberedPseudonyms(PseudonymMap):
+    """Pseudonyms that number the names in order."""
 
     def pseudonym(self, kind: NameKind, name: str) -> str:
         if name in WITNESS_TOPICS or name in self._pseudonyms.values():
@@ -128,14 +138,14 @@ class Numbered(PseudonymMap):
 @pytest.mark.parametrize("damage", [b"", bytes(2000), b"\1" * 30], ids=["sound", "zeros", "torn"])
 def test_a_bundle_does_not_depend_on_names(damage: bytes, tmp_path: Path) -> None:
     """No size, place, CRC, digest or index depends on records with names."""
-    held = []
+    bundle_facts = []
     for length in (1, 70):
         log_dir = tmp_path / str(length)
         put_meta_properties(log_dir, 1)
         a, b, c, d, e, f, g, h = (f"{letter}{'x' * length * number}" for number, letter in enumerate("abcdefgh", 1))
-        someone = member(a, client_id=b, client_host=c, subscription=d.encode())
+        group_member = member(a, client_id=b, client_host=c, subscription=d.encode())
         commits = [(commit_key(name, h), commit_value(3, metadata=name)) for name in (a, b, c, d)]
-        groups = [(group_key(e), group_value(someone, leader=a)), (b"\0\x63" + f.encode(), b"newer")]
+        groups = [(group_key(e), group_value(group_member, leader=a)), (b"\0\x63" + f.encode(), b"newer")]
         put_consumer_offsets(log_dir, coordinator_batches(*commits, *groups) + damage * (length if any(damage) else 1))
         state = write_transaction_log_value(TransactionMetadata(7, 0, 60_000, "Ongoing", ((g, 0), (h, 1)), 1, 1))
         ids = [write_transaction_log_key(name) for name in (a, b, c) * 60]
@@ -147,9 +157,9 @@ def test_a_bundle_does_not_depend_on_names(damage: bytes, tmp_path: Path) -> Non
             put_segment(log_dir / directory, 0, index, "index")
         put_segment(log_dir / "__remote_log_metadata-0", 0, coordinator_batches((None, a.encode())))
         (log_dir / "bootstrap.checkpoint").write_bytes(coordinator_batches((None, b.encode())))
-        options = CollectOptions(compacted="*", hashes=True, pseudonyms=Numbered("07" * 32, {}))
+        options = CollectOptions(compacted="*", hashes=True, pseudonyms=NumberedPseudonyms("07" * 32, {}))
         parts_of = unpack_bundle(make_bundle(log_dir, tmp_path / f"{length}.kfb", options))
-        held.append(
+        bundle_facts.append(
             [[part.sections for part in parts_of.parts], *([*row[:MTIME], *row[MTIME + 1 :]] for row in parts_of.listing["files"])]
         )
-    assert held[0] == held[1]
+    assert bundle_facts[0] == bundle_facts[1]

@@ -32,16 +32,16 @@ def of(folder: Path, **arguments: Any) -> SideBySide:
 
 
 def states(compared: SideBySide) -> list[tuple[int, bool, list[OffsetPresence]]]:
-    return [(row.offset, row.differs, [held.state for held in row.held]) for row in compared.rows]
+    return [(row.offset, row.differs, [content.state for content in row.held]) for row in compared.rows]
 
 
 def test_a_silent_divergence_differs_from_the_first_offset_on() -> None:
     compared = sample("silent-divergence", "ledger", payloads=True)
     assert compared.first_difference == 0
     assert states(compared) == [(offset, True, [R, R, R]) for offset in range(3)]
-    values = [held.record.value for held in compared.rows[0].held if held.record is not None]
+    values = [content.record.value for content in compared.rows[0].held if content.record is not None]
     assert values == [b"payment-1", b"after-1", b"after-1"]
-    records = [held.record for row in compared.rows for held in row.held if held.record is not None]
+    records = [content.record for row in compared.rows for content in row.held if content.record is not None]
     assert {(record.partition_leader_epoch, record.sequence, record.control_record_type) for record in records} == {(-1, -1, None)}
     assert sample("healthy", "payments").rows == []
 
@@ -99,14 +99,14 @@ def test_a_later_log_start_is_no_difference(tmp_path: Path) -> None:
     assert states(compared)[:3] == [(6, False, [R, BEFORE, BEFORE]), (7, False, [R, BEFORE, BEFORE]), (8, True, [R, R, R])]
 
 
-def test_a_rotten_batch_is_recognised_by_its_crc(tmp_path: Path) -> None:
+def test_a_corrupt_batch_is_recognised_by_its_crc(tmp_path: Path) -> None:
     whole = b"".join(log(10))
     size = len(whole) // 10
     put_replica(tmp_path, 1, whole, high_watermark=20)
     put_replica(tmp_path, 2, flip_bit(whole, 3 * size + 72), high_watermark=20)
     compared = of(tmp_path, context=0)
     assert compared.first_difference == 6
-    good, bad = (held.record for held in compared.rows[0].held)
+    good, bad = (content.record for content in compared.rows[0].held)
     assert good is not None
     assert bad is not None
     assert (good.is_valid, bad.is_valid, good == bad) == (True, False, False)
@@ -131,7 +131,7 @@ def test_logs_of_different_topics_are_shown_from_their_first_difference(tmp_path
         (ScanOptions(topic_glob="zzzzzz"), "no topic 'zzzzzz'", "there is append-time-0, "),
     ],
 )
-def test_a_selection_of_not_one_partition_is_refused(options: ScanOptions, message: str, hint: str) -> None:
+def test_a_selection_of_several_or_no_partitions_is_refused(options: ScanOptions, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         compare([str(SAMPLES / "unclean-election")], options)
     assert raised.value.hint is not None

@@ -22,13 +22,13 @@ def planned_on(paths: Sequence[Path], topic: str | None = None, plan_options: Pl
     return make_plans([str(path) for path in paths], ScanOptions(topic), plan_options or PlanOptions())
 
 
-def planned_on_named(named: dict[str, Path], others: Sequence[Path], plan_options: PlanOptions) -> Plans:
+def planned_on_named(named: dict[str, Path], more_paths: Sequence[Path], plan_options: PlanOptions) -> Plans:
     paths = [f"{name}={path}" for name, path in named.items()]
-    return make_plans([*paths, *map(str, others)], ScanOptions("audit"), plan_options)
+    return make_plans([*paths, *map(str, more_paths)], ScanOptions("audit"), plan_options)
 
 
-def only_plan(found: Plans) -> Planned:
-    (planned,) = found.planned
+def only_plan(plans: Plans) -> Planned:
+    (planned,) = plans.planned
     return planned
 
 
@@ -53,17 +53,17 @@ def test_offsets_between_two_differing_blocks_count_as_lost(tmp_path: Path) -> N
 
 
 def test_a_batch_in_two_losses_counts_once(tmp_path: Path) -> None:
-    """Broker 2 lacks a batch of which one part is on broker 1 alone, and the other part also on broker 3."""
-    whole, part = batch(0, 9), batch(0, 6)
-    for broker, log, mark in ((1, whole, 7), (2, batch(0, 3), 3), (3, part, 3)):
+    """Broker 2 lacks a batch; broker 3 has the first part of it, broker 1 all."""
+    whole_batch, first_part = batch(0, 9), batch(0, 6)
+    for broker, log, mark in ((1, whole_batch, 7), (2, batch(0, 3), 3), (3, first_part, 3)):
         brokers.put_replica(tmp_path, broker, log, high_watermark=mark)
     planned = only_plan(planned_on([tmp_path]))
     candidate = candidate_of(planned, 2)
     assert len(candidate.losses) > 1
-    assert sum(planned.amount(loss).bytes or 0 for loss in candidate.losses if loss.held_by[0] == 1) > len(whole)
+    assert sum(planned.amount(loss).bytes or 0 for loss in candidate.losses if loss.held_by[0] == 1) > len(whole_batch)
     assert planned.total(candidate.losses).records == candidate.at_most
-    held = [loss for loss in candidate.losses if loss.held_by[0] == 3]
-    assert planned.total(candidate.losses).bytes == len(whole) + (len(part) if held else 0)
+    losses_on_broker_3 = [loss for loss in candidate.losses if loss.held_by[0] == 3]
+    assert planned.total(candidate.losses).bytes == len(whole_batch) + (len(first_part) if losses_on_broker_3 else 0)
 
 
 @pytest.mark.parametrize(("epoch", "committed"), [(-1, 0), (0, 2), (2, 0)])
@@ -85,15 +85,15 @@ def test_a_tiered_topic_is_recognised_by_its_config(tmp_path: Path, value: str) 
     arguments: dict[str, Any] = {"partition": "t-0", "high_watermark": 8, "topic_id": brokers.TOPIC_ID, "epochs": [(0, 0)]}
     brokers.put_replica(tmp_path, 1, {4: batch(4, 4)}, **arguments)
     brokers.put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), **arguments)
-    leads = candidate_of(only_plan(planned_on([tmp_path])), 1)
-    assert leads.followers[0].below_leaders_start == (0 if value == "true" else 4)
-    lost = [(loss.start, loss.end, loss.held_by, loss.kept_by) for loss in leads.losses]
-    assert lost == ([] if value == "true" else [(0, 4, (2,), ())]), "nothing deletes records so young"
+    candidate = candidate_of(only_plan(planned_on([tmp_path])), 1)
+    assert candidate.followers[0].below_leaders_start == (0 if value == "true" else 4)
+    lost = [(loss.start, loss.end, loss.held_by, loss.kept_by) for loss in candidate.losses]
+    assert lost == ([] if value == "true" else [(0, 4, (2,), ())]), "retention does not delete such new records"
 
 
 @pytest.mark.parametrize("stale", [(1,), (1, 2)])
 def test_only_the_topic_of_the_controllers_log_is_planned(tmp_path: Path, stale: tuple[int, ...]) -> None:
-    """At least as many copies belong to a deleted topic of the same name, whose high watermark does not apply to the new one."""
+    """Other copies are of a deleted topic with the same name; its high watermark does not apply to the new topic."""
     log = ControllerLog().lead([CONTROLLER]).append(topic(), controlled_partition([*stale, 3], 3))
     log.put(tmp_path / f"controller-{CONTROLLER}")
     for broker in stale:
@@ -102,7 +102,11 @@ def test_only_the_topic_of_the_controllers_log_is_planned(tmp_path: Path, stale:
     plans = planned_on([tmp_path])
     planned = only_plan(plans)
     assert [(candidate.broker, candidate.election) for candidate in planned.plan.candidates] == [(3, "clean")]
-    missing = {lack for lack in planned.plan.missing if lack.kind.endswith("absent") or "topic" in lack.kind}
+    missing = {
+        missing_copy
+        for missing_copy in planned.plan.missing
+        if missing_copy.kind.endswith("absent") or "topic" in missing_copy.kind
+    }
     assert missing == {Missing(kind, broker) for broker in stale for kind in ("copy_absent", "other_topic")}
     assert plans.result is not None
     (summary,) = (partition for partition in plans.result.partitions if partition.topic == "t")
@@ -148,28 +152,28 @@ def test_a_missing_checkpoint_counts_as_empty(tmp_path: Path, state: str, loaded
     (replica,) = (replica for replica in planned.given.replicas if replica.broker == 1)
     assert [(entry.leader_epoch, entry.start_offset) for entry in replica.brokers_epochs] == loaded_epochs
     assert (replica.checkpoint, planned.plan.truncate_by) == (None, "epochs")
-    leads = candidate_of(planned, 1)
-    assert (leads.followers[0].truncation_offset, leads.followers[0].kept) == (cut, ((4, 8),) if cut == 8 else ())
+    candidate = candidate_of(planned, 1)
+    assert (candidate.followers[0].truncation_offset, candidate.followers[0].kept) == (cut, ((4, 8),) if cut == 8 else ())
     assert Missing("no_epoch_checkpoint", 1) in planned.plan.missing
 
 
 @pytest.mark.parametrize("name", ["rack-1", "1"])
 def test_a_dead_broker_with_a_named_copy_is_not_absent(name: str, tmp_path: Path) -> None:
-    """Not even without a controllers' log; without a replica of a partition it is dead as well."""
+    """Also without a controllers' log, and if the broker has no replica of the partition."""
     copies = shutil.copytree(SAMPLES / "unclean-election", tmp_path / "copies")
     for broker in (1, 2, 3):
         shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
-    others = [copies / "broker-2", copies / "broker-3"]
-    plans = planned_on_named({"rack-1": copies / "broker-1"}, others, PlanOptions(dead=frozenset({name})))
+    more_paths = [copies / "broker-2", copies / "broker-3"]
+    plans = planned_on_named({"rack-1": copies / "broker-1"}, more_paths, PlanOptions(dead=frozenset({name})))
     assert [missing.kind for missing in only_plan(plans).plan.missing] == ["no_controller_log", "not_live"]
     assert [*plans.dead, *only_plan(plans).given.dead] == [1, 1]
     shutil.rmtree(copies / "broker-1" / "audit-0")
-    plans = planned_on_named({"rack-1": copies / "broker-1"}, others, PlanOptions(dead=frozenset({name})))
+    plans = planned_on_named({"rack-1": copies / "broker-1"}, more_paths, PlanOptions(dead=frozenset({name})))
     assert [*plans.dead, *only_plan(plans).given.dead] == [1, 1]
 
 
 def test_a_dead_broker_is_recognised_by_the_folder_of_its_copy(tmp_path: Path) -> None:
-    """A folder without `meta.properties` names its copy, also with a number."""
+    """The name of a folder without `meta.properties` is that of its copy, also if it has a number."""
     copies = shutil.copytree(SAMPLES / "unclean-election", tmp_path / "copies")
     (copies / "broker-1" / "meta.properties").unlink()
     paths = [(copies / "broker-1").rename(copies / "1"), copies / "broker-2", copies / "broker-3"]
@@ -216,7 +220,7 @@ def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> No
 
 
 def test_a_loss_is_measured_in_the_good_copy(tmp_path: Path) -> None:
-    """The first holder of the loss lacks even the header of a batch."""
+    """The first holder of the loss has a batch without a readable header."""
     rotten = LOG[0] + bytes((37 * number + 11) % 256 for number in range(len(LOG[1]))) + LOG[2]
     planned = planned_of(tmp_path, rotten, b"".join(LOG), LOG[0])
     third = candidate_of(planned, 3)

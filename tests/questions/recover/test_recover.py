@@ -1,4 +1,4 @@
-"""Which records of losing copies are recovered, and why not the others: logs of real brokers, and a made log for each reason."""
+"""Records of losing copies that are recovered, and why others are not; on real logs and on a small log for each reason."""
 
 import shutil
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_records_without_a_timestamp_match_nothing(tmp_path: Path) -> None:
     assert recovered(tmp_path, 1).values == [(0, b"c")]
 
 
-def test_small_searches_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_limits_of_the_search_do_not_change_the_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = [producer_batch(2 + 3 * number, "c", "d", "e", sequence=3 * number) for number in range(5)]
     kept = [
         values(2, *"xyz", epoch=1),
@@ -102,7 +102,7 @@ def test_small_searches_find_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_alternating_versions_are_read_a_few_times_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of reads does not depend on the number of ranges, of which a log with holes has many."""
+    """The number of reads does not depend on the number of ranges; a log with gaps has many."""
     common, count = values(0, "a", "b"), 60
     lost = [values(2 + number, f"v{number}") for number in range(count)]
     put_replica(tmp_path, 1, common + values(2, *"xyz", epoch=1), high_watermark=2)
@@ -151,7 +151,7 @@ def test_a_marker_that_recovery_truncates_ends_no_transaction(tmp_path: Path) ->
     assert done.reasons == {"recovered": 1, "control": 1}
 
 
-def test_a_marker_may_be_in_damaged_bytes(tmp_path: Path) -> None:
+def test_a_transaction_whose_marker_may_be_damaged_is_unknown(tmp_path: Path) -> None:
     lost = [in_transaction(2, "c"), flip_bit(marker(3, commit=False), 70), values(4, "d")]
     done = recovered(forked(tmp_path, kept=[values(2, "x", epoch=1)], lost=lost), 1)
     assert [(row.record.value, row.txn_state) for row in done.rows] == [(b"c", "unknown"), (b"d", "none")]
@@ -272,7 +272,9 @@ def test_records_missing_from_the_kept_sides_bundle_are_not_compared(tmp_path: P
 
 
 @pytest.mark.parametrize(("keep", "ids"), [(3, [f"payment-{number}" for number in range(1, 11)]), (1, None)])
-def test_an_archive_of_high_watermark_truncation(keep: int, ids: list[str] | None, archives: Path) -> None:
+def test_records_truncated_at_the_high_watermark_are_recovered_from_an_archive(
+    keep: int, ids: list[str] | None, archives: Path
+) -> None:
     done = recovered([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"], keep)
     ids_found = [(row.record.value or b"").decode() for row in done.rows]
     assert ids_found == (ids or [f"after-{number}" for number in range(1, 4)])
@@ -335,7 +337,7 @@ def test_a_dead_leader_is_recognised_by_name_and_node_id(name: str, tmp_path: Pa
     assert isinstance(recovered(UNCLEAN, topic="audit", dead=("1", "2", "3")).only_partition.side, Undecided)
 
 
-def test_recover_from_python() -> None:
+def test_the_python_function_recovers_the_same_records() -> None:
     """The broker to keep is also recognised by its node id."""
     rows: list[RecoveredRecord] = []
     recovery = kf.recover(str(UNCLEAN), rows.append, keep=2, dead=[3], topic="audit", partition=0)

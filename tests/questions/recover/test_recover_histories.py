@@ -31,8 +31,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("first_seed", range(0, chunks * CHUNK, CHUNK))
 
 
-class Held(NamedTuple):
-    """A record in one log, with its batch's fields and the state of its transaction: none, committed, aborted, open."""
+class LoggedRecord(NamedTuple):
+    """A record of a log, fields of its batch, and the state of its transaction: none, committed, aborted, open, unknown."""
 
     record: Record
     leader_epoch: int
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 class NaiveLog(NamedTuple):
     """Offset → record, or None for a marker; and the batches by offset."""
 
-    records: dict[int, Held]
+    records: dict[int, LoggedRecord]
     entries: dict[int, tuple[int, object]]
 
 
@@ -51,19 +51,19 @@ def batches_of(directory: Path) -> list[Batch]:
     return [batch for path in sorted(directory.glob("*.log")) for batch in batches(path.read_bytes())]
 
 
-def naive_log(every: list[Batch], damaged: Batch | None = None) -> NaiveLog:
-    """`damaged` is one of the batches before it was damaged."""
+def naive_log(all_batches: list[Batch], damaged: Batch | None = None) -> NaiveLog:
+    """A decoded log; `damaged` is one of its batches, which was damaged afterwards."""
     log = NaiveLog({}, {})
-    for number, batch in enumerate(every):
+    for number, batch in enumerate(all_batches):
         for at, offset in enumerate(range(batch.base_offset, batch.last_offset + 1)):
             log.entries[offset] = (batch.partition_leader_epoch, batch.records[at])
         if batch.magic == 2 and batch.attributes & 0x20:
             continue
         for at, record in enumerate(batch.records):
-            known = batch.producer_id >= 0 and batch.base_sequence >= 0
-            producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence + at) if known else (-1, -1, -1)
-            log.records[record.offset] = Held(
-                record, batch.partition_leader_epoch, producer, ending(batch, every[number + 1 :], damaged)
+            is_idempotent = batch.producer_id >= 0 and batch.base_sequence >= 0
+            producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence + at) if is_idempotent else (-1, -1, -1)
+            log.records[record.offset] = LoggedRecord(
+                record, batch.partition_leader_epoch, producer, ending(batch, all_batches[number + 1 :], damaged)
             )
     return log
 
@@ -84,8 +84,8 @@ def id_of(value: bytes | None) -> int:
     return int((value or b"").removeprefix(b"r"))
 
 
-def wrongs(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterator[str]:
-    """Every difference between `recover` and the logs, for each copy that may be kept."""
+def all_mistakes(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterator[str]:
+    """Yield every difference between `recover` and the logs, for each copy that may be kept."""
     paths = [str(path) for path in materialise(history.cluster, root, history.coordinator)]
     for partition in history.cluster.partitions.values():
         name = f"{partition.topic}-{partition.number}"
@@ -95,8 +95,8 @@ def wrongs(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterato
         for kept, whole in logs.items():
             rows: list[RecoveredRecord] = []
             (answer,) = recover(paths, options, str(kept), rows.append).partitions
-            for wrong in of_kept(history, partition, logs, whole, answer, rows, counted):
-                yield f"{name}, {kept} kept: {wrong}"
+            for mistake in mistakes_of_kept_copy(history, partition, logs, whole, answer, rows, counted):
+                yield f"{name}, {kept} kept: {mistake}"
             folder = folders[kept]
             assert folder is not None
             for starts in ("as it is", "with recovery") if whole.entries else ():
@@ -105,8 +105,10 @@ def wrongs(history: RandomHistory, root: Path, counted: Counter[str]) -> Iterato
                     (answer,) = recover(paths, options, str(kept), rows.append).partitions
                 lost = set(range(damaged.batch.base_offset, damaged.batch.last_offset + 1))
                 as_it_is = {**logs, kept: damaged.log}
-                for wrong in of_kept(history, partition, as_it_is, damaged.survivor, answer, rows, counted, (kept, lost)):
-                    yield f"{name}, {kept} kept, damaged at {min(lost)}, starts {starts}: {wrong}"
+                for mistake in mistakes_of_kept_copy(
+                    history, partition, as_it_is, damaged.survivor, answer, rows, counted, (kept, lost)
+                ):
+                    yield f"{name}, {kept} kept, damaged at {min(lost)}, starts {starts}: {mistake}"
 
 
 class DamagedCopy(NamedTuple):
@@ -123,20 +125,20 @@ def damaged_copy(folder: Path, random: Random, *, recovers: bool) -> Iterator[Da
     (path,) = folder.glob("*.log")
     stopped, right = folder.parent / ".kafka_cleanshutdown", path.read_bytes()
     was_stopped = stopped.read_bytes() if stopped.exists() else None
-    every = batches_of(folder)
-    number = random.randrange(len(every))
-    batch = every[number]
+    all_batches = batches_of(folder)
+    number = random.randrange(len(all_batches))
+    batch = all_batches[number]
     path.write_bytes(flip_bit(right, batch.position + batch.size_in_bytes - 1))
     if recovers:
         stopped.unlink(missing_ok=True)
     elif was_stopped is None:
         stopped.write_bytes(write_clean_shutdown(None))
-    log = naive_log(every, batch)
-    left = naive_log(every[:number]) if recovers else naive_log(every, batch)
+    log = naive_log(all_batches, batch)
+    survivor = naive_log(all_batches[:number]) if recovers else naive_log(all_batches, batch)
     for offset in () if recovers else range(batch.base_offset, batch.last_offset + 1):
-        left.records.pop(offset, None)
-        left.entries.pop(offset)
-    yield DamagedCopy(batch, log, left)
+        survivor.records.pop(offset, None)
+        survivor.entries.pop(offset)
+    yield DamagedCopy(batch, log, survivor)
     path.write_bytes(right)
     if was_stopped is None:
         stopped.unlink(missing_ok=True)
@@ -144,7 +146,7 @@ def damaged_copy(folder: Path, random: Random, *, recovers: bool) -> Iterator[Da
         stopped.write_bytes(was_stopped)
 
 
-def of_kept(
+def mistakes_of_kept_copy(
     history: RandomHistory,
     partition: SimulatedPartition,
     logs: Mapping[int, NaiveLog],
@@ -171,9 +173,9 @@ def of_kept(
         tally, amount = span.count.all, span.planned.records or 0
         if tally.offsets != span.loss.end - span.loss.start or not tally.records <= amount <= tally.records + tally.unreadable:
             yield f"{span} does not add up"
-    yield from of_rows(logs, survivor, versions, rows)
-    visible = {held.record.offset: held for held in survivor.records.values() if held.state in ("none", "committed")}
-    shown = {id_of(held.record.value) for held in visible.values()}
+    yield from mistakes_of_rows(logs, survivor, versions, rows)
+    visible = {logged.record.offset: logged for logged in survivor.records.values() if logged.state in ("none", "committed")}
+    shown = {id_of(logged.record.value) for logged in visible.values()}
     recovered = Counter(id_of(row.record.value) for row in rows)
     lost = set[int]()
     for (offset, _), holders in versions.items():
@@ -181,12 +183,12 @@ def of_kept(
             counted["unreadable"] += 1
             continue
         of_holders = [logs[broker].records[offset] for broker in holders if offset in logs[broker].records]
-        states = {held.state for held in of_holders}
+        states = {logged.state for logged in of_holders}
         counted["marker elsewhere"] += states == {"open", "committed"}
         if of_holders and ("none" in states or ("committed" in states and "aborted" not in states)):
             lost.add(id_of(of_holders[0].record.value))
-    if gone := lost - set(recovered) - shown:
-        yield f"{sorted(gone)} are neither given nor on the surviving side"
+    if unrecovered := lost - set(recovered) - shown:
+        yield f"{sorted(unrecovered)} are neither given nor on the surviving side"
     acknowledged = acknowledged_of(history.cluster, partition) & lost
     counted["partitions"] += 1
     counted["acknowledged and given"] += len(acknowledged & set(recovered))
@@ -196,27 +198,27 @@ def of_kept(
     counted["of several"] += sum(len(row.held_by) > 1 for row in rows)
 
 
-def of_rows(
+def mistakes_of_rows(
     logs: Mapping[int, NaiveLog], survivor: NaiveLog, versions: Mapping[tuple[int, object], set[int]], rows: list[RecoveredRecord]
 ) -> Iterator[str]:
     fork = min((offset for offset, _ in versions), default=0)
-    visible = [held for offset, held in survivor.records.items() if offset >= fork and held.state in ("none", "committed")]
-    counts = {held.producer for held in visible if held.producer[0] >= 0}
+    visible = [logged for offset, logged in survivor.records.items() if offset >= fork and logged.state in ("none", "committed")]
+    counts = {logged.producer for logged in visible if logged.producer[0] >= 0}
     recovered = Counter(id_of(row.record.value) for row in rows)
     for row in rows:
-        held = logs[int(row.source_broker)].records.get(row.record.offset)
-        content = None if held is None else (held.record.key, held.record.value, held.record.timestamp)
-        if held is None or content != (row.record.key, row.record.value, row.record.timestamp):
-            yield f"{row} is not what stands there"
+        logged = logs[int(row.source_broker)].records.get(row.record.offset)
+        content = None if logged is None else (logged.record.key, logged.record.value, logged.record.timestamp)
+        if logged is None or content != (row.record.key, row.record.value, row.record.timestamp):
+            yield f"{row} differs from the log"
             continue
-        holders = versions.get((row.record.offset, (held.leader_epoch, held.record)), set())
+        holders = versions.get((row.record.offset, (logged.leader_epoch, logged.record)), set())
         if not holders <= set(row.held_by):
             yield f"{row} is held by {holders}"
         if {logs[broker].records[row.record.offset].state for broker in holders} == {"aborted"}:
             yield f"{row} was aborted"
-        if held.producer in counts:
+        if logged.producer in counts:
             yield f"{row} is on the surviving side"
-        if held.producer[0] >= 0 and recovered[id_of(row.record.value)] > 1:
+        if logged.producer[0] >= 0 and recovered[id_of(row.record.value)] > 1:
             yield f"{row} is given {recovered[id_of(row.record.value)]} times"
 
 
@@ -225,8 +227,8 @@ def test_every_lost_record_is_recovered_or_survives(first_seed: int, tmp_path: P
     for seed in range(first_seed, first_seed + CHUNK):
         root = tmp_path / str(seed)
         root.mkdir()
-        assert list(wrongs(random_history(seed), root, counted)) == [], f"seed {seed}"
+        assert list(all_mistakes(random_history(seed), root, counted)) == [], f"seed {seed}"
         rmtree(root)
     assert counted["given"] > counted["acknowledged and given"] > 0
-    if first_seed == 0:  # these are seldom: what runs in every run has them
+    if first_seed == 0:  # these cases are rare; the histories of every run have them
         assert min(counted["unreadable"], counted["marker elsewhere"]) > 0

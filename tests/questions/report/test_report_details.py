@@ -21,31 +21,31 @@ def reported() -> Reported:
     return report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=True, hashes=True))
 
 
-def test_open_and_aborted_transactions_by_first_offset(reported: Reported) -> None:
-    known = reported.details["payments", 0].transactions
-    assert known is not None
-    assert known.spans == [
+def test_open_and_aborted_transactions_are_listed_by_first_offset(reported: Reported) -> None:
+    aborted_or_open = reported.details["payments", 0].transactions
+    assert aborted_or_open is not None
+    assert aborted_or_open.spans == [
         TransactionSpan(1, 0, 0, 4, 5),
         TransactionSpan(1, 0, 12, 16, 17),
         TransactionSpan(2, 0, 36, 40, 41),
         TransactionSpan(3, 0, 60, 64, 65),
         TransactionSpan(4, 0, 72, 74),
     ]
-    assert known.left_out == 0
+    assert aborted_or_open.left_out == 0
     assert reported.details["orders", 0].transactions is None
 
 
 def test_the_newest_aborted_transactions_are_kept_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "TRANSACTIONS_KEPT", 2)
-    known = (
+    aborted_or_open = (
         report([str(SAMPLE)], ScanOptions(topic_glob="payments", partition=0), ReportOptions()).details["payments", 0].transactions
     )
-    assert known is not None
-    assert [span.first_offset for span in known.spans] == [36, 60, 72]
-    assert known.left_out == 2
+    assert aborted_or_open is not None
+    assert [span.first_offset for span in aborted_or_open.spans] == [36, 60, 72]
+    assert aborted_or_open.left_out == 2
 
 
-def test_the_bytes_of_both_sides_at_the_fork(reported: Reported) -> None:
+def test_a_fork_has_the_bytes_of_both_sides(reported: Reported) -> None:
     difference = reported.details["audit", 0].difference
     assert difference is not None
     assert (difference.offset, [side.broker for side in difference.sides]) == (300, [1, 2])
@@ -56,7 +56,7 @@ def test_the_bytes_of_both_sides_at_the_fork(reported: Reported) -> None:
     assert reported.details["orders", 0].difference is None
 
 
-def test_equal_sides_of_a_difference_are_one() -> None:
+def test_brokers_with_equal_bytes_share_a_side() -> None:
     found = report([str(SAMPLE.parent / "silent-divergence")], ScanOptions(), ReportOptions(payloads=True))
     difference = found.details["ledger", 0].difference
     assert difference is not None

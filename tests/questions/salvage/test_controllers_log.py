@@ -109,7 +109,7 @@ def test_the_epoch_is_higher_than_in_any_copy(tmp_path: Path) -> None:
     assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(9, 5, 7)]
 
 
-def test_good_copies_of_several_moments_or_clusters_or_too_few_are_refused(tmp_path: Path) -> None:
+def test_copies_of_several_times_or_clusters_or_too_few_are_refused(tmp_path: Path) -> None:
     put_all(tmp_path / "in", dict.fromkeys(VOTERS, written((1, 4))))
     assert "running" in refused(tmp_path, live=True).reason
     meta = tmp_path / "in" / "broker-2" / "meta.properties"
@@ -142,7 +142,7 @@ def test_unknown_voters_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_set_of_voters_that_is_named_must_have_its_majority(tmp_path: Path) -> None:
-    """If voters are configured, nothing shows which configuration was the last."""
+    """Configured voters: nothing shows which configuration is the last."""
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
     put(tmp_path / "in", 3, written((1, 4)), voters=[3, 4, 5])
     assert "4 was not given; 5 was not given" in refused(tmp_path).reason
@@ -189,15 +189,15 @@ def put_cut(folder: Path, node: int, start: int = 3, snapshots: Sequence[tuple[i
 
 
 def test_snapshots_are_copied_with_the_log(tmp_path: Path) -> None:
-    both = [(3, snapshot(topic("t"))), (5, snapshot(topic("t"), topic("u")))]
+    snapshots = [(3, snapshot(topic("t"))), (5, snapshot(topic("t"), topic("u")))]
     for node in (1, 2):
-        put_cut(tmp_path / "in", node, snapshots=both)
+        put_cut(tmp_path / "in", node, snapshots=snapshots)
     partition = taken(tmp_path)
     assert (partition.log_start_offset, partition.log_end_offset) == (3, 7)
-    for offset, data in both:
+    for offset, data in snapshots:
         assert (of_first(tmp_path / "out", METADATA) / snapshot_file(offset)).read_bytes() == data
     files = json.loads((tmp_path / "out" / MANIFEST).read_text())["partitions"][0]["files"]
-    assert [Path(row["file"]).name for row in files] == [snapshot_file(offset) for offset, _ in both]
+    assert [Path(row["file"]).name for row in files] == [snapshot_file(offset) for offset, _ in snapshots]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_topics_in_the_log_do_not_affect_other_partitions(tmp_path: Path) -> Non
 
 
 def test_a_log_with_only_a_snapshot(tmp_path: Path) -> None:
-    """As after a snapshot that a follower has just fetched."""
+    """The log is that of a follower that has just fetched a snapshot."""
     for node in (1, 3):
         put_cut(tmp_path / "in", node, start=7, snapshots=[(7, snapshot(topic("t")))])
     partition = taken(tmp_path)

@@ -35,17 +35,17 @@ def put_cleaned(
     folder: Path,
     broker: int,
     batches: Sequence[bytes],
-    rest: Sequence[bytes] = (),
+    active: Sequence[bytes] = (),
     *,
     dirty: int | None = 20,
     end: int = 24,
     epochs: Sequence[tuple[int, int]] = ((0, 0),),
 ) -> Path:
-    segments = {0: batches} | ({20: rest} if rest else {})
+    segments = {0: batches} | ({20: active} if active else {})
     return put_replica(folder, broker, segments, high_watermark=end, cleaned=dirty, epochs=epochs)
 
 
-def with_(batches: Sequence[bytes], changes: Mapping[int, bytes]) -> list[bytes]:
+def with_changes(batches: Sequence[bytes], changes: Mapping[int, bytes]) -> list[bytes]:
     return [changes.get(number, data) for number, data in enumerate(batches)]
 
 
@@ -57,14 +57,14 @@ def gaps_of(partition: SalvagedPartition) -> list[tuple[int, int | None, tuple[i
     return [(gap.start, gap.end, gap.damaged_on) for gap in partition.gaps]
 
 
-def left_of(partition: SalvagedPartition) -> list[tuple[int | str, int, int]]:
-    return [(left.broker, left.start, left.end) for left in partition.left_behind]
+def left_behind_of(partition: SalvagedPartition) -> list[tuple[int | str, int, int]]:
+    return [(records.broker, records.start, records.end) for records in partition.left_behind]
 
 
 @pytest.mark.parametrize("prefer", [None, "2"])
 def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gaps(prefer: str | None, tmp_path: Path) -> None:
     for broker in (1, 2):
-        put_cleaned(tmp_path / "in", broker, with_(CLEANED, {broker: flip_bit(CLEANED[broker], VALUE_AT)}), ACTIVE)
+        put_cleaned(tmp_path / "in", broker, with_changes(CLEANED, {broker: flip_bit(CLEANED[broker], VALUE_AT)}), ACTIVE)
     refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets, refusal.brokers) == ("compacted", ((1, 4),), (1, 2))
     assert refusal.reason == (
@@ -77,19 +77,19 @@ def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gap
     assert (partition.base, partition.brokers) == (broker, [broker])
     assert partition.chosen_by == ("prefer-broker" if prefer else "plan")
     assert gaps_of(partition) == [(*CLEANED_SPANS[broker], (broker,))]
-    assert left_of(partition) == [(3 - broker, 3, 4) if broker == 1 else (1, 4, 5)]
+    assert left_behind_of(partition) == [(3 - broker, 3, 4) if broker == 1 else (1, 4, 5)]
     assert partition.warning == MAY_BE_STALE
 
 
 CLEANED_SPANS = {1: (1, 4), 2: (4, 9), 4: (10, 20)}
-"""Offsets from the batch before to the batch after, by the number of a batch."""
+"""Number of a batch → offsets between its neighbours."""
 
 
 @pytest.mark.parametrize("number", CLEANED_SPANS)
 @pytest.mark.parametrize("damage", [zeroed, lambda data: flip_bit(data, VALUE_AT), lambda data: flip_bit(data, 9)])
 def test_any_damage_is_reported_as_a_gap(number: int, damage: object, tmp_path: Path) -> None:
     assert callable(damage)
-    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {number: damage(CLEANED[number])}), ACTIVE)
+    put_cleaned(tmp_path / "in", 1, with_changes(CLEANED, {number: damage(CLEANED[number])}), ACTIVE)
     assert refused(tmp_path).offsets == (CLEANED_SPANS[number],)
     partition = taken(tmp_path, [*CLEANED[:number], *CLEANED[number + 1 :], *ACTIVE], allow_gaps=True)
     assert gaps_of(partition) == [(*CLEANED_SPANS[number], (1,))]
@@ -103,13 +103,13 @@ def test_a_deleted_key_comes_back_only_with_a_gap(tmp_path: Path) -> None:
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "one", allow_gaps=True, prefer="1")
     (partition,) = salvaged.partitions
     assert gaps_of(partition) == [(10, 15, (1,))]
-    assert left_of(partition) == []
+    assert left_behind_of(partition) == []
     assert log_of(tmp_path / "one") == WHOLE
     assert f"note: {NAME}: {MAY_BE_STALE}" in summary_lines(salvaged, quiet=False)
     assert json.loads((tmp_path / "one" / MANIFEST).read_text())["partitions"][0]["warning"] == MAY_BE_STALE
     partition = taken(tmp_path, [*CLEANED[2:], *ACTIVE], "two", allow_gaps=True, prefer="2")
     assert gaps_of(partition) == [(0, 4, (2,))]
-    assert left_of(partition) == [(1, 0, 4)]
+    assert left_behind_of(partition) == [(1, 0, 4)]
 
 
 def test_records_of_other_copies_before_the_start_are_left_behind(tmp_path: Path) -> None:
@@ -121,18 +121,18 @@ def test_records_of_other_copies_before_the_start_are_left_behind(tmp_path: Path
         write_checkpoint(folder, "log-start", start, "orders-0")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", allow_gaps=True, prefer="2").partitions
     assert (partition.log_start_offset, gaps_of(partition)) == (4, [(4, 9, (2,))])
-    assert left_of(partition) == [(1, 3, 6)]
+    assert left_behind_of(partition) == [(1, 3, 6)]
 
 
 def test_a_torn_tail_is_no_damage_but_a_lost_end_is(tmp_path: Path) -> None:
     put_cleaned(tmp_path / "in", 1, CLEANED, [*ACTIVE[:3], ACTIVE[3][:-9]], end=23)
     partition = taken(tmp_path, [*CLEANED, *ACTIVE[:3]], "one")
     assert (partition.log_end_offset, partition.warning) == (23, None)
-    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {3: flip_bit(CLEANED[3], VALUE_AT)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_changes(CLEANED, {3: flip_bit(CLEANED[3], VALUE_AT)}), ACTIVE)
     assert "the copy of broker 1 ends at offset 23, before 24" in refused(tmp_path).reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gap", allow_gaps=True, prefer="1").partitions
     assert (partition.log_end_offset, gaps_of(partition)) == (24, [(23, 24, ())])
-    assert left_of(partition) == [(2, 23, 24)]
+    assert left_behind_of(partition) == [(2, 23, 24)]
 
 
 @pytest.mark.parametrize("tail", [bytes(200), bytes(range(1, 200))], ids=["zeros", "unknown"])
@@ -147,9 +147,9 @@ def test_bytes_at_the_end_that_may_be_more_records_are_damage(tmp_path: Path, ta
 
 
 def test_damage_after_the_last_batch_of_the_longest_copy_has_no_end(tmp_path: Path) -> None:
-    """It held an unknown number of offsets. The log ends before it, and no gap covers what comes later."""
+    """Its number of offsets is unknown: the log ends before it, and the gap has no end."""
     garbage = bytes(range(1, 200))
-    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: flip_bit(CLEANED[1], VALUE_AT)}), [*ACTIVE, garbage])
+    put_cleaned(tmp_path / "in", 1, with_changes(CLEANED, {1: flip_bit(CLEANED[1], VALUE_AT)}), [*ACTIVE, garbage])
     put_cleaned(tmp_path / "in", 2, CLEANED, [*ACTIVE[:3], garbage])
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "none", prefer="1")
     (refused,) = salvaged.refused
@@ -183,17 +183,17 @@ def test_a_batch_in_the_value_of_a_damaged_one_is_not_used(tmp_path: Path) -> No
         base_timestamp=BASE_TIMESTAMP,
         partition_leader_epoch=0,
     )
-    batches = with_(CLEANED, {2: carrier})
-    put_cleaned(tmp_path / "in", 1, with_(batches, {2: replace_bytes(carrier, 0, bytes(61))}), ACTIVE)
-    put_cleaned(tmp_path / "in", 2, with_(batches, {0: flip_bit(CLEANED[0], VALUE_AT)}), ACTIVE)
+    batches = with_changes(CLEANED, {2: carrier})
+    put_cleaned(tmp_path / "in", 1, with_changes(batches, {2: replace_bytes(carrier, 0, bytes(61))}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_changes(batches, {0: flip_bit(CLEANED[0], VALUE_AT)}), ACTIVE)
     partition = taken(tmp_path, [*batches[:2], *ACTIVE], prefer="1", allow_gaps=True)
     assert partition.base == 1
     assert gaps_of(partition) == [(4, 20, (1,))]
 
 
 def test_batches_after_lost_framing_are_used_if_another_copy_has_them(tmp_path: Path) -> None:
-    put_cleaned(tmp_path / "in", 1, with_(CLEANED, {1: replace_bytes(CLEANED[1], 0, b"\7" * 61)}), ACTIVE)
-    put_cleaned(tmp_path / "in", 2, with_(CLEANED, {0: flip_bit(CLEANED[0], VALUE_AT)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 1, with_changes(CLEANED, {1: replace_bytes(CLEANED[1], 0, b"\7" * 61)}), ACTIVE)
+    put_cleaned(tmp_path / "in", 2, with_changes(CLEANED, {0: flip_bit(CLEANED[0], VALUE_AT)}), ACTIVE)
     assert gaps_of(taken(tmp_path, [CLEANED[0], *CLEANED[2:], *ACTIVE], prefer="1", allow_gaps=True)) == [(1, 4, (1, 2))]
 
 
@@ -201,10 +201,10 @@ def test_batches_after_lost_framing_are_used_if_another_copy_has_them(tmp_path: 
 def test_a_missing_segment_with_an_index_or_at_the_start_is_noticed(tmp_path: Path, base_offset: int) -> None:
     segments = {0: b"".join(CLEANED[:3]), 9: b"".join(CLEANED[3:]), 20: b"".join(ACTIVE)}
     put_copies(tmp_path / "in", (1, 2), segments, high_watermark=24, cleaned=20, epochs=[(0, 0)])
-    gone = tmp_path / "in" / "broker-1" / NAME / segment_file(base_offset)
-    gone.unlink()
+    segment_path = tmp_path / "in" / "broker-1" / NAME / segment_file(base_offset)
+    segment_path.unlink()
     if base_offset:
-        gone.with_suffix(".index").touch()
+        segment_path.with_suffix(".index").touch()
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "whole").partitions
     assert (partition.base, partition.warning) == (2, None)
     other = tmp_path / "in" / "broker-2" / NAME / segment_file(20)
@@ -216,7 +216,7 @@ def test_a_missing_segment_with_an_index_or_at_the_start_is_noticed(tmp_path: Pa
     assert f"the copy of broker 1 {lost}" in refusal.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
     assert gaps_of(partition) == ([(9, 20, (1,))] if base_offset else [])
-    assert left_of(partition) == [(2, 9, 16) if base_offset else (2, 0, 5)]
+    assert left_behind_of(partition) == [(2, 9, 16) if base_offset else (2, 0, 5)]
     check_output(tmp_path / "in", tmp_path / "out")
 
 
@@ -247,7 +247,7 @@ def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_used(tmp_path: 
     lacking = "the copy of broker 1 lacks the latest value of a key that another copy has at offsets [3, 4)"
     assert lacking in refused(tmp_path).reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="1", allow_gaps=True).partitions
-    assert (gaps_of(partition), left_of(partition)) == ([], [(2, 3, 4)])
+    assert (gaps_of(partition), left_behind_of(partition)) == ([], [(2, 3, 4)])
     assert partition.warning == MAY_BE_STALE
 
 
@@ -264,7 +264,7 @@ def test_a_copy_that_was_not_read_to_its_end_is_not_used(tmp_path: Path, monkeyp
 
 def test_internal_topics_follow_the_same_rules(tmp_path: Path) -> None:
     commits = [offsets_log((commit_key(partition=number), commit_value(number)), start=3 * number) for number in range(6)]
-    for broker, batches in ((1, with_(commits, {2: flip_bit(commits[2], VALUE_AT)})), (2, commits)):
+    for broker, batches in ((1, with_changes(commits, {2: flip_bit(commits[2], VALUE_AT)})), (2, commits)):
         put_consumer_offsets(tmp_path / "in" / f"broker-{broker}", b"".join(batches))
         put_meta_properties(tmp_path / "in" / f"broker-{broker}", broker, cluster_id="c")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
@@ -272,6 +272,6 @@ def test_internal_topics_follow_the_same_rules(tmp_path: Path) -> None:
     assert log_of(tmp_path / "out", "__consumer_offsets-0") == b"".join(commits)
     check_output(tmp_path / "in", tmp_path / "out")
     (log,) = (tmp_path / "in" / "broker-2" / "__consumer_offsets-0").glob("*.log")
-    log.write_bytes(b"".join(with_(commits, {4: flip_bit(commits[4], VALUE_AT)})))
+    log.write_bytes(b"".join(with_changes(commits, {4: flip_bit(commits[4], VALUE_AT)})))
     refusal = refused(tmp_path)
     assert (refusal.kind, refusal.offsets) == ("internal_topic", ((10, 15),))

@@ -1,4 +1,4 @@
-"""Which copy supplies which offsets: proofs by epochs and by damage, continuations, what is left behind, and rivals."""
+"""The copy that supplies each offset: proofs by epochs and damage, continuations, records left behind, and rivals."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def copy(
     damaged: Ranges = (),
     expected_start: int | None = None,
 ) -> LogCopy:
-    """A copy of these good offsets; `epochs` are epoch → start, by default one."""
+    """A copy with these good offsets; `epochs` (epoch → start) has one epoch by default."""
     entries = tuple(EpochEntry(epoch, start) for epoch, start in ({0: good[0][0]} if epochs is None else epochs).items())
     end = max(high for _, high in (*good, *damaged))
     return LogCopy(broker, tuple(good), good[0][0], end, entries, damaged, committed, expected_start)
@@ -64,7 +64,7 @@ ROTTEN, WHOLE = copy(1, (0, 10), (14, 20), epochs={}, damaged=((10, 14),)), copy
         "nor does a high watermark of another lineage",
     ],
 )
-def test_what_no_copy_fills_is_a_gap(copies: list[LogCopy], differences: Ranges, gaps: Ranges) -> None:
+def test_offsets_that_no_copy_has_are_a_gap(copies: list[LogCopy], differences: Ranges, gaps: Ranges) -> None:
     assert trace(copies, {(0, 1): differences} if differences else {}, 0).gaps == gaps
 
 
@@ -143,8 +143,8 @@ def test_another_lineage_is_never_used(data: st.DataObject) -> None:
     differences = {}
     for left in range(len(copies)):
         for right in range(left + 1, len(copies)):
-            both = truth[left].keys() & truth[right].keys()
-            differing = normalised((offset, offset + 1) for offset in both if truth[left][offset] != truth[right][offset])
+            common = truth[left].keys() & truth[right].keys()
+            differing = normalised((offset, offset + 1) for offset in common if truth[left][offset] != truth[right][offset])
             if differing:
                 differences[left, right] = differing
     base = data.draw(st.integers(0, len(copies) - 1))

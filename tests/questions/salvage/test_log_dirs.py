@@ -46,9 +46,9 @@ DAY_MS = 24 * 3600 * 1000
 UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def target(node: int, directory_id: str | None, *held: tuple[str, int], is_empty: bool = False) -> TargetDir:
+def target(node: int, directory_id: str | None, *partitions: tuple[str, int], is_empty: bool = False) -> TargetDir:
     name = f"broker-{node}/{directory_id}"
-    return TargetDir(node, name, name, node, directory_id, is_empty, expected=frozenset(held))
+    return TargetDir(node, name, name, node, directory_id, is_empty, expected=frozenset(partitions))
 
 
 def assigned(nodes: list[int], directories: list[str] | None) -> ControllerHistory:
@@ -74,12 +74,12 @@ PLACES: dict[str, tuple[list[TargetDir], ControllerHistory | None, list[TargetDi
 
 
 @pytest.mark.parametrize("case", PLACES)
-def test_a_replica_belongs_where_it_is_assigned(case: str) -> None:
+def test_a_replica_is_put_into_its_assigned_directory(case: str) -> None:
     targets, controller, expected = PLACES[case]
     assert targets_of(KEY, targets, controller) == expected
 
 
-def test_a_replica_stays_in_the_directory_of_its_copy_rather_than_in_one_that_names_it(tmp_path: Path) -> None:
+def test_a_replica_stays_in_the_directory_of_its_copy_before_one_whose_checkpoint_has_it(tmp_path: Path) -> None:
     put_partition(tmp_path / "b" / NAME, {0: b"".join(batches_of(2))})
     put_log_dir(tmp_path / "a", 1, {}, committed={NAME: 2})
     for paths in (("a", "b"), ("b", "a")):
@@ -110,9 +110,9 @@ def test_a_directory_gets_the_id_that_the_controllers_have_for_its_partitions(tm
     assert [row.directory_id for row in target_dirs(inputs, controller, {})][1:] == [ID_B, ID_A]
 
 
-def test_the_controllers_log_belongs_to_the_directory_of_its_copy_or_to_the_new_disk() -> None:
-    here, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), replace(DISK, partitions=[])
-    assert targets_of(METADATA_LOG, [here, second, empty, A], None) == [here, empty]
+def test_the_controllers_log_is_put_into_the_directory_of_its_copy_or_a_new_disk() -> None:
+    with_copy, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), replace(DISK, partitions=[])
+    assert targets_of(METADATA_LOG, [with_copy, second, empty, A], None) == [with_copy, empty]
 
 
 @pytest.fixture
@@ -166,11 +166,11 @@ def test_every_broker_gets_a_complete_log_directory(copies: list[str], tmp_path:
 def test_verify_checks_every_broker(copies: list[str], tmp_path: Path) -> None:
     output = tmp_path / "out"
     whole(copies, output)
-    given = [str(output / f"broker-{broker}") for broker in (1, 2, 3)]
+    paths = [str(output / f"broker-{broker}") for broker in (1, 2, 3)]
     document = read_promises(str(output / MANIFEST))
     options = ScanOptions(topic_glob="codec-gzip")
-    assert {promise.outcome for promise in verify(given, document, options, ExecutedPlan()).promises} == {Outcome.KEPT}
-    absent = verify(given[:2], document, options, ExecutedPlan()).promises
+    assert {promise.outcome for promise in verify(paths, document, options, ExecutedPlan()).promises} == {Outcome.KEPT}
+    absent = verify(paths[:2], document, options, ExecutedPlan()).promises
     assert {promise.broker for promise in absent if promise.reason == "no_copy"} == {3}
 
 
@@ -229,23 +229,33 @@ def old_log(age_ms: int = 8 * DAY_MS) -> dict[int, bytes]:
     return {offset: batch(offset, 3, base_timestamp=int(time.time() * 1000) - age_ms) for offset in (0, 3)}
 
 
-def test_without_a_controllers_log_settings_are_noted_and_restored_and_internal_topics_are_left_alone(tmp_path: Path) -> None:
-    """They may have different limits: `__remote_log_metadata` has none (-1)."""
+def test_without_a_controllers_log_settings_are_noted_and_restored_except_of_internal_topics(tmp_path: Path) -> None:
+    """Internal topics may have other limits: `__remote_log_metadata` has none (-1)."""
     for number, name in enumerate(("t", "u", "__remote_log_metadata", "__share_group_state")):
-        given: dict[str, Any] = {"topic_id": TOPIC_ID[:-1] + "AQgw"[number], "high_watermark": 6}
-        put_replica(tmp_path / "in", 1, old_log(), partition=f"{name}-0", **given)
+        options: dict[str, Any] = {"topic_id": TOPIC_ID[:-1] + "AQgw"[number], "high_watermark": 6}
+        put_replica(tmp_path / "in", 1, old_log(), partition=f"{name}-0", **options)
     put_meta_properties(tmp_path / "in" / "broker-1", 1)
     steps = steps_of(salvaged_of(tmp_path / "in", tmp_path / "out"))
     assert "--delete-config" not in "".join(str(step.command) for step in steps)
     assert [step.kind for step in steps if "__" in f"{step.text} {step.command}"] == []
-    noted, kept, restored = [step for step in steps if "retention" in str(step.command)]
-    assert (noted.kind, kept.kind, restored.kind) == ("note_retention", "keep_records", "restore_retention")
-    assert "brokers may delete the oldest records of t, u: they have passed retention.ms=604800000, the default" in noted.text
+    note_retention, keep_records, restore_retention = [step for step in steps if "retention" in str(step.command)]
+    assert (note_retention.kind, keep_records.kind, restore_retention.kind) == (
+        "note_retention",
+        "keep_records",
+        "restore_retention",
+    )
+    assert (
+        "brokers may delete the oldest records of t, u: they have passed retention.ms=604800000, the default" in note_retention.text
+    )
     configs = "kafka-configs.sh --bootstrap-controller HOST:PORT"
-    assert str(noted.command).startswith(f"for topic in t u; do {configs} --describe --all --entity-type topics --entity-name")
-    assert str(noted.command).endswith("; done | grep -e 'All configs' -e DYNAMIC_TOPIC_CONFIG:retention")
-    assert str(kept.command).endswith("--add-config retention.ms=-1; done")
-    assert restored.command == f"{configs} --alter --entity-type topics --entity-name TOPIC --add-config retention.ms=NOTED"
+    assert str(note_retention.command).startswith(
+        f"for topic in t u; do {configs} --describe --all --entity-type topics --entity-name"
+    )
+    assert str(note_retention.command).endswith("; done | grep -e 'All configs' -e DYNAMIC_TOPIC_CONFIG:retention")
+    assert str(keep_records.command).endswith("--add-config retention.ms=-1; done")
+    assert (
+        restore_retention.command == f"{configs} --alter --entity-type topics --entity-name TOPIC --add-config retention.ms=NOTED"
+    )
 
 
 def test_a_damaged_controllers_log_does_not_show_the_settings_of_topics(tmp_path: Path) -> None:
@@ -283,32 +293,32 @@ def test_limits_of_topics_do_not_apply_to_the_controllers_log(tmp_path: Path) ->
 def test_the_oldest_remote_segment_of_a_tiered_topic_counts(
     tmp_path: Path, settings: dict[str, str], age_ms: int, changed: list[str]
 ) -> None:
-    """It has this age, and there are two; the local segments are old."""
+    """Two remote segments have this age; the local segments are old."""
     log = ControllerLog().lead([1]).append(topic(), partition_record([1], 1), setting("remote.storage.enable", "true"))
     log.append(*(setting(*pair) for pair in settings.items())).put(tmp_path / "in" / "broker-1", 1)
     batches = {6: batch(6, 3, base_timestamp=1_000)}
-    given: dict[str, Any] = {"topic_id": TOPIC_ID, "high_watermark": 9, "log_start": 0, "epochs": ((0, 0),)}
-    log_dir = put_replica(tmp_path / "in", 1, batches, partition="t-0", **given)
+    options: dict[str, Any] = {"topic_id": TOPIC_ID, "high_watermark": 9, "log_start": 0, "epochs": ((0, 0),)}
+    log_dir = put_replica(tmp_path / "in", 1, batches, partition="t-0", **options)
     without = salvaged_of(tmp_path / "in", tmp_path / "before")
     assert [partition.passed_limits for partition in without.partitions if partition.topic == "t"] == [()]
     oldest = int(time.time() * 1000) - age_ms
-    begun = [
+    started = [
         copy_started(number, 3 * number, 3 * number + 2, topic_id=TOPIC_ID, max_timestamp_ms=oldest + number) for number in (0, 1)
     ]
     finished = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in (0, 1)]
-    put_topic_id(put_remote_log(log_dir, *begun, *finished).parent, OFFSETS_ID_TEXT)
+    put_topic_id(put_remote_log(log_dir, *started, *finished).parent, OFFSETS_ID_TEXT)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "out")
     (tiered,) = [partition for partition in salvaged.partitions if partition.topic == "t"]
     assert [limit.setting for limit in tiered.passed_limits] == changed
 
 
-def test_under_zookeeper_the_setting_is_changed_there(tmp_path: Path) -> None:
+def test_under_zookeeper_the_setting_is_changed_in_zookeeper(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 1, batch(0, 3), high_watermark=3)
     put_meta_properties(tmp_path / "in" / "broker-1", 1, version=0)
-    (kept,) = [step for step in steps_of(salvaged_of(tmp_path / "in", tmp_path / "out")) if step.kind == "keep_records"]
-    assert "may delete the oldest records of orders: they have passed retention.ms=604800000, the default" in kept.text
+    (keep_records,) = [step for step in steps_of(salvaged_of(tmp_path / "in", tmp_path / "out")) if step.kind == "keep_records"]
+    assert "may delete the oldest records of orders: they have passed retention.ms=604800000, the default" in keep_records.text
     config = '{"version": 1, "config": {"retention.ms": "-1"}}'
-    assert kept.command == f"zookeeper-shell.sh ZOOKEEPER:PORT set /config/topics/orders '{config}'"
+    assert keep_records.command == f"zookeeper-shell.sh ZOOKEEPER:PORT set /config/topics/orders '{config}'"
 
 
 def test_files_that_keep_a_broker_from_starting_are_repaired_and_not_copied_back(copies: list[str], tmp_path: Path) -> None:
@@ -316,20 +326,22 @@ def test_files_that_keep_a_broker_from_starting_are_repaired_and_not_copied_back
         (Path(copies[1]) / file).write_bytes(b"garbage")
     (tmp_path / "broker-2").rename(tmp_path / "two")
     steps = steps_of(whole([copies[0], str(tmp_path / "two"), copies[2]], tmp_path / "out"))
-    mended = [step.text.split()[1] for step in steps if step.kind == "mend"]
-    assert sorted(mended) == [f"{METADATA}/quorum-state", "bootstrap.checkpoint", "meta.properties"]
+    repaired_files = [step.text.split()[1] for step in steps if step.kind == "mend"]
+    assert sorted(repaired_files) == [f"{METADATA}/quorum-state", "bootstrap.checkpoint", "meta.properties"]
     assert [step.command for step in steps if step.kind == "copy_back"] == [f"cp -a LOG_DIR.before/{METADATA} LOG_DIR"]
 
 
 def test_a_controller_that_was_not_given_keeps_its_own_files_and_can_read_its_log(tmp_path: Path) -> None:
     log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 0, 9, None, quorum=SalvagedQuorum([100, 101], [100], 5))
-    here = replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
-    steps = steps_of(Salvaged("DIR", [log], log_dirs=[here]))
+    controller_dir = replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
+    steps = steps_of(Salvaged("DIR", [log], log_dirs=[controller_dir]))
     assert [(step.kind, step.brokers) for step in steps[3:6:2]] == [("copy", (101,)), ("own", (100, 101))]
     assert steps[3].command == f"mv LOG_DIR/{METADATA} LOG_DIR.before && cp -a DIR/broker-100/{ID_A}/{METADATA} LOG_DIR"
 
 
-def test_a_disk_with_less_room_is_refused_at_once(copies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_with_too_little_space_is_refused_immediately(
+    copies: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=500))
     with pytest.raises(UsageError, match=r"out would take 2\d\d kB, and its disk has 500 B free"):
@@ -337,7 +349,7 @@ def test_a_disk_with_less_room_is_refused_at_once(copies: list[str], tmp_path: P
     assert not [*tmp_path.glob("out*")]
 
 
-def test_without_a_controllers_log_replicas_stay_where_their_copies_are_or_a_checkpoint_names_them(tmp_path: Path) -> None:
+def test_without_a_controllers_log_replicas_stay_with_their_copies_or_checkpoints(tmp_path: Path) -> None:
     log = b"".join(batches_of(4))
     put_copies(tmp_path / "in", (1, 2, 3), {0: log}, high_watermark=8)
     shutil.rmtree(tmp_path / "in" / "broker-2" / NAME)

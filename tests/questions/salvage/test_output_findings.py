@@ -93,7 +93,7 @@ def test_absent_offsets_are_inherited_if_the_copies_lack_all_of_them(kind: str) 
 
 
 def test_findings_that_a_copy_does_not_list_also_count() -> None:
-    """It lists the first and the last of them."""
+    """A copy lists only the first and the last findings of many of a kind."""
     many = [found("DUPLICATE_BATCH", offset, offset + 2, occurrences=90) for offset in (4, 6, 150, 152)]
     assert classified(many, found("DUPLICATE_BATCH", 80, 82)) == INHERITED
     for kind, start in (("DUPLICATE_BATCH", 2), ("DUPLICATE_BATCH", 160), ("PRODUCER_SEQ_GAP", 80)):
@@ -176,7 +176,7 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
 
 
 def test_a_transaction_whose_marker_a_salvage_loses_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although a longer transaction hangs in the copies."""
+    """The copies have a longer hanging transaction."""
     data, coordinators, other = DataLog(), CoordinatorLog(), 3000
     data.data(0.0, APP_ID)
     data.data(1.0, other)

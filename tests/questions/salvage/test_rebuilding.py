@@ -18,7 +18,7 @@ batches = st.lists(
 
 
 def log_of(shapes: list[tuple[int, int, int, int]]) -> bytes:
-    """Batches of (records, timestamp, bytes, leader epoch more than before), from BASE_OFFSET on."""
+    """Batches of (records, timestamp, bytes, increment of the leader epoch), from BASE_OFFSET on."""
     offset, epoch, log = BASE_OFFSET, 0, b""
     for count, moment, size, epoch_step in shapes:
         epoch += epoch_step
@@ -100,7 +100,7 @@ def test_the_last_batch_of_each_producer_counts(runs: list[tuple[int, int]], ste
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 50])
-def test_producers_and_aborted_transactions(step: int) -> None:
+def test_snapshots_and_transaction_indexes_are_rebuilt(step: int) -> None:
     log = b"".join(
         (
             of_producer(0, 2, 1, 0),

@@ -89,8 +89,8 @@ def test_committed_rivals_are_refused(tmp_path: Path) -> None:
     put_replica(tmp_path / "in", 3, common, high_watermark=8)
     refusal = refused(tmp_path)
     assert (refusal.kind, set(refusal.brokers)) == ("rivals", {1, 2})
-    for broker, rest in (("1", old), ("2", new)):
-        partition = taken(tmp_path, common + rest, f"out-{broker}", prefer=broker)
+    for broker, side in (("1", old), ("2", new)):
+        partition = taken(tmp_path, common + side, f"out-{broker}", prefer=broker)
         assert {left.broker for left in partition.left_behind} == {3 - int(broker)}
     assert refused(tmp_path, prefer="3").kind == "rivals", "broker 3 holds none of both"
     named = [f"{name}={tmp_path / 'in' / f'broker-{node}'}" for name, node in (("east", 1), ("west", 2))]
@@ -118,7 +118,7 @@ def test_a_log_start_inside_a_batch_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefer", ["1", "2"])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_compared_by_the_crc_in_their_headers(tmp_path: Path, magic: int, prefer: str) -> None:
-    """Broker 2 has a damaged compressed batch, of which only the last offset is known."""
+    """Broker 2 has a damaged compressed batch; only its last offset is known."""
     plain = [legacy_entry(offset, magic, value=b"%d" % offset * 20) for offset in range(4)]
     inner = [legacy_entry(number if magic else 4 + number, magic) for number in range(3)]
     wrapper = write_legacy_wrapper(inner, offset=6, magic=magic, compression_type="gzip", timestamp=7 if magic else -1)
@@ -141,7 +141,7 @@ def test_a_batch_inside_a_value_and_wrong_fields_outside_the_crc_are_not_used(tm
 
 @pytest.mark.parametrize("seed", range(12))
 def test_with_any_damage_the_union_of_good_batches_remains(tmp_path: Path, seed: int) -> None:
-    """All batches are of one epoch, and so of one lineage: the naive answer is every batch that is good in any copy."""
+    """All batches have one epoch and thus one lineage: the naive answer is every batch that is good in any copy."""
     dice = random.Random(seed)
     records = dice.choice((1, 3))
     batches = batches_of(20, records=records)

@@ -50,7 +50,7 @@ def nothing_left(output: Path) -> bool:
     ],
 )
 def test_disk_errors_leave_nothing(copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
-    """Each call that creates or changes something fails in turn; finally none fails."""
+    """Each call that creates or changes a file fails in turn; at the end none fails."""
     real = getattr(os, call)
     output, failing, message = tmp_path / "out", 0, ""
     left = [0]

@@ -1,4 +1,4 @@
-"""Salvages of logs of real brokers: every acknowledged record of the lineage once, and nothing of the other side."""
+"""Salvages of logs of real brokers: every acknowledged record of the lineage once, and none of the other side."""
 
 import tarfile
 from pathlib import Path
@@ -42,7 +42,7 @@ def records_of(output: Path, name: str) -> "list[Json]":
 
 
 @pytest.mark.parametrize("prefer", ["1", "2", "3"])
-def test_either_side_of_a_high_watermark_truncation(tmp_path: Path, prefer: str) -> None:
+def test_either_side_of_a_high_watermark_truncation_can_be_salvaged(tmp_path: Path, prefer: str) -> None:
     salvaged = salvaged_from(archive("kafka-0.10.2.2-hw-truncation"), tmp_path / "out", "ledger", prefer)
     assert salvaged.is_whole
     found = [row["value"] for row in records_of(tmp_path / "out", "ledger-0")]
@@ -78,7 +78,7 @@ def test_a_cluster_that_lost_nothing_is_salvaged_whole(tmp_path: Path, name: str
         assert path.read_bytes() == data, path.name
 
 
-def test_samples_without_a_loss(tmp_path: Path) -> None:
+def test_samples_are_salvaged_without_a_loss(tmp_path: Path) -> None:
     salvaged = salvaged_from(str(SAMPLES / "healthy"), tmp_path / "out")
     assert [refused.kind for refused in salvaged.refused] == ["controllers_log"]
     for partition in salvaged.partitions:

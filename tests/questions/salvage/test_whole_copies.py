@@ -39,7 +39,7 @@ def test_of_several_whole_copies_the_recommended_or_preferred_one_is_used(tmp_pa
     for output, allow_gaps in (("three", False), ("three-gaps", True)):
         salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
         (partition,) = salvaged.partitions
-        assert (partition.base, partition.chosen_by) == (1, "plan"), "that of broker 3 ends too early"
+        assert (partition.base, partition.chosen_by) == (1, "plan"), "the copy of broker 3 ends too early"
         reason = "the copy of broker 1 was taken, because the copy of broker 3 ends at offset 10, before 12"
         assert partition.warning == reason
         assert f"note: {NAME}: {reason}" in summary_lines(salvaged, quiet=False)
@@ -51,8 +51,8 @@ def test_without_a_recommendation_the_longest_whole_copy_is_used(tmp_path: Path,
         put_cleaned(tmp_path / "in", broker, [*CLEANED, *REST])
     plan_of = PlanMaker.plan_of
 
-    def without_recommendation(*given: Any) -> Planned:
-        planned = plan_of(*given)
+    def without_recommendation(*arguments: Any) -> Planned:
+        planned = plan_of(*arguments)
         return replace(planned, plan=replace(planned.plan, recommended=None))
 
     monkeypatch.setattr(PlanMaker, "plan_of", without_recommendation)
@@ -71,7 +71,7 @@ def test_of_copies_with_different_values_the_preferred_one_is_used(tmp_path: Pat
     for broker, batches in (("1", [*CLEANED, *REST]), ("2", other)):
         partition = taken(tmp_path, batches, broker, prefer=broker)
         assert (partition.base, partition.chosen_by) == (int(broker), "prefer-broker")
-        assert [(left.broker, left.start, left.end) for left in partition.left_behind] == [(3 - int(broker), 8, 12)]
+        assert [(records.broker, records.start, records.end) for records in partition.left_behind] == [(3 - int(broker), 8, 12)]
 
 
 def test_an_empty_segment_of_a_cleaner_is_not_lost(tmp_path: Path) -> None:
@@ -101,9 +101,11 @@ def put_without_start(folder: Path) -> None:
     (folder / "broker-2" / NAME / segment_file(0)).unlink()
 
 
-def base_of(folder: Path, output: Path, **given: Any) -> int | str:
+def base_of(folder: Path, output: Path, **options: Any) -> int | str:
     """The base of a salvage that prefers broker 2."""
-    return next(one.base for one in salvaged_of(folder, output, prefer="2", **given).partitions if one.topic == TOPIC)
+    return next(
+        partition.base for partition in salvaged_of(folder, output, prefer="2", **options).partitions if partition.topic == TOPIC
+    )
 
 
 @pytest.mark.parametrize("broker", [1, 2])
@@ -132,7 +134,7 @@ def test_a_copy_without_batches_does_not_say_where_the_log_starts(tmp_path: Path
 
 
 def test_a_high_watermark_of_a_live_copy_proves_nothing(tmp_path: Path) -> None:
-    """Its checkpoint may have been copied after the log."""
+    """The checkpoint may have been copied after the log."""
     write_checkpoint(put_cleaned(tmp_path / "in", 1, [*CLEANED, *REST]), "replication", 14, "orders-0")
     assert "the copy of broker 1 ends at offset 12, before 14" in refused(tmp_path).reason
     (salvaged,) = salvaged_of(tmp_path / "in", tmp_path / "out", live=True).partitions
@@ -150,10 +152,10 @@ NEW = [*CLEANED, *REST, batch(12, 2, value=b"new", epoch=2), batch(14, 2, value=
 
 
 def put_rivals(folder: Path, damaged: dict[int, int] | None = None, *, high_watermark: int = 14) -> None:
-    """Broker 1 has records of a leader that brokers 2 and 3 lack, which continued without them; some copies are damaged."""
+    """Broker 1 has records that brokers 2 and 3 lack, which continue with another leader; some copies are damaged."""
     for broker, batches in ((1, OLD), (2, NEW), (3, NEW)):
         lost = (damaged or {}).get(broker)
-        log = [flip_bit(one, 70) if number == lost else one for number, one in enumerate(batches)]
+        log = [flip_bit(batch, 70) if number == lost else batch for number, batch in enumerate(batches)]
         log_dir = put_cleaned(folder, broker, log)
         write_checkpoint(log_dir, "replication", high_watermark, "orders-0")
         put_epochs(log_dir / NAME, (0, 0), *([] if broker == 1 else [(2, 12)]))
@@ -173,7 +175,7 @@ def test_of_rival_histories_the_preferred_one_is_used(tmp_path: Path) -> None:
 
 
 def test_other_copies_do_not_fill_a_damaged_copy_of_the_chosen_history(tmp_path: Path) -> None:
-    """Not even copies that seem to be of the same history: cleaned copies do not show their fork."""
+    """Not even copies that seem to have the same history: cleaned copies may not show their fork."""
     put_rivals(tmp_path / "in", {2: 2})
     refusal = refused(tmp_path, prefer="2")
     assert (refusal.kind, refusal.offsets) == ("compacted", ((5, 10),))
@@ -234,7 +236,7 @@ def test_a_value_that_only_a_rival_has_is_refused(tmp_path: Path) -> None:
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
     assert "lacks the latest value of a key that another copy has at offsets [4, 5)" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", prefer="2", allow_gaps=True).partitions
-    assert (1, 4, 5) in [(left.broker, left.start, left.end) for left in partition.left_behind]
+    assert (1, 4, 5) in [(records.broker, records.start, records.end) for records in partition.left_behind]
     assert not salvaged_of(tmp_path / "in", tmp_path / "other", prefer="1").refused
 
 
@@ -263,7 +265,7 @@ def test_if_a_record_is_committed_in_one_copy_only_the_preferred_one_is_used(tmp
     ],
 )
 def test_copies_fork_after_the_last_common_epoch(ours: list[tuple[int, int]], theirs: list[tuple[int, int]], fork: int) -> None:
-    """Although they have no differing batches."""
+    """The copies have no batches that differ."""
     replicas = [
         PlanReplica(number, 0, 20, epochs=tuple(EpochEntry(*entry) for entry in epochs))
         for number, epochs in enumerate((ours, theirs))

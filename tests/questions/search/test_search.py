@@ -1,4 +1,4 @@
-"""A search with pruning, indexes or archives finds the same as a look at every record of every replica."""
+"""A search with pruning, indexes or archives finds the records that a naive search of every replica finds."""
 
 import io
 import tarfile
@@ -37,11 +37,11 @@ OF_HEADERS = write_batch([RecordToWrite(b"a", b"v", headers) for headers in HEAD
 
 
 def found(path: Path | str, wanted: Conditions, *, options: ScanOptions | None = None, **arguments: Any) -> list[Found]:
-    looked = search([str(path)], options or ScanOptions(), wanted, **arguments)
+    result = search([str(path)], options or ScanOptions(), wanted, **arguments)
     columns = found_columns(payloads=arguments.get("payloads", False))
-    rows = [dict(zip(columns, row, strict=True)) for row in looked.rows()]
-    assert looked.incomplete == []
-    assert looked.found == len(rows)
+    rows = [dict(zip(columns, row, strict=True)) for row in result.rows()]
+    assert result.incomplete == []
+    assert result.found == len(rows)
     return rows
 
 
@@ -51,8 +51,8 @@ def places(rows: list[Found]) -> list[tuple[Any, ...]]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[bytes]:
-    """Adjacent batches of every kind that a search distinguishes, with timestamps in no order."""
-    made, offset = [], 0
+    """Adjacent batches of every kind that a search distinguishes, with unordered timestamps."""
+    written, offset = [], 0
     for _ in range(draw(st.integers(1, 6))):
         records = [
             RecordToWrite(
@@ -63,7 +63,7 @@ def batches(draw: st.DrawFn) -> list[bytes]:
             )
             for _ in range(draw(st.integers(1, 5)))
         ]
-        made.append(
+        written.append(
             write_batch(
                 records,
                 base_offset=offset,
@@ -78,38 +78,38 @@ def batches(draw: st.DrawFn) -> list[bytes]:
             )
         )
         offset += len(records)
-    return made
+    return written
 
 
 @st.composite
 def conditions(draw: st.DrawFn) -> Conditions:
-    """One or two conditions: hardly any record would fulfil more."""
+    """One or two conditions; few records would fulfil more."""
     wanted = draw(st.lists(st.integers(0, 7), min_size=1, max_size=2))
 
-    def perhaps(number: int, strategy: st.SearchStrategy[Any]) -> Any:
+    def draw_if_wanted(number: int, strategy: st.SearchStrategy[Any]) -> Any:
         return draw(strategy) if number in wanted else None
 
     times = st.integers(BASE_TIMESTAMP - 6, BASE_TIMESTAMP + 30)
     headers = st.tuples(st.sampled_from([b"h", b"trace"]), st.sampled_from([None, b"", b"1", b"x"]))
     return Conditions(
-        key=perhaps(0, st.sampled_from(KEYS[1:])),
-        offset_start=perhaps(1, st.integers(0, 20)),
-        offset_end=perhaps(2, st.integers(0, 20)),
-        timestamp_start_ms=perhaps(3, times),
-        timestamp_end_ms=perhaps(4, times),
-        producer_id=perhaps(5, st.sampled_from([7, 8])),
-        headers=tuple(perhaps(7, st.lists(headers, min_size=1, max_size=2)) or ()),
-        value_part=perhaps(6, st.sampled_from([b"", b"needle", b" ", b"abc"])),
+        key=draw_if_wanted(0, st.sampled_from(KEYS[1:])),
+        offset_start=draw_if_wanted(1, st.integers(0, 20)),
+        offset_end=draw_if_wanted(2, st.integers(0, 20)),
+        timestamp_start_ms=draw_if_wanted(3, times),
+        timestamp_end_ms=draw_if_wanted(4, times),
+        producer_id=draw_if_wanted(5, st.sampled_from([7, 8])),
+        headers=tuple(draw_if_wanted(7, st.lists(headers, min_size=1, max_size=2)) or ()),
+        value_part=draw_if_wanted(6, st.sampled_from([b"", b"needle", b" ", b"abc"])),
     )
 
 
 def naive(log: list[bytes], wanted: Conditions) -> list[int]:
-    """Offsets of the matching records, by a look at every record."""
+    """Offsets of the matching records, by checking every record."""
 
     def inside(number: int, start: int | None, end: int | None) -> bool:
         return (start is None or start <= number) and (end is None or number < end)
 
-    fitting = []
+    matching_offsets = []
     for batch in log:
         decoded = record_parser.decode_batch(batch)
         assert decoded.header is not None
@@ -126,8 +126,8 @@ def naive(log: list[bytes], wanted: Conditions) -> list[int]:
                 ),
             ]
             if all(checks):
-                fitting.append(record.offset)
-    return fitting
+                matching_offsets.append(record.offset)
+    return matching_offsets
 
 
 def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> None:
@@ -210,8 +210,8 @@ def test_columns_and_single_rows_agree_on_any_bytes(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(matching, "OPENED_BYTES", least)
             in_ranges(patch, ranges)
-            looked = search([str(folder)], ScanOptions(), wanted, payloads=True)
-            answers.append((list(looked.rows()), looked.damaged_places, looked.incomplete, looked.found))
+            result = search([str(folder)], ScanOptions(), wanted, payloads=True)
+            answers.append((list(result.rows()), result.damaged_places, result.incomplete, result.found))
     assert answers[0] == answers[1]
 
 
@@ -219,11 +219,11 @@ def test_many_records_come_in_one_run_up_to_the_limit(tmp_path: Path) -> None:
     log = [keyed(offset, b"k", compression_type="lz4" if offset % 4 else "none") for offset in range(40)]
     put_replica(tmp_path / "cluster", 1, log)
     for compiled in both_forms():
-        looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"), limit=17)
-        runs = list(looked.runs())
+        result = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"), limit=17)
+        runs = list(result.runs())
         sizes = [run.table.num_rows if isinstance(run, FoundRecords) else 1 for run in runs]
         assert sizes == ([17] if compiled else [1] * 17)
-        assert (looked.found, looked.stopped) == (17, True)
+        assert (result.found, result.stopped) == (17, True)
 
 
 def test_records_of_many_ranges_come_in_one_run_and_the_first_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,11 +243,11 @@ def test_records_of_many_ranges_come_in_one_run_and_the_first_immediately(tmp_pa
     for compiled in both_forms():
         for behind, sizes in ([], [1, 1, 2, 4, 8, 16, 8]), ([3], [1, 1, 1]):
             broken_behind[:] = behind
-            looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"))
-            runs = list(looked.runs())
+            result = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"))
+            runs = list(result.runs())
             rows = [row for run in runs for row in (run.rows(FOUND_COLUMNS) if isinstance(run, FoundRecords) else [run])]
             assert [row[3] for row in rows] == list(range(sum(sizes)))
-            assert [gap.reason for gap in looked.incomplete] == ["broken"] * len(behind)
+            assert [gap.reason for gap in result.incomplete] == ["broken"] * len(behind)
             if compiled:
                 assert [run.table.num_rows for run in runs if isinstance(run, FoundRecords)] == sizes
 
@@ -257,8 +257,8 @@ def test_large_records_are_returned_as_they_are_found(tmp_path: Path) -> None:
     log = [write_batch(records, base_offset=start, base_timestamp=0, compression_type="zstd") for start in (0, 20)]
     put_replica(tmp_path / "cluster", 1, log)
     for compiled in both_forms():
-        looked = search([str(tmp_path)], ScanOptions(), Conditions(offset_start=7), payloads=True)
-        runs = list(looked.runs())
+        result = search([str(tmp_path)], ScanOptions(), Conditions(offset_start=7), payloads=True)
+        runs = list(result.runs())
         rows = [row for run in runs for row in (run.rows(found_columns(payloads=True)) if isinstance(run, FoundRecords) else [run])]
         assert len(runs) == (2 if compiled else 33)
         assert [(row[3], row[-2]) for row in rows] == [(offset, bytes([offset % 20]) * 90_000) for offset in range(7, 40)]
@@ -307,8 +307,8 @@ def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> 
     assert first["position"] == 5 * len(keyed(0, b"kept"))
     assert (first["is_valid"], first["leftover"], first["control_record_type"]) == (True, None, None)
     assert tuple(first) == FOUND_COLUMNS
-    both = found(cluster, Conditions(offset_start=1, offset_end=2))
-    assert places(both) == [("orders", 0, 2, 1), ("orders", 0, 3, 1), ("orders", 0, 10, 1)] + [
+    rows = found(cluster, Conditions(offset_start=1, offset_end=2))
+    assert places(rows) == [("orders", 0, 2, 1), ("orders", 0, 3, 1), ("orders", 0, 10, 1)] + [
         ("orders", 1, f"broker-more-{broker}", 1) for broker in (10, 2, 3)
     ]
 
@@ -408,11 +408,11 @@ def test_a_record_in_a_damaged_batch_is_found_as_invalid(tmp_path: Path) -> None
     log[1] = replace_bytes(log[1], len(log[1]) - 5, b"!")
     log[4] = replace_bytes(log[4], 8, (2**31 - 1).to_bytes(4, "big"))
     put_replica(tmp_path / "cluster", 1, log)
-    looked = search([str(tmp_path)], ScanOptions(), Conditions(value_part=b"v"))
-    rows = [dict(zip(FOUND_COLUMNS, row, strict=True)) for row in looked.rows()]
+    result = search([str(tmp_path)], ScanOptions(), Conditions(value_part=b"v"))
+    rows = [dict(zip(FOUND_COLUMNS, row, strict=True)) for row in result.rows()]
     assert [(row["offset"], row["is_valid"]) for row in rows if row["offset"] < 3] == [(0, True), (1, False), (2, True)]
     assert [row["offset"] for row in rows] == [0, 1, 2, 3, 5, 6]
-    assert looked.damaged_places == 1
+    assert result.damaged_places == 1
 
 
 def test_broken_compressed_batch_is_reported_only_if_it_may_match(tmp_path: Path) -> None:
@@ -420,9 +420,9 @@ def test_broken_compressed_batch_is_reported_only_if_it_may_match(tmp_path: Path
     broken = write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP, compression_type="zstd", records_count=3)
     put_replica(tmp_path / "cluster", 1, broken)
     for part, offsets, places_not_searched in ((b"needle", [0], 1), (b"elsewhere", [], 0)):
-        looked = search([str(tmp_path)], ScanOptions(), Conditions(value_part=part))
-        assert [dict(zip(FOUND_COLUMNS, row, strict=True))["offset"] for row in looked.rows()] == offsets
-        assert looked.damaged_places == places_not_searched
+        result = search([str(tmp_path)], ScanOptions(), Conditions(value_part=part))
+        assert [dict(zip(FOUND_COLUMNS, row, strict=True))["offset"] for row in result.rows()] == offsets
+        assert result.damaged_places == places_not_searched
 
 
 def test_markers_and_old_formats_are_found(tmp_path: Path) -> None:
@@ -440,9 +440,9 @@ def test_oversized_batches_and_records_are_reported(tmp_path: Path, monkeypatch:
     put_replica(tmp_path / "cluster", 1, keyed(0, b"k", compression_type="gzip"))
     monkeypatch.setattr(finding, "MAX_BATCH_BYTES", 50)
     monkeypatch.setattr(finding._Candidates, "inspect", lambda *_: [])
-    looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"))
-    assert list(looked.rows()) == []
-    assert [gap.reason for gap in looked.incomplete] == [
+    result = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"))
+    assert list(result.rows()) == []
+    assert [gap.reason for gap in result.incomplete] == [
         f"batch of {len(keyed(0, b'k', compression_type='gzip'))} bytes at byte 0 is too large to be searched"
     ]
 
@@ -477,15 +477,15 @@ def test_headers_count_toward_held_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     records = [RecordToWrite(b"k", b"v", headers=many) for _ in range(4)]
     put_segment(directory, 0, write_batch(records, base_offset=0, base_timestamp=0))
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", 100_000)
-    looked = search([str(archive(tmp_path / "cluster"))], ScanOptions(), Conditions(key=b"k"), payloads=True)
-    assert looked._rows_of_packed() == {}
-    assert [len(row[-1]) for row in looked.rows()] == [500] * 4
+    result = search([str(archive(tmp_path / "cluster"))], ScanOptions(), Conditions(key=b"k"), payloads=True)
+    assert result._rows_of_packed() == {}
+    assert [len(row[-1]) for row in result.rows()] == [500] * 4
 
 
 def test_progress_counts_every_byte_once(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found_rows: list[tuple[int, int]] = []
-    looked: Search = search([str(archive(cluster))], ScanOptions(), Conditions(key=b"kept"))
+    result: Search = search([str(archive(cluster))], ScanOptions(), Conditions(key=b"kept"))
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", 4000)
-    list(looked.rows(lambda done, total: found_rows.append((done, total))))
-    assert found_rows[-1] == (looked.bytes_total, looked.bytes_total)
-    assert max(done for done, _ in found_rows) == looked.bytes_total
+    list(result.rows(lambda done, total: found_rows.append((done, total))))
+    assert found_rows[-1] == (result.bytes_total, result.bytes_total)
+    assert max(done for done, _ in found_rows) == result.bytes_total

@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.collect import CollectOptions, PseudonymMap
 from kafka_forensics.questions.verify import ExecutedPlan, Outcome, Verified, read_lost_records, read_promises, verify
 from lab.fault_base import read_log
-from tests.questions.verify.verifications import LOG, append, mended, of_earlier_plan, put_back, rows_of, with_records
+from tests.questions.verify.verifications import LOG, append, of_earlier_plan, put_back, repaired_copies, rows_of, with_records
 from tests.support.audit import put_audit
 from tests.support.brokers import put_clean_shutdown, write_checkpoint
 from tests.support.bundles import make_bundle
@@ -84,16 +84,16 @@ def leave_out(copies: Path, broker: int) -> None:
         (leave_out, 2, NO_LEADER),
     ],
 )
-def test_broken_promises(
+def test_promises_that_the_copies_break_are_broken(
     change: Callable[[Path, int], None], broker: int, changed: dict[Any, str], tmp_path: Path, plan: Path
 ) -> None:
-    copies = mended(tmp_path / "after")
+    copies = repaired_copies(tmp_path / "after")
     change(copies, broker)
     assert reasons(copies, plan) == {**AS_PLANNED, **changed}
 
 
 def test_a_follower_that_ends_before_its_truncation_lost_more(tmp_path: Path, plan: Path) -> None:
-    copies = mended(tmp_path / "after")
+    copies = repaired_copies(tmp_path / "after")
     log = copies / "broker-3" / LOG
     log.write_bytes(log.read_bytes()[: read_log(log.parent).batches[2].position])
     cut = promises_of(copies, plan)["cut", 3]
@@ -128,7 +128,7 @@ def test_the_first_election_after_the_plan_counts(epoch: int, elected: int, reas
 
 @pytest.mark.parametrize("epoch", [0, 5])
 def test_a_follower_that_was_copied_later_holds_more(epoch: int, tmp_path: Path, plan: Path) -> None:
-    copies = mended(tmp_path / "after")
+    copies = repaired_copies(tmp_path / "after")
     for broker in (1, 3):
         append(copies, broker, lambda offset: batch(offset, epoch=epoch))
     promises = promises_of(copies, plan)
@@ -187,7 +187,7 @@ def test_impossible_numbers_are_refused(place: tuple[str, str], value: int, plan
 
 def test_a_broker_that_the_plan_does_not_elect_is_refused(tmp_path: Path, plan: Path) -> None:
     with pytest.raises(UsageError, match="no election of broker 7"):
-        promises_of(mended(tmp_path / "after"), plan, "7")
+        promises_of(repaired_copies(tmp_path / "after"), plan, "7")
 
 
 # Records that were produced again.
@@ -211,8 +211,8 @@ def test_records_are_back_if_each_is_found_once(
     copies = put_audit(tmp_path / "after")
     made = [put_back(row, header=by_header) for row in sent(rows_of(lost))]
     with_records(copies, [(b"user-11", b"another", 5, ()), *made])
-    asked = ExecutedPlan("1", read_lost_records(str(lost)))
-    promises = verify([str(copies)], read_promises(str(plan)), ScanOptions(), asked).promises
+    executed_plan = ExecutedPlan("1", read_lost_records(str(lost)))
+    promises = verify([str(copies)], read_promises(str(plan)), ScanOptions(), executed_plan).promises
     records = next(promise for promise in promises if promise.promise == "records")
     assert (records.broker, records.reason, records.planned, records.found) == (1, reason, 70, found)
 
@@ -232,9 +232,9 @@ def test_an_invalid_recovery_is_refused(lost: Path) -> None:
 
 
 def test_records_recovered_for_another_leader_are_refused(incident: Path, plan: Path, lost: Path) -> None:
-    asked = ExecutedPlan("2", read_lost_records(str(lost)))
+    executed_plan = ExecutedPlan("2", read_lost_records(str(lost)))
     with pytest.raises(UsageError, match="recovered to keep broker 1, and broker 2 was to lead"):
-        verify([str(incident / "before")], read_promises(str(plan)), ScanOptions(), asked)
+        verify([str(incident / "before")], read_promises(str(plan)), ScanOptions(), executed_plan)
     (lost / "report.json").write_text((lost / "report.json").read_text().replace('"audit"', '"other"'))
     with pytest.raises(UsageError, match="does not say for whom"):
         read_lost_records(str(lost))
@@ -249,7 +249,7 @@ def test_copies_of_another_cluster_are_refused(tmp_path: Path, plan: Path) -> No
 
 
 def test_a_pseudonym_of_a_cluster_is_not_compared(tmp_path: Path, plan: Path) -> None:
-    copies = mended(tmp_path / "after")
+    copies = repaired_copies(tmp_path / "after")
     (cluster_id,) = json.loads(plan.read_text())["cluster_ids"]
     plan.write_text(plan.read_text().replace(cluster_id, "cluster-0123456789ab"))
     assert reasons(copies, plan) == AS_PLANNED

@@ -16,7 +16,7 @@ from tests.support.audit import put_audit
 from tests.support.brokers import write_checkpoint
 
 OLD = "kafka-forensics-original-offset"
-ALIKE = 30_000
+EQUAL_RECORDS = 30_000
 
 
 def record_promises(copies: Path, lost: Path, **arguments: Any) -> list[Verified]:
@@ -100,22 +100,22 @@ def test_a_damaged_marker_leaves_the_promise_unknown(lost: Path, copies: Path) -
 
 
 @pytest.mark.parametrize(
-    ("kept", "later", "expected"),
+    ("remaining", "later", "expected"),
     [
         ([0, 3], [], ("records_back", 4)),
         ([0, 1, 2], [], ("records_missing", 3)),
         ([2, 3], [b"a"], ("records_back", 4)),
         ([2, 3], [b"c"], ("records_missing", 3)),
     ],
-    ids=["a later lost one", "the latest is missing", "a new one", "new ones of other keys"],
+    ids=["a later lost record", "the latest is missing", "a new record", "new records of other keys"],
 )
 def test_the_cleaner_may_remove_a_superseded_record(
-    kept: list[int], later: list[bytes], expected: Any, lost: Path, copies: Path
+    remaining: list[int], later: list[bytes], expected: Any, lost: Path, copies: Path
 ) -> None:
-    """Of keys a, b, b, b."""
+    """The keys of the lost records are a, b, b and b."""
     rows = [row | {"key": key} for row, key in zip(rows_of(lost)[:4], "abbb", strict=True)]
     put_rows(lost, rows)
-    with_records(copies, [*(put_back(rows[number]) for number in kept), *((key, b"new", 5, ()) for key in later)])
+    with_records(copies, [*(put_back(rows[number]) for number in remaining), *((key, b"new", 5, ()) for key in later)])
     assert outcome(copies, lost)[0] == "records_missing"
     write_checkpoint(copies / "broker-1", "cleaner", 400, "audit-0")
     assert outcome(copies, lost) == expected
@@ -126,9 +126,9 @@ def test_records_of_partitions_without_promises_are_listed(lost: Path, copies: P
     put_rows(lost, [*rows, rows[0] | {"topic": "unplanned"}, rows[0] | {"partition": 7}])
     with_records(copies, [put_back(row) for row in rows])
     promises = record_promises(copies, lost)
-    found = [(one.topic, one.partition, one.reason, one.planned) for one in promises]
+    found = [(promise.topic, promise.partition, promise.reason, promise.planned) for promise in promises]
     assert found == [("audit", 0, "records_back", 70), ("audit", 7, "not_planned", 1), ("unplanned", 0, "not_planned", 1)]
-    assert {one.outcome for one in promises[1:]} == {Outcome.UNKNOWN}
+    assert {promise.outcome for promise in promises[1:]} == {Outcome.UNKNOWN}
     assert len(record_promises(copies, lost, topic_glob="audit")) == 2
     assert len(record_promises(copies, lost, partition=0)) == 2
 
@@ -153,12 +153,12 @@ def test_deleted_records_may_have_been_back(lost: Path, copies: Path) -> None:
 
 @pytest.mark.nightly
 def test_many_equal_records_are_found_in_linear_time(lost: Path, copies: Path) -> None:
-    """Without the header they are indistinguishable."""
+    """They cannot be distinguished without the header of the original offset."""
     row = rows_of(lost)[0]
-    put_rows(lost, [row] * ALIKE)
+    put_rows(lost, [row] * EQUAL_RECORDS)
     key, value, time_ms, _ = put_back(row)
-    batch = [RecordToWrite(key, value)] * ALIKE
+    batch = [RecordToWrite(key, value)] * EQUAL_RECORDS
     append(copies, 1, lambda offset: write_batch(batch, base_offset=offset, base_timestamp=time_ms, partition_leader_epoch=2))
     started = process_time()
-    assert outcome(copies, lost) == ("records_back", ALIKE)
+    assert outcome(copies, lost) == ("records_back", EQUAL_RECORDS)
     assert process_time() - started < 10

@@ -12,7 +12,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.verify import ExecutedPlan, Outcome, Verified, read_promises, verify
 from lab.fault_base import read_log
-from tests.questions.verify.verifications import LOG, mended
+from tests.questions.verify.verifications import LOG, repaired_copies
 from tests.support.audit import put_audit
 
 KEPT = {"start": "as_planned", "end": "as_planned", "bytes": "same_bytes"}
@@ -21,7 +21,7 @@ KEPT = {"start": "as_planned", "end": "as_planned", "bytes": "same_bytes"}
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
     """Brokers that were started on broker 2's log, and the manifest."""
-    copies = mended(tmp_path / "copies")
+    copies = repaired_copies(tmp_path / "copies")
     data = (copies / "broker-2" / LOG).read_bytes()
     whole = {"file": LOG, "byte_start": 0, "byte_end": len(data), "offset_start": 0, "offset_end": 370}
     put_manifest(copies, ranges=[{**whole, "sha256": sha256(data).hexdigest()}])

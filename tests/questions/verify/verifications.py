@@ -1,4 +1,4 @@
-"""Copies from after an incident, made from the sample's, and changed outputs of `recover`."""
+"""Copies of the brokers after the recovery from an incident, and changed outputs of `recover`."""
 
 import json
 import shutil
@@ -12,12 +12,12 @@ from lab.fault_base import read_log
 from tests.support.audit import put_audit
 
 LOG = "audit-0/00000000000000000000.log"
-Made = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes], ...]]
+RecordFields = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes], ...]]
 """Key, value, timestamp and headers of a record."""
 
 
-def mended(folder: Path) -> Path:
-    """The copies once broker 2 leads: the others have its log."""
+def repaired_copies(folder: Path) -> Path:
+    """The copies after broker 2 became the leader: all have its log."""
     copies = put_audit(folder)
     for broker in (1, 3):
         shutil.rmtree(copies / f"broker-{broker}" / "audit-0")
@@ -26,14 +26,14 @@ def mended(folder: Path) -> Path:
 
 
 def of_earlier_plan(plan: Path, **changes: Any) -> Path:
-    """The plan as if made in another leader epoch of the partition."""
+    """Change the plan to one that was made in another leader epoch of the partition."""
     document = json.loads(plan.read_text())
     document["partitions"][0]["controller"] |= changes
     plan.write_text(json.dumps(document))
     return plan
 
 
-def with_records(copies: Path, records: list[Made]) -> None:
+def with_records(copies: Path, records: list[RecordFields]) -> None:
     """Append records to broker 1's log: key, value, timestamp, headers."""
     log = copies / "broker-1" / LOG
     end = read_log(log.parent).batches[-1].last_offset + 1
@@ -51,8 +51,8 @@ def with_records(copies: Path, records: list[Made]) -> None:
 
 def append(copies: Path, broker: int, *batches: Callable[[int], bytes]) -> None:
     log = copies / f"broker-{broker}" / LOG
-    for made in batches:
-        log.write_bytes(log.read_bytes() + made(read_log(log.parent).batches[-1].last_offset + 1))
+    for make_batch in batches:
+        log.write_bytes(log.read_bytes() + make_batch(read_log(log.parent).batches[-1].last_offset + 1))
 
 
 def rows_of(lost: Path) -> list[dict[str, Any]]:
@@ -60,24 +60,24 @@ def rows_of(lost: Path) -> list[dict[str, Any]]:
 
 
 def put_rows(lost: Path, rows: list[dict[str, Any]]) -> Path:
-    """The recovery with these records, and with a report of them."""
+    """Replace the records of a recovery, and update its report."""
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     (lost / "records.jsonl").write_bytes(data)
     report = json.loads((lost / "report.json").read_text())
     for file in report["files"]:
         if file["name"] == "records.jsonl":
             file["sha256"] = sha256(data).hexdigest()
-    known = {(partition["topic"], partition["partition"]) for partition in report["partitions"]}
-    more = {(row["topic"], row["partition"]) for row in rows} - known
+    reported = {(partition["topic"], partition["partition"]) for partition in report["partitions"]}
+    unreported = {(row["topic"], row["partition"]) for row in rows} - reported
     report["partitions"] += [
-        report["partitions"][0] | {"topic": topic, "partition": partition} for topic, partition in sorted(more)
+        report["partitions"][0] | {"topic": topic, "partition": partition} for topic, partition in sorted(unreported)
     ]
     (lost / "report.json").write_text(json.dumps(report))
     return lost
 
 
-def put_back(row: dict[str, Any], *, header: bool = True) -> Made:
-    own = tuple((name, value.encode()) for name, value in row["headers"])
+def put_back(row: dict[str, Any], *, header: bool = True) -> RecordFields:
+    headers = tuple((name, value.encode()) for name, value in row["headers"])
     added = (("kafka-forensics-original-offset", b"%d" % row["offset"]),) if header else ()
     key = None if row["key"] is None else row["key"].encode()
-    return key, row["value"].encode(), row["timestamp_ms"], (*own, *added)
+    return key, row["value"].encode(), row["timestamp_ms"], (*headers, *added)

@@ -1,4 +1,4 @@
-"""Log directories on which something is absent, cut off, older than the rest or only looks so, and what a scan and a plan answer.
+"""Log directories with absent, truncated or older replicas, or harmless look-alikes, and the answers of a scan and a plan.
 
 The answers are kept in `answers.json` beside it. After a change of a rule: `python -m tests.scanning.judging.scenes`, and read the
 difference before it is committed.
@@ -73,17 +73,17 @@ METADATA: Final = "partition.metadata"
 Scene = Callable[[Path], Brokers | Sequence[Path]]
 Options = dict[str, Any]
 SCENES: Final[dict[str, tuple[Scene, tuple[Options, ...]]]] = {}
-"""Name → the maker of a tree below an empty folder, and the options with which it is scanned."""
+"""Name → a function that writes log directories into an empty folder, and the options of each scan."""
 
 
 def scene(name: str, make: Callable[..., Brokers | Sequence[Path]], *values: Any, options: Sequence[Options] = ({},)) -> None:
-    """Declare a scene; `make` gets the folder and these values."""
+    """Declare a scene; `make` is called with the folder and these values."""
     assert name not in SCENES
     SCENES[name] = (lambda root: make(root, *values), tuple(options))
 
 
 def answers(name: str, root: Path) -> list[dict[str, Any]]:
-    """The results of a scan and a plan of a scene, with each of its options; checks that the scan reports losses of the plan."""
+    """The results of a scan and a plan of a scene with each of its options; checks that the scan reports losses of the plan."""
     make, options = SCENES[name]
     made = make(root)
     paths = [str(path) for path in (sorted(made.root.iterdir()) if isinstance(made, Brokers) else made)]
@@ -113,7 +113,7 @@ def plan_row(planned: Planned) -> dict[str, Any]:
 
 
 def loss_row(loss: Loss) -> list[object]:
-    """Offsets, who has them before and after, and what proves them committed."""
+    """Offsets, their holders before and after, and the witness that proves them committed."""
     witness = None if loss.witness is None else [loss.witness.end_offset, loss.witness.kind]
     return [loss.start, loss.end, loss.held_by, loss.kept_by, loss.committed, witness]
 
@@ -122,7 +122,7 @@ def loss_row(loss: Loss) -> list[object]:
 
 
 def wipe(brokers: Brokers, broker: int) -> Brokers:
-    """The broker's log directory holds `meta.properties` alone."""
+    """Leave only `meta.properties` in the broker's log directory."""
     for path in brokers.log_dir(broker).iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -136,13 +136,15 @@ def wiped(root: Path, *values: bytes) -> Brokers:
     return wipe(with_controller(brokers, *values) if values else brokers, 3)
 
 
-def gone(root: Path, values: Sequence[bytes], brokers: Sequence[int] = (3,), forgotten: int | None = None) -> Brokers:
-    """The directories of the partition are gone; checkpoints may say another high watermark."""
+def without_directories(
+    root: Path, values: Sequence[bytes], brokers: Sequence[int] = (3,), checkpointed: int | None = None
+) -> Brokers:
+    """Brokers lack the partition's directory; `checkpointed` is their high watermark, if it differs."""
     made = with_controller(healthy(root), *values) if values else healthy(root)
     for broker in brokers:
         shutil.rmtree(made.log_dir(broker) / DIRECTORY)
-        if forgotten is not None:
-            made.checkpoint("replication", forgotten, broker)
+        if checkpointed is not None:
+            made.checkpoint("replication", checkpointed, broker)
     return made
 
 
@@ -165,18 +167,20 @@ scene("wiped: under ZooKeeper", wiped, options=({}, LIVE))
 scene("wiped: a new broker without replicas", wiped, topic(), partition([1, 2], 1))
 scene("wiped: nobody holds records", nobody_holds_records)
 scene("wiped: a disk alone", lambda root: [wipe(healthy(root), 1).log_dir(1)], options=({}, PARTIAL))
-scene("gone: the directory of the sole member of the ISR", gone, topic_with_isr([3]))
-scene("gone: that only the controllers expect", gone, topic_with_isr([1, 2]), (3,), 0, options=(WHOLE,))
-scene("gone: that only the controllers expect, in the ISR", gone, topic_with_isr([1, 2, 3]), (3,), 0, options=(WHOLE,))
-scene("gone: under ZooKeeper", gone, (), (2,))
+scene("gone: the directory of the sole member of the ISR", without_directories, topic_with_isr([3]))
+scene("gone: that only the controllers expect", without_directories, topic_with_isr([1, 2]), (3,), 0, options=(WHOLE,))
 scene(
-    "gone: its checkpoint proves what no copy holds", gone, (), (2,), 100,
+    "gone: that only the controllers expect, in the ISR", without_directories, topic_with_isr([1, 2, 3]), (3,), 0, options=(WHOLE,)
+)
+scene("gone: under ZooKeeper", without_directories, (), (2,))
+scene(
+    "gone: its checkpoint proves what no copy holds", without_directories, (), (2,), 100,
     options=({}, LIVE, {"broker": "2"}, {"broker": "1"}),
 )  # fmt: skip
 
 
 def crashed(root: Path) -> Brokers:
-    brokers = gone(root, (), (2,), 100)
+    brokers = without_directories(root, (), (2,), 100)
     brokers.crash(1)
     return brokers
 
@@ -184,7 +188,7 @@ def crashed(root: Path) -> Brokers:
 scene("gone: its checkpoint was written while others ran", crashed)
 for assigned in ([1, 2, 3], [1, 3]):
     moved = (*topic_with_isr([3]), partition_change(replicas=assigned, isr=[1, 3]))
-    scene(f"gone: its checkpoint reaches beyond the others, replicas {assigned}", gone, moved, (2,), 100)
+    scene(f"gone: its checkpoint reaches beyond the others, replicas {assigned}", without_directories, moved, (2,), 100)
 
 
 # An older backup on one broker.
@@ -196,19 +200,19 @@ def older_copy(root: Path, *values: bytes) -> Brokers:
     return with_controller(brokers, *values) if values else brokers
 
 
-LED = (topic(), partition([3], 3, replicas=[1, 2, 3], leader_epoch=2))
-AGAIN = (
+LED_BY_3 = (topic(), partition([3], 3, replicas=[1, 2, 3], leader_epoch=2))
+ELECTED_AGAIN = (
     partition_change(leader=-1, isr=[], eligible_leader_replicas=[3]),
     partition_change(leader=3, isr=[3], leader_recovery_state=1),
 )
-scene("older: the last leader, elected again", older_copy, *LED, *AGAIN)
-scene("older: the last leader, ISR and ELR are empty", older_copy, *LED, partition_change(leader=-1, isr=[]))
+scene("older: the last leader, elected again", older_copy, *LED_BY_3, *ELECTED_AGAIN)
+scene("older: the last leader, ISR and ELR are empty", older_copy, *LED_BY_3, partition_change(leader=-1, isr=[]))
 scene("older: under ZooKeeper", older_copy)
 scene("older: not in sync", older_copy, *topic_with_isr([1, 2]))
 
 
 def not_read(root: Path, hidden: bool) -> list[Path]:
-    """All directories of the partition are gone but one, which is elsewhere, with or without a link to it."""
+    """Brokers 1 and 2 lack the partition; the log directory of broker 3 is outside, with or without a link to it."""
     brokers = healthy(root / "given")
     brokers.log_dir(3).rename(root / "outside")
     for broker in (1, 2):
@@ -222,26 +226,26 @@ for hidden in (False, True):
     scene(f"not read: {'a link to a log directory' if hidden else 'nothing'}", not_read, hidden, options=(WHOLE,))
 
 
-# A head that is gone.
+# A missing start of the log.
 
 
-def without_head(root: Path, values: Sequence[bytes] = (), brokers: Sequence[int] = (2,), how: str = "") -> Brokers:
-    """Brokers lack their first segment, [0, 29); the controllers' log ends two minutes after its records."""
+def without_log_start(root: Path, values: Sequence[bytes] = (), brokers: Sequence[int] = (2,), trace: str = "") -> Brokers:
+    """Brokers lack the first segment, [0, 29); the controllers' log ends two minutes after its records."""
     made = healthy(root)
     for broker in brokers:
         made.remove(broker, 0, "*")
         directory = made.log_dir(broker) / DIRECTORY
-        if how == "epochs":
+        if trace == "epochs":
             put_epochs(directory, (0, 29), *HEALTHY.epochs[1:])
-        elif how == "checkpoint":
+        elif trace == "checkpoint":
             made.checkpoint("log-start", 29, broker)
-        elif how:
+        elif trace:
             put_segment(directory, 0, b"", "log.deleted")
     return with_controller(made, *values, start_ms=YOUNG) if values else made
 
 
 def deleted_by_hand(root: Path) -> Brokers:
-    brokers = without_head(root, topic_with_isr([1, 2]))
+    brokers = without_log_start(root, topic_with_isr([1, 2]))
     brokers.checkpoint("log-start", 29, 1)
     return brokers
 
@@ -252,25 +256,28 @@ REASONS = {
     "compacted": setting("cleanup.policy", "compact"),
     "tiered": setting("remote.storage.enable", "true"),
 }
-EVERY = (1, 2, 3)
+ALL_BROKERS = (1, 2, 3)
 AS_OF = tuple({"as_of_ms": BASE_TIMESTAMP + days * DAY_MS} for days in (1, 31))
-scene("head: for no reason, out of the ISR", without_head, topic_with_isr([1, 3]))
-scene("head: for no reason, in the ISR", without_head, topic_with_isr([1, 2]), options=({}, *AS_OF))
+scene("head: for no reason, out of the ISR", without_log_start, topic_with_isr([1, 3]))
+scene("head: for no reason, in the ISR", without_log_start, topic_with_isr([1, 2]), options=({}, *AS_OF))
 for words, reason in REASONS.items():
-    scene(f"head: {words}", without_head, (*topic_with_isr([1, 2]), reason))
+    scene(f"head: {words}", without_log_start, (*topic_with_isr([1, 2]), reason))
 for words in ("compacted", "tiered"):
-    scene(f"head: everywhere, {words}", without_head, (*topic_with_isr([1, 2]), REASONS[words]), EVERY)
-scene("head: everywhere", without_head, topic_with_isr([1, 2]), EVERY, options=({}, LIVE))
-scene("head: everywhere, one broker alone", lambda root: [without_head(root, (), EVERY).log_dir(2)])
-scene("head: everywhere, no settings are known", without_head, (), EVERY)
-for how in ("epochs", "checkpoint", "waiting"):
-    scene(f"head: deleted by the broker: {how}", without_head, topic_with_isr([1, 2]), EVERY, how)
+    scene(f"head: everywhere, {words}", without_log_start, (*topic_with_isr([1, 2]), REASONS[words]), ALL_BROKERS)
+scene("head: everywhere", without_log_start, topic_with_isr([1, 2]), ALL_BROKERS, options=({}, LIVE))
+scene("head: everywhere, one broker alone", lambda root: [without_log_start(root, (), ALL_BROKERS).log_dir(2)])
+scene("head: everywhere, no settings are known", without_log_start, (), ALL_BROKERS)
+for trace in ("epochs", "checkpoint", "waiting"):
+    scene(f"head: deleted by the broker: {trace}", without_log_start, topic_with_isr([1, 2]), ALL_BROKERS, trace)
 scene("head: records deleted by hand", deleted_by_hand)
 scene(
-    "head: of two that lose nothing the lower log start leads", without_head, (*topic_with_isr([1, 2, 3]), REASONS["by age"]), (1,)
+    "head: of two that lose nothing the lower log start leads",
+    without_log_start,
+    (*topic_with_isr([1, 2, 3]), REASONS["by age"]),
+    (1,),
 )
 
-# A controllers' log of an old time.
+# An old copy of the controllers' log.
 
 OTHER = topic("other", OTHER_ID), partition([1, 2, 3], 1, topic_id=OTHER_ID)
 
@@ -287,23 +294,23 @@ def damaged_controllers(root: Path) -> Brokers:
 
 
 def never_knew(root: Path, start: int) -> Brokers:
-    """After brokers started with such a log: their directories are gone, and their checkpoints are left."""
+    """Brokers started with a controllers' log that never had the topic: only their checkpoints still have the partition."""
     log = ControllerLog(next_offset=start).lead([CONTROLLER]).append(OTHER[0]).append(OTHER[1])
-    brokers = gone(root, (), EVERY)
+    brokers = without_directories(root, (), ALL_BROKERS)
     log.put(root / f"c{CONTROLLER}", start=start)
     return brokers
 
 
 def all_empty(root: Path, epoch: int, batches: bytes) -> list[Path]:
-    """As after a start of the only replica in sync with empty disks, which leaves nothing else."""
+    """Empty logs, as after a start of the only replica in sync on an empty disk."""
     for broker in (1, 2):
-        for name, held in (("t-0", b""), ("u-0", batches if broker == 2 else b""), ("__consumer_offsets-0", b"")):
-            put_replica(root, broker, held, partition=name, epochs=[(epoch, 0)])
+        for name, data in (("t-0", b""), ("u-0", batches if broker == 2 else b""), ("__consumer_offsets-0", b"")):
+            put_replica(root, broker, data, partition=name, epochs=[(epoch, 0)])
     return [root / f"broker-{broker}" for broker in (1, 2)]
 
 
 def with_observers(root: Path, voters: ControllerLog, observers: ControllerLog, *brokers: int) -> Brokers:
-    """Brokers that hold more of the controllers' log than its voters."""
+    """Brokers whose copies of the controllers' log may be longer than those of the voters."""
     made = healthy(root)
     for broker in brokers:
         observers.put(made.log_dir(broker), broker)
@@ -318,14 +325,14 @@ def appended(log: ControllerLog, *values: bytes) -> ControllerLog:
     return longer
 
 
-BEGUN = ControllerLog().lead([CONTROLLER])
-KNOWN = appended(BEGUN, *topic_with_isr([1, 2, 3]))
+WITHOUT_TOPIC = ControllerLog().lead([CONTROLLER])
+WITH_TOPIC = appended(WITHOUT_TOPIC, *topic_with_isr([1, 2, 3]))
 
 
-def may_hold(root: Path, hides: str) -> list[Path]:
-    """A gap that every copy has, a partition of which no directory is left, and perhaps an archive cut short or a dead link."""
+def gap_in_every_copy(root: Path, hides: str) -> list[Path]:
+    """A gap in every copy, a partition without directories, and (`hides`) a truncated archive or a broken link."""
     brokers = healthy(root / "given")
-    for broker in EVERY:
+    for broker in ALL_BROKERS:
         brokers.remove(broker, 29, "*")
         write_checkpoint(brokers.log_dir(broker), "replication", 50, "u-0")
     if hides == "an archive":
@@ -346,24 +353,30 @@ for level in (14, 15):
 scene("controllers: a damaged log may have known it", damaged_controllers)
 for start in (0, 5):
     scene(f"controllers: never knew a topic that is gone, their log begins at {start}", never_knew, start)
-scene("controllers: deleted it", gone, (*topic_with_isr([1, 2, 3]), record(9, topic_id=TOPIC_ID)), EVERY)
-scene("controllers: a sole voter's old copy", with_observers, BEGUN, KNOWN, 1, 2)
-scene("controllers: a sole voter's whole copy", with_observers, KNOWN, KNOWN, 1, 2)
-scene("controllers: only observers hold the end", with_observers, KNOWN, appended(KNOWN, partition_change(isr=[1], leader=1)), 1)
+scene("controllers: deleted it", without_directories, (*topic_with_isr([1, 2, 3]), record(9, topic_id=TOPIC_ID)), ALL_BROKERS)
+scene("controllers: a sole voter's old copy", with_observers, WITHOUT_TOPIC, WITH_TOPIC, 1, 2)
+scene("controllers: a sole voter's whole copy", with_observers, WITH_TOPIC, WITH_TOPIC, 1, 2)
+scene(
+    "controllers: only observers hold the end",
+    with_observers,
+    WITH_TOPIC,
+    appended(WITH_TOPIC, partition_change(isr=[1], leader=1)),
+    1,
+)
 scene("empty: all logs", all_empty, 6, b"", options=({}, {"topic_glob": "t"}, {"broker": "1"}))
 scene("empty: of a new cluster", all_empty, 0, b"")
 scene("empty: all but one record", all_empty, 6, batch(0, 1))
 for hides in ("nothing", "an archive", "a link"):
-    scene(f"not read: {hides} beside a gap that every copy has", may_hold, hides, options=(WHOLE,))
+    scene(f"not read: {hides} beside a gap that every copy has", gap_in_every_copy, hides, options=(WHOLE,))
 
-# A partial copy, and replicas that are not there.
+# A partial copy, and absent replicas.
 
 
-def with_checkpoints(root: Path, which: Sequence[str], more: dict[str, int]) -> Brokers:
+def with_checkpoints(root: Path, checkpoints: Sequence[str], more: dict[str, int]) -> Brokers:
     """Checkpoints that name further partitions."""
     brokers = healthy(root)
     for log_dir in brokers.log_dirs:
-        for name in which:
+        for name in checkpoints:
             put_checkpoint(log_dir, name, {DIRECTORY: HIGH_WATERMARK} | more)
     return brokers
 
@@ -382,53 +395,56 @@ def never_written(root: Path) -> Brokers:
 
 
 UVW = {f"{name}-0": 10 for name in "uvw"}
-ASKED: tuple[Options, ...] = ({}, {"topic_glob": "t"}, {"topic_glob": "t", "partition": 0}, {"topic_glob": "t", "broker": "2"})
+SELECTIONS: tuple[Options, ...] = ({}, {"topic_glob": "t"}, {"topic_glob": "t", "partition": 0}, {"topic_glob": "t", "broker": "2"})
 scene("partial: one partition of four", with_checkpoints, ("replication", "recovery-point"), UVW, options=({}, WHOLE))
 scene("partial: one of several is absent on a broker", one_of_several)
 scene("absent: an offset of 0 is no proof", never_written)
 scene(
     "absent: others than were asked for", with_checkpoints, ("replication",), {"t-1": 8, "other-0": 9},
-    options=tuple(WHOLE | option for option in ASKED),
+    options=tuple(WHOLE | option for option in SELECTIONS),
 )  # fmt: skip
 
-# Replicas whose brokers were not given, and unclean elections.
+# Replicas of brokers without a copy, and unclean elections.
 
 
-def given(root: Path, values: Sequence[bytes], *names: str) -> list[Path]:
-    """The directories of the brokers and of the controller, but for these."""
+def without_paths(root: Path, values: Sequence[bytes], *names: str) -> list[Path]:
+    """The directories of the brokers and the controller, without those of these names."""
     return [path for path in sorted(with_controller(healthy(root), *values).root.iterdir()) if path.name not in names]
 
 
-def nobodys(root: Path) -> list[Path]:
-    paths = given(root, topic_with_isr([2, 3]), "b2")
+def without_node_id(root: Path) -> list[Path]:
+    paths = without_paths(root, topic_with_isr([2, 3]), "b2")
     (root / "b1" / "meta.properties").unlink()
     return paths
 
 
 def with_another_topic(root: Path) -> list[Path]:
     other = topic("other", OTHER_ID), partition([2, 3], 2, topic_id=OTHER_ID, replicas=[2, 3])
-    paths = given(root, (*topic_with_isr([2]), *other), "b2")
+    paths = without_paths(root, (*topic_with_isr([2]), *other), "b2")
     shutil.copytree(root / "b3" / "t-0", root / "b3" / "other-0")
     return paths
 
 
 UNCLEAN = (*topic_with_isr([2]), partition_change(leader=-1, isr=[]), partition_change(leader=1, isr=[1], leader_recovery_state=1))
-scene("not given: two brokers", given, topic_with_isr([2, 3]), "b2", "b3")
-scene("not given: nobody", given, topic_with_isr([2, 3]))
-scene("not given: a directory is nobody's", nobodys)
+scene("not given: two brokers", without_paths, topic_with_isr([2, 3]), "b2", "b3")
+scene("not given: nobody", without_paths, topic_with_isr([2, 3]))
+scene("not given: a directory is nobody's", without_node_id)
 scene("not given: another topic was not asked for", with_another_topic, options=({"topic_glob": "t"}, {}))
-scene("not given: the old leader of an unclean election", given, UNCLEAN, "b2")
-scene("not given: an old leader that has followed", given, (*UNCLEAN, partition_change(isr=[1, 2])), "b2")
+scene("not given: the old leader of an unclean election", without_paths, UNCLEAN, "b2")
+scene("not given: an old leader that has followed", without_paths, (*UNCLEAN, partition_change(isr=[1, 2])), "b2")
 scene(
-    "not given: an old leader that is no replica any more", given, (*UNCLEAN, partition_change(replicas=[1, 3], isr=[1, 3])), "b2"
+    "not given: an old leader that is no replica any more",
+    without_paths,
+    (*UNCLEAN, partition_change(replicas=[1, 3], isr=[1, 3])),
+    "b2",
 )
-scene("given: an old leader that was not asked for", given, UNCLEAN, options=({"broker": "1"},))
+scene("given: an old leader that was not asked for", without_paths, UNCLEAN, options=({"broker": "1"},))
 
 # Logs without a topic id.
 
 
-def lacking(root: Path, *steps: Callable[[Brokers], object]) -> Brokers:
-    """Broker 2 has no partition.metadata."""
+def without_topic_id(root: Path, *steps: Callable[[Brokers], object]) -> Brokers:
+    """Broker 2 has no `partition.metadata`."""
     brokers = healthy(root)
     brokers.file_named(2, METADATA).unlink()
     for step in steps:
@@ -438,7 +454,7 @@ def lacking(root: Path, *steps: Callable[[Brokers], object]) -> Brokers:
 
 def emptied(brokers: Brokers) -> None:
     """Leave only an empty segment at the end of all logs, as retention does."""
-    for broker in EVERY:
+    for broker in ALL_BROKERS:
         directory = brokers.log_dir(broker) / "t-0"
         for path in [*directory.glob("*.log"), *directory.glob("*.*index")]:
             path.unlink()
@@ -476,24 +492,26 @@ def another_partition(brokers: Brokers) -> None:
     put_partition(brokers.log_dir(2) / "u-0", HEALTHY)
 
 
-def identified(brokers: Brokers, brokers_given: Sequence[int], **fields: Any) -> None:
-    for broker in brokers_given:
+def put_identities(brokers: Brokers, numbers: Sequence[int], **fields: Any) -> None:
+    for broker in numbers:
         put_meta_properties(brokers.log_dir(broker), broker, **fields)
 
 
 def under_zookeeper(brokers: Brokers) -> None:
-    identified(brokers, [2], version=0, cluster_id=CLUSTER_ID)
+    put_identities(brokers, [2], version=0, cluster_id=CLUSTER_ID)
 
 
-def on_3(topic_id: str) -> Callable[[Brokers], object]:
+def topic_id_on_3(topic_id: str) -> Callable[[Brokers], object]:
     return lambda brokers: put_topic_id(brokers.directory(3), topic_id)
 
 
-def at_level(level: int) -> Callable[[Brokers], object]:
-    return lambda it: with_controller(it, *topic_with_isr([1, 2, 3]), record(12, name="metadata.version", feature_level=level))
+def with_metadata_version(level: int) -> Callable[[Brokers], object]:
+    return lambda brokers: with_controller(
+        brokers, *topic_with_isr([1, 2, 3]), record(12, name="metadata.version", feature_level=level)
+    )
 
 
-def aside(suffix: str) -> Callable[[Brokers], object]:
+def renamed_directory(suffix: str) -> Callable[[Brokers], object]:
     name = f"t-0.0123456789abcdef0123456789abcdef-{suffix}"
     return lambda brokers: (brokers.log_dir(2) / "t-0").rename(brokers.log_dir(2) / name)
 
@@ -505,34 +523,38 @@ def empty_log(root: Path) -> Brokers:
 
 
 def elsewhere(root: Path) -> list[Path]:
-    return [shutil.copytree(lacking(root).log_dir(2) / "t-0", root / "elsewhere" / "t-0")]
+    return [shutil.copytree(without_topic_id(root).log_dir(2) / "t-0", root / "elsewhere" / "t-0")]
 
 
-scene("no id: the other copies tell it", lacking, options=({}, LIVE))
-scene("no id: copies of several topics", lacking, on_3(OTHER_ID))
-scene("no id: copies of another cluster", lacking, lambda it: identified(it, (1, 3), cluster_id=OTHER_ID))
+scene("no id: the other copies tell it", without_topic_id, options=({}, LIVE))
+scene("no id: copies of several topics", without_topic_id, topic_id_on_3(OTHER_ID))
+scene("no id: copies of another cluster", without_topic_id, lambda brokers: put_identities(brokers, (1, 3), cluster_id=OTHER_ID))
 for level in (14, 19, 20):
-    scene(f"no id: the controllers' log tells it, level {level}", lacking, at_level(level))
-scene("no id: under ZooKeeper", lacking, under_zookeeper)
-scene("no id: a directory of unknown kind", lacking, lambda it: (it.log_dir(2) / "meta.properties").unlink())
+    scene(f"no id: the controllers' log tells it, level {level}", without_topic_id, with_metadata_version(level))
+scene("no id: under ZooKeeper", without_topic_id, under_zookeeper)
+scene("no id: a directory of unknown kind", without_topic_id, lambda brokers: (brokers.log_dir(2) / "meta.properties").unlink())
 scene("no id: an empty log", empty_log)
-scene("no id: retention has emptied the log", lacking, emptied, options=({}, LIVE))
+scene("no id: retention has emptied the log", without_topic_id, emptied, options=({}, LIVE))
 for step in (garbage, linked_away, index_alone):
-    scene(f"no id: not called empty: {step.__name__}", lacking, emptied, step)
-scene("no id: emptied under ZooKeeper", lacking, emptied, under_zookeeper)
-scene("no id: emptied before 3.7", lacking, emptied, at_level(14))
-scene("no id: emptied logs alone", lacking, emptied, logs_alone)
-scene("an id: emptied", lacking, emptied, lambda it: put_topic_id(it.directory(2), TOPIC_ID))
+    scene(f"no id: not called empty: {step.__name__}", without_topic_id, emptied, step)
+scene("no id: emptied under ZooKeeper", without_topic_id, emptied, under_zookeeper)
+scene("no id: emptied before 3.7", without_topic_id, emptied, with_metadata_version(14))
+scene("no id: emptied logs alone", without_topic_id, emptied, logs_alone)
+scene("an id: emptied", without_topic_id, emptied, lambda brokers: put_topic_id(brokers.directory(2), TOPIC_ID))
 for suffix in ("delete", "stray", "future"):
-    scene(f"no id: a directory on its way out: {suffix}", lacking, aside(suffix))
-scene("no id: a file that cannot be parsed", lacking, lambda it: it.file_named(2, METADATA).write_bytes(b"version: 0\n"))
-scene("no id: a copy of the logs alone", lacking, another_partition, logs_alone)
-scene("no id: a log without small files beside others that have them", lacking, logs_alone, another_partition)
-scene("no id: the partition's directory by itself", lambda root: [lacking(root).log_dir(2) / "t-0"])
-scene("no id: its files by themselves", lambda root: sorted((lacking(root).log_dir(2) / "t-0").glob("*.log")))
+    scene(f"no id: a directory on its way out: {suffix}", without_topic_id, renamed_directory(suffix))
+scene(
+    "no id: a file that cannot be parsed",
+    without_topic_id,
+    lambda brokers: brokers.file_named(2, METADATA).write_bytes(b"version: 0\n"),
+)
+scene("no id: a copy of the logs alone", without_topic_id, another_partition, logs_alone)
+scene("no id: a log without small files beside others that have them", without_topic_id, logs_alone, another_partition)
+scene("no id: the partition's directory by itself", lambda root: [without_topic_id(root).log_dir(2) / "t-0"])
+scene("no id: its files by themselves", lambda root: sorted((without_topic_id(root).log_dir(2) / "t-0").glob("*.log")))
 scene("no id: the directory elsewhere", elsewhere)
 
-# States that once misled a scan: legal ones it took for faults, faults it did not see.
+# Legal states that look like faults, and faults that are hard to see.
 
 P = ("p", 0)
 """A batch of a history and its leader epoch."""
@@ -541,16 +563,16 @@ P = ("p", 0)
 history = partial(any_history, records=3)
 
 
-def written(root: Path, logs: Sequence[Log], watermarks: Sequence[int], *steps: Callable[[Brokers], object]) -> Brokers:
+def put_logs(root: Path, logs: Sequence[Log], watermarks: Sequence[int], *steps: Callable[[Brokers], object]) -> Brokers:
     brokers = put_replicas(root, dict(enumerate(logs, 1)), dict(enumerate(watermarks, 1)))
     for step in steps:
         step(brokers)
     return brokers
 
 
-def alike(root: Path, folders: Sequence[str], directories: bool) -> list[Path]:
-    """Folders of one name have no node id."""
-    brokers = written(root / "brokers", [history(*[P] * 4)] * 2, [12, 12])
+def without_meta_properties(root: Path, folders: Sequence[str], directories: bool) -> list[Path]:
+    """Copies without a node id in folders of equal or different names."""
+    brokers = put_logs(root / "brokers", [history(*[P] * 4)] * 2, [12, 12])
     for broker, folder in enumerate(folders, 1):
         shutil.copytree(brokers.log_dir(broker) / DIRECTORY, root / folder / DIRECTORY)
     return [root / folder / DIRECTORY if directories else root / folder for folder in folders]
@@ -563,10 +585,10 @@ THREE_SEGMENTS = history(*[P] * 3, ("|", 0), *[P] * 3, ("|", 0), *[P] * 3)
 def cut_out(broker: int, *offsets: int) -> Callable[[Brokers], object]:
     """Remove batches from their segment, and its indexes."""
     segment = THREE_SEGMENTS.at(offsets[0]).segment
-    kept = b"".join(batch.data for batch in THREE_SEGMENTS.batches_of_segment(segment) if batch.base_offset not in offsets)
+    remaining = b"".join(batch.data for batch in THREE_SEGMENTS.batches_of_segment(segment) if batch.base_offset not in offsets)
 
     def step(brokers: Brokers) -> None:
-        brokers.file(broker, segment).write_bytes(kept)
+        brokers.file(broker, segment).write_bytes(remaining)
         for suffix in ("index", "timeindex"):
             brokers.file(broker, segment, suffix).unlink()
 
@@ -576,10 +598,10 @@ def cut_out(broker: int, *offsets: int) -> Callable[[Brokers], object]:
 SIXTY = history(*[P] * 60)
 
 
-def rotten(brokers: Brokers) -> None:
+def corrupt_last_batches(brokers: Brokers) -> None:
     data = bytearray(brokers.file(2, 0).read_bytes())
-    for rotten_batch in SIXTY.batches[10:]:
-        data[rotten_batch.position + 70] ^= 1
+    for corrupt_batch in SIXTY.batches[10:]:
+        data[corrupt_batch.position + 70] ^= 1
     brokers.file(2, 0).write_bytes(data)
 
 
@@ -587,22 +609,22 @@ def epochs(epoch: int, start: int) -> Callable[[Brokers], object]:
     return lambda brokers: brokers.put_epochs(1, (epoch, start))
 
 
-def killed(brokers: Brokers) -> None:
+def crash_broker_1(brokers: Brokers) -> None:
     brokers.crash(1)
 
 
-def late(tag: str, offset: int) -> Log:
+def log_from(tag: str, offset: int) -> Log:
     log = Log(tag=tag, next_offset=offset)
     log.plain()
     return log
 
 
 def reencoded(root: Path) -> list[Path]:
-    """Re-encoded batches hide no later conflict."""
-    for name, compression_type, other in (("a", "none", b"x"), ("b", "gzip", b"y")):
+    """Re-encoded batches before a conflict."""
+    for name, compression_type, last_value in (("a", "none", b"x"), ("b", "gzip", b"y")):
         batches = [
             write_batch([RecordToWrite(b"k", value)], base_offset=n, base_timestamp=0, compression_type=compression_type)
-            for n, value in enumerate([b"v"] * 60 + [other] * 4)
+            for n, value in enumerate([b"v"] * 60 + [last_value] * 4)
         ]
         put_segment(root / name / DIRECTORY, 0, batches)
     return [root / "a", root / "b"]
@@ -616,47 +638,47 @@ def without_a_log(root: Path) -> list[Path]:
 
 for folders in (("one", "two"), ("one/data", "two/data")):
     for directories in (False, True):
-        scene(f"alike: {folders[0]}{' itself' if directories else ''}", alike, folders, directories)
+        scene(f"alike: {folders[0]}{' itself' if directories else ''}", without_meta_properties, folders, directories)
 COMMON = history(*[P] * 4)
 OVERLONG = (2**31 - 1).to_bytes(4, "big")
-scene("damage at the front", written, [COMMON] * 2, [12] * 2, lambda it: it.overwrite(2, COMMON.batches[0], OVERLONG, 8))
-scene("an empty last segment", written, [history(*[P] * 4, ("|", 0))] * 2, [12] * 2)
+scene("damage at the front", put_logs, [COMMON] * 2, [12] * 2, lambda brokers: brokers.overwrite(2, COMMON.batches[0], OVERLONG, 8))
+scene("an empty last segment", put_logs, [history(*[P] * 4, ("|", 0))] * 2, [12] * 2)
 SPLIT = history(P, P, ("|", 0), P, P, ("|", 0))
-scene("a segment missing before an empty one", written, [SPLIT] * 2, [6, 12], lambda it: it.remove(1, 6, "*"))
+scene("a segment missing before an empty one", put_logs, [SPLIT] * 2, [6, 12], lambda brokers: brokers.remove(1, 6, "*"))
 RETRIES = history(*[P] * 4, ("retry", 0)), history(*[P] * 4, ("retry", 1), ("n", 1))
-scene("a retry that came to two leaders", written, RETRIES, [12] * 2)
+scene("a retry that came to two leaders", put_logs, RETRIES, [12] * 2)
 FORKS = history(P, ("p", 1), ("a", 1)), history(P, ("p", 1), ("b", 1)), history(P, ("x", 2))
-scene("a second fork behind the first", written, FORKS, [3] * 3)
-VERSIONS = history(*[P] * 4, *[("old", 0)] * 2), history(*[P] * 4, *[("new", 1)] * 2), late("old", 15)
+scene("a second fork behind the first", put_logs, FORKS, [3] * 3)
+VERSIONS = history(*[P] * 4, *[("old", 0)] * 2), history(*[P] * 4, *[("new", 1)] * 2), log_from("old", 15)
 for watermark in (12, 18):
-    scene(f"a replica that begins behind a fork, watermark {watermark}", written, VERSIONS, [12, 12, watermark])
+    scene(f"a replica that begins behind a fork, watermark {watermark}", put_logs, VERSIONS, [12, 12, watermark])
 for watermark in (27, 13):
     steps = cut_out(1, 9, 12), cut_out(2, 12, 15)
-    scene(f"lost everywhere below watermark {watermark}", written, [THREE_SEGMENTS] * 2, [watermark] * 2, *steps)
-expired = cut_out(1, 3), lambda it: it.remove(2, 0, "*")
-scene("expired on the other replica", written, [THREE_SEGMENTS] * 2, [27] * 2, *expired)
-scene("many rotten batches at the end", written, [SIXTY] * 2, [180] * 2, rotten)
+    scene(f"lost everywhere below watermark {watermark}", put_logs, [THREE_SEGMENTS] * 2, [watermark] * 2, *steps)
+expired = cut_out(1, 3), lambda brokers: brokers.remove(2, 0, "*")
+scene("expired on the other replica", put_logs, [THREE_SEGMENTS] * 2, [27] * 2, *expired)
+scene("many rotten batches at the end", put_logs, [SIXTY] * 2, [180] * 2, corrupt_last_batches)
 TWO_EPOCHS, BEHIND = history(P, P, ("p", 1), ("p", 1)), history(P, P, ("|", 0), P, ("p", 1), ("p", 1))
 for log, end, epoch, start in ((TWO_EPOCHS, 12, 1, 8), *((BEHIND, 15, 1, start) for start in (9, 10, 12))):
-    for words, after in (("stopped", ()), ("killed", (killed,))):
+    for words, after in (("stopped", ()), ("killed", (crash_broker_1,))):
         name = f"epochs from {start} of {end} on, {words}"
-        scene(name, written, [log], [end], epochs(epoch, start), *after, options=({}, LIVE) if after else ({},))
+        scene(name, put_logs, [log], [end], epochs(epoch, start), *after, options=({}, LIVE) if after else ({},))
 for epoch in (1, 2):
-    steps = epochs(epoch, 12), killed
-    scene(f"records deleted up to the log end, epoch {epoch}", written, [TWO_EPOCHS], [12], *steps)
-    started = *steps, lambda it: it.checkpoint("log-start", 12, 1)
-    scene(f"the same, and it was written down, epoch {epoch}", written, [TWO_EPOCHS], [12], *started)
+    steps = epochs(epoch, 12), crash_broker_1
+    scene(f"records deleted up to the log end, epoch {epoch}", put_logs, [TWO_EPOCHS], [12], *steps)
+    started = *steps, lambda brokers: brokers.checkpoint("log-start", 12, 1)
+    scene(f"the same, and it was written down, epoch {epoch}", put_logs, [TWO_EPOCHS], [12], *started)
 scene("batches written anew before a conflict", reencoded)
 scene("a partition directory without any log", without_a_log, options=({}, WHOLE))
 
-# Electable replicas that lack what a marker or a group's offset proves committed.
+# Electable replicas that lack records that a marker or a group's offset proves committed.
 
 
 def short_of_a_marker(
-    root: Path, client: int = 2, parted: bool = False, completed: bool = True, as_of: float = 2, isr: Sequence[int] = (1, 2),
+    root: Path, client: int = 2, diverges: bool = False, completed: bool = True, as_of: float = 2, isr: Sequence[int] = (1, 2),
     clean: bool = True,
 ) -> Brokers:  # fmt: skip
-    """Broker 1 ends before the transaction that 2 and 3 have; checkpoints know no watermark."""
+    """Broker 1 ends before the transaction that 2 and 3 have; high watermarks in checkpoints are 0."""
     short, full, coordinator, other = DataLog(), DataLog(), CoordinatorLog(), DataLog()
     for log in (short, full, other):
         log.traffic(0)
@@ -668,9 +690,9 @@ def short_of_a_marker(
     coordinator.state(1.05, "PrepareCommit", (0,), epoch=epoch, since=1, client=client)
     if completed:
         coordinator.state(1.09, "CompleteCommit", epoch=epoch, since=1, client=client)
-    logs: Logs = {"t-0": {1: short, 2: full, 3: other if parted else full}, "__transaction_state-0": coordinator}
+    logs: Logs = {"t-0": {1: short, 2: full, 3: other if diverges else full}, "__transaction_state-0": coordinator}
     put_brokers(root, logs, clean=clean)
-    for broker in EVERY:
+    for broker in ALL_BROKERS:
         write_checkpoint(root / f"b{broker}", "replication", 0)
     controllers = ControllerLog(start_ms=ms(as_of) - 2000).lead([CONTROLLER]).append(topic())
     controllers.append(partition([*isr], isr[0], replicas=[1, 2, 3])).put(root / f"c{CONTROLLER}")
@@ -678,7 +700,7 @@ def short_of_a_marker(
 
 
 def short_of_a_commit(root: Path, offset: int, at_ms: int, isr: Sequence[int]) -> list[Path]:
-    """Broker 1 ends at 6, broker 2 at 9; a group committed an offset; checkpoints know no watermark."""
+    """Broker 1 ends at 6, broker 2 at 9; a group committed an offset; no checkpoint has a high watermark."""
     first = put_replica(root, 1, batch(0, 6), partition="t-0", topic_id=TOPIC_ID)
     second = put_replica(root, 2, batch(0, 6) + batch(6, 3), partition="t-0", topic_id=TOPIC_ID)
     put_consumer_offsets(second, coordinator_batches((commit_key(), commit_value(offset, timestamp=RECORDED_MS + at_ms))))
@@ -713,9 +735,9 @@ COMMITS: dict[str, tuple[int, int, Sequence[int]]] = {
 for words, values in COMMITS.items():
     scene(f"short of a group's offset: {words}", short_of_a_commit, *values, options=(OF_T,))
 
-# Logs whose producers a start could not replay.
+# Logs whose producers a broker cannot replay at its start.
 
-Q = 7001
+OTHER_PRODUCER = 7001
 
 
 def data(offset: int, producer: int = 7000, *, is_transactional: bool = True) -> bytes:
@@ -734,17 +756,17 @@ def control(offset: int, key: bytes, value: bytes) -> bytes:
 OUTSIDE = (data(0), data(1, is_transactional=False))
 REPLAYED = {
     "ordinary transactions": (
-        data(0), data(1, Q), abort(2), data(3), abort(4, Q), data(5, 9, is_transactional=False), abort(6)
+        data(0), data(1, OTHER_PRODUCER), abort(2), data(3), abort(4, OTHER_PRODUCER), data(5, 9, is_transactional=False), abort(6)
     ),
     "outside of the transaction": OUTSIDE,
     "key of a marker": (data(0), control(1, b"\0\0", bytes(6))),
     "value of a marker": (data(0), control(1, bytes(4), b"\0\0")),
     "type of a marker": (data(0), control(1, b"\0\0\0\2", bytes(6))),
-    "markers of aborts that go back": (data(0), data(1, Q), abort(2), abort(2, Q)),
-    "behind damage": (data(0), flip_bit(data(1, Q), 70), data(2, is_transactional=False)),
+    "markers of aborts that go back": (data(0), data(1, OTHER_PRODUCER), abort(2), abort(2, OTHER_PRODUCER)),
+    "behind damage": (data(0), flip_bit(data(1, OTHER_PRODUCER), 70), data(2, is_transactional=False)),
 }  # fmt: skip
 for words, batches in REPLAYED.items():
-    scene(f"replayed: {words}", lambda root, it: [put_replica(root, 1, it)], b"".join(batches))
+    scene(f"replayed: {words}", lambda root, log: [put_replica(root, 1, log)], b"".join(batches))
 
 
 def main() -> None:
