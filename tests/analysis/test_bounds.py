@@ -171,8 +171,8 @@ def compared(log: Log, entries: dict[int, list[AbortedTxn]], cuts: Iterable[int]
     segments = sorted({row.segment for row in log.rows})
     check = IndexCheck(context(segment_base_offsets=segments), set(segments), indexes.get)
     whole, *later_parts = parts_of(TransactionsFold, log, cuts)
-    runs, *behind = parts_of(ProducersFold, log, cuts)
-    for right, producers in zip(later_parts, behind, strict=True):
+    runs, *later_producers = parts_of(ProducersFold, log, cuts)
+    for right, producers in zip(later_parts, later_producers, strict=True):
         whole.merge(right)
         runs.merge(producers)
         check.drop_listed(whole, runs.runs)

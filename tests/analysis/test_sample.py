@@ -1,4 +1,4 @@
-"""Samples: the ends of a sequence and its exact count, whatever the cut."""
+"""Samples keep the first and last items of a sequence and its exact count, for any cut."""
 
 from hypothesis import given, strategies as st
 
@@ -24,7 +24,7 @@ def test_any_cut_and_association_keeps_the_ends(count: int, draw: st.DataObject)
     assert len(whole) == min(count, 2 * ends)
 
 
-def test_extending_leaves_the_right_side_alone() -> None:
+def test_extending_does_not_change_the_right_sample() -> None:
     left, right = FirstAndLast([1, 2]), FirstAndLast(range(100))
     kept = list(right)
     left.extend(right)

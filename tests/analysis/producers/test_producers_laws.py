@@ -72,9 +72,9 @@ def verdict(before: list[dict[str, int]], batch: dict[str, int], *, seen: bool) 
     clean = not any(overlap((peer["first"], peer["last"]), (batch["first"], batch["last"])) for peer in peers)
     resumes = clean and any(batch["first"] == (peer["last"] + 1) % RING for peer in peers)
     if back:
-        behind = any((peer["last"] - batch["last"]) % RING < RING // 2 for peer in peers)
+        is_older = any((peer["last"] - batch["last"]) % RING < RING // 2 for peer in peers)
         oldest = all(earlier["epoch"] > batch["epoch"] for earlier in before)
-        return "DUPLICATE_BATCH" if not resumes and (behind or oldest) and seen else None
+        return "DUPLICATE_BATCH" if not resumes and (is_older or oldest) and seen else None
     if batch["epoch"] < previous["epoch"]:
         return None if batch["transactional"] else "PRODUCER_EPOCH_REGRESSION"
     if batch["epoch"] > previous["epoch"] or resumes or batch["breaks"] != previous["breaks"]:

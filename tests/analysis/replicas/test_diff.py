@@ -263,9 +263,9 @@ def test_every_record_counts_once_and_no_marker(sizes: list[int], start: int, le
 
 
 @given(st.integers(0, 6), st.integers(0, 6))
-def test_whole_logs_are_counted_without_reading_them_again(before: int, behind: int) -> None:
+def test_whole_logs_are_counted_without_reading_them_again(before: int, after: int) -> None:
     replica = (logs := Logs()).add(1, log_of([3, 1, 4]))
-    assert records_held(replica, logs, -before, 8 + behind) == 8
+    assert records_held(replica, logs, -before, 8 + after) == 8
     assert logs.ranges_read == []
 
 

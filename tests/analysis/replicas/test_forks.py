@@ -51,7 +51,7 @@ def clean(*sides: Side, **context_fields: Any) -> list[Side]:
     return [replace(side, context_fields={"clean_shutdown": True, **side.context_fields, **context_fields}) for side in sides]
 
 
-def of(*brokers: int, sides: list[Side]) -> dict[int, Side]:
+def replicas_on(*brokers: int, sides: list[Side]) -> dict[int, Side]:
     return dict(zip(brokers, sides, strict=True))
 
 
@@ -94,7 +94,7 @@ FORKS: dict[str, Sides] = {
         Side([Batch(0, ["a", "b"]), Batch(2, ["x"], 1), Batch(3, ["y"], 1)], 2, None),
     ],
     **{
-        f"F36: the leader has written nothing yet and kept {kept}": of(
+        f"F36: the leader has written nothing yet and kept {kept}": replicas_on(
             1, 3, sides=[side((1, "abcd"), hw=4), side((1, "abcd"[:kept]), hw=0, epochs=[(1, 0), (2, kept)] if kept else [(2, 0)])]
         )
         for kept in (0, 1, 3)
@@ -103,7 +103,7 @@ FORKS: dict[str, Sides] = {
         *(side((1, "abcd"), hw=3), side((1, "abc"), hw=2), side((1, "a"), epochs=[(1, 0), (2, 1)]))
     ],
     **{
-        f"a shorter log cuts nothing committed: {hw} {epochs}": of(
+        f"a shorter log cuts nothing committed: {hw} {epochs}": replicas_on(
             1, 3, sides=[side((1, "abcd"), hw=hw), side((1, "a"), epochs=epochs)]
         )
         for hw, epochs in ((1, [(1, 0), (2, 1)]), (4, [(1, 0)]), (4, None), (4, [(0, 0), (1, 1)]), (None, [(1, 0), (2, 1)]))
@@ -123,12 +123,14 @@ def with_a_leader_that_wrote_nothing(epochs: Epochs, **context_fields: Any) -> l
 
 
 FORKS |= {
-    "every version that loses": of(1, 2, 4, sides=[side((6, "vwxyz"), hw=5), side((3, "abcd"), hw=2), side((5, "e"), hw=1)]),
+    "every version that loses": replicas_on(
+        1, 2, 4, sides=[side((6, "vwxyz"), hw=5), side((3, "abcd"), hw=2), side((5, "e"), hw=1)]
+    ),
     "who has less or parts further on is no holder": [
         *(side((6, "xyz"), hw=3), side((0, "a"), hw=0), side((0, "ab"), (1, "cd"), hw=0), side((0, "ab"), (2, "e"), hw=3))
     ],
-    "a leader with an empty log was replaced": of(4, 1, 2, sides=[side(hw=0, epochs=[(2, 0)]), FIRST, ALL]),
-    "a leader that wrote nothing, beside a fork": of(1, 2, 4, sides=[FIRST, ALL, side((2, "x"), hw=1)]),
+    "a leader with an empty log was replaced": replicas_on(4, 1, 2, sides=[side(hw=0, epochs=[(2, 0)]), FIRST, ALL]),
+    "a leader that wrote nothing, beside a fork": replicas_on(1, 2, 4, sides=[FIRST, ALL, side((2, "x"), hw=1)]),
     "what both sides share before their fork is lost, too": [
         *(side((0, "ab"), hw=2), side((0, "a"), (1, "y"), hw=1), side(hw=0, epochs=[(5, 0)]))
     ],
@@ -142,7 +144,7 @@ FORKS |= {
     "1 and 2 hold one version where 3 parts from them": [
         *(side((0, "abcd"), hw=4), side((0, "ab"), (1, "yz"), hw=4), side((0, "a"), (7, "q"), hw=0))
     ],
-    "the same version goes on under a later leader": of(
+    "the same version goes on under a later leader": replicas_on(
         1, 2, 5, sides=[side((3, "xyz"), hw=0), side((2, "ab"), hw=2), side((2, "ab"), (5, "cd"), hw=3)]
     ),
     "the leader by whom all is lost does not lag": with_a_leader_that_wrote_nothing([(0, 0), (7, 1)]),
@@ -246,14 +248,14 @@ FORKS |= {
         side((2, "zzz"), (6, "n"), hw=4, epochs=[(2, 2), (6, 3)], start=2),
         *(side((2, "zzz"), hw=0, epochs=[(2, 0)]), side((3, "aaa"), hw=3, epochs=[(3, 0)])),
     ],
-    "removed by another log of the latest epoch": of(
+    "removed by another log of the latest epoch": replicas_on(
         *(1, 3, 4),
         sides=[
             *(side((6, "nnnnn"), hw=5, epochs=[(6, 3)], start=3), side((6, "nnnnn"), hw=5, epochs=[(6, 0)])),
             side((5, "o"), hw=1, epochs=[(5, 0)]),
         ],
     ),
-    "a stale log that ends where the leader's begins": of(
+    "a stale log that ends where the leader's begins": replicas_on(
         *(1, 2, 4),
         sides=[
             *(side((0, "zz"), hw=0, epochs=[(0, 0)]), side((1, "aaa"), hw=2, epochs=[(1, 0)])),
@@ -264,7 +266,7 @@ FORKS |= {
         *(side((0, "a"), (4, "cc"), hw=3), side((1, "b"), (4, "cc"), hw=0)),
         side((0, "a"), (4, "cc"), (6, "n"), hw=3, start=1),
     ],
-    "committed behind the end of the leader's log": of(
+    "committed behind the end of the leader's log": replicas_on(
         *(3, 4),
         sides=[
             side((6, "nnn"), hw=3, epochs=[(6, 1)], start=1),

@@ -27,7 +27,7 @@ def sample(name: str, topic: str, **arguments: Any) -> SideBySide:
     return compare(paths, ScanOptions(topic_glob=topic, partition=0), **arguments)
 
 
-def of(folder: Path, **arguments: Any) -> SideBySide:
+def compare_folder(folder: Path, **arguments: Any) -> SideBySide:
     return compare([str(folder)], ScanOptions(), **arguments)
 
 
@@ -84,7 +84,7 @@ OTHER_END = b"".join(TEN[:9]) + batch(18, 2, value=b"x") + batch(1 << 60)
 def test_the_first_difference_and_the_records_around_it(first: bytes, second: bytes, expected: Any, tmp_path: Path) -> None:
     for broker, data in ((1, first), (2, second)):
         put_replica(tmp_path, broker, data, high_watermark=12)
-    compared = of(tmp_path, context=1)
+    compared = compare_folder(tmp_path, context=1)
     assert states(compared) == expected
     assert compared.first_difference == next(offset for offset, differs, _ in expected if differs)
 
@@ -93,9 +93,9 @@ def test_a_later_log_start_is_no_difference(tmp_path: Path) -> None:
     whole = log(10)
     put_replica(tmp_path, 1, whole)
     put_replica(tmp_path, 2, {8: whole[4:]})
-    assert of(tmp_path).first_difference is None
+    assert compare_folder(tmp_path).first_difference is None
     put_replica(tmp_path, 3, {8: log(4, start=8, value=b"other")})
-    compared = of(tmp_path, context=2)
+    compared = compare_folder(tmp_path, context=2)
     assert states(compared)[:3] == [(6, False, [R, BEFORE, BEFORE]), (7, False, [R, BEFORE, BEFORE]), (8, True, [R, R, R])]
 
 
@@ -104,7 +104,7 @@ def test_a_corrupt_batch_is_recognised_by_its_crc(tmp_path: Path) -> None:
     size = len(whole) // 10
     put_replica(tmp_path, 1, whole, high_watermark=20)
     put_replica(tmp_path, 2, flip_bit(whole, 3 * size + 72), high_watermark=20)
-    compared = of(tmp_path, context=0)
+    compared = compare_folder(tmp_path, context=0)
     assert compared.first_difference == 6
     good, bad = (content.record for content in compared.rows[0].held)
     assert good is not None
@@ -115,7 +115,7 @@ def test_a_corrupt_batch_is_recognised_by_its_crc(tmp_path: Path) -> None:
 def test_logs_of_different_topics_are_shown_from_their_first_difference(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, log(4), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tA")
     put_replica(tmp_path, 2, batch(0, 2) + b"".join(log(3, start=2, value=b"x")), topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tB")
-    compared = of(tmp_path)
+    compared = compare_folder(tmp_path)
     assert (compared.first_difference, compared.partition.agreement.kind) == (2, "not_compared")
 
 

@@ -221,8 +221,8 @@ def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> No
 
 def test_a_loss_is_measured_in_the_good_copy(tmp_path: Path) -> None:
     """The first holder of the loss has a batch without a readable header."""
-    rotten = LOG[0] + bytes((37 * number + 11) % 256 for number in range(len(LOG[1]))) + LOG[2]
-    planned = planned_of(tmp_path, rotten, b"".join(LOG), LOG[0])
+    damaged = LOG[0] + bytes((37 * number + 11) % 256 for number in range(len(LOG[1]))) + LOG[2]
+    planned = planned_of(tmp_path, damaged, b"".join(LOG), LOG[0])
     third = candidate_of(planned, 3)
     (loss,) = third.losses
     assert (loss.start, loss.end, loss.held_by) == (3, 10, (1, 2))

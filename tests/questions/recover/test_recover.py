@@ -111,11 +111,11 @@ def test_alternating_versions_are_read_a_few_times_each(tmp_path: Path, monkeypa
     passes = []
     right = LogRangeReader.batches
 
-    def noted(log: LogRangeReader, *arguments: Any) -> Any:
+    def recording_read(log: LogRangeReader, *arguments: Any) -> Any:
         passes.append(log.replica.broker)
         return right(log, *arguments)
 
-    monkeypatch.setattr(LogRangeReader, "batches", noted)
+    monkeypatch.setattr(LogRangeReader, "batches", recording_read)
     done = recovered(tmp_path, 1)
     assert done.values == [(2 + number, b"v%d" % number) for number in range(count)]
     assert [len(row.held_by) for row in done.rows] == [2, 1] * (count // 2)

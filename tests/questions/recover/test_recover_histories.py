@@ -112,7 +112,7 @@ def all_mistakes(history: RandomHistory, root: Path, counted: Counter[str]) -> I
 
 
 class DamagedCopy(NamedTuple):
-    """An unreadable batch of a copy, the log with the intact batch, and what remains of the log when its broker starts."""
+    """A damaged batch of a copy, the log with the undamaged batch, and the log that remains when the broker starts."""
 
     batch: Batch
     log: NaiveLog
@@ -156,7 +156,7 @@ def mistakes_of_kept_copy(
     counted: Counter[str],
     damaged: tuple[int, set[int]] = (0, set()),
 ) -> Iterator[str]:
-    """`survivor` is what remains of the kept log, `damaged` a broker and the offsets that cannot be read in its log."""
+    """Yield differences for a kept copy: `survivor` is what remains of it, `damaged` is (broker, unreadable offsets)."""
     if not isinstance(answer.side, KeptSide):
         counted["cannot lead"] += 1
         return

@@ -18,7 +18,7 @@ from tests.support.brokers import DIRECTORY, put_compacted
 from tests.support.simulated_cleaners import KnownHistory, Replica, clusters
 
 FIRST_BYTE = 8
-"""The first byte of a batch that may be damaged: a base offset in a gap that a cleaner left looks like any other."""
+"""The first byte of a batch that may be damaged: a wrong base offset inside a gap of a cleaner cannot be detected."""
 LAST_OFFSET_DELTA = range(23, 27)
 """Bytes that are not damaged: the end offset of a damaged last batch is trusted, and then no copy is whole."""
 
@@ -144,7 +144,7 @@ def test_a_salvage_has_the_last_record_of_every_key(one_is_whole: bool, examples
 
 
 def put_copies(folder: Path, history: KnownHistory, replicas: list[Replica], damages: list[Damage]) -> set[bytes]:
-    """Write the damaged logs of the replicas; all original batches."""
+    """Write the damaged logs of the replicas, and return all original batches."""
     ends = [0]
     for step in history.history.steps:
         ends.append(ends[-1] + step.offsets)

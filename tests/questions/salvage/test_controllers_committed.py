@@ -70,7 +70,7 @@ class Quorum:
             self.nodes[self.leader].log.append((self.nodes[self.leader].log[-1][0], self.numbers))
 
     def follow(self, follower: int, count: int) -> None:
-        """A follower truncates what the leader lacks and fetches records; what a majority has is committed, if of its epoch."""
+        """A follower truncates records that the leader lacks and fetches; records of this epoch on a majority are committed."""
         if self.leader is None or follower == self.leader or self.nodes[follower].epoch > self._leading():
             return
         leader, node = self.nodes[self.leader], self.nodes[follower]

@@ -63,7 +63,7 @@ def taken(tmp_path: Path, **options: Any) -> SalvagedPartition:
 
 
 def refused(tmp_path: Path, **options: Any) -> Refused:
-    """Why the log was refused."""
+    """The reason for which the log was refused."""
     salvaged: Salvaged = salvaged_of(tmp_path / "in", tmp_path / "out", **options)
     assert not salvaged.partitions
     (refusal,) = salvaged.refused

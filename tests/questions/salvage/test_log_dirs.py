@@ -91,13 +91,13 @@ def test_a_new_disk_gets_the_id_that_the_controllers_have_for_it(tmp_path: Path)
     (tmp_path / "disk").mkdir()
     inputs = gather([str(HEALTHY / "broker-1"), f"3={tmp_path / 'disk'}"], ScanOptions())
 
-    def made(controller: ControllerHistory | None, voters: dict[int, str | None]) -> str | None:
+    def new_disk_id(controller: ControllerHistory | None, voters: dict[int, str | None]) -> str | None:
         return target_dirs(inputs, controller, voters)[1].directory_id
 
-    assert made(assigned([1, 3], [ID_A, ID_B]), {3: ID_C}) == ID_B
-    assert made(None, {3: ID_C}) == ID_C
-    assert made(None, {3: None}) == made(None, {}) != made(None, {3: ID_C})
-    assert len(str(made(None, {}))) == 22
+    assert new_disk_id(assigned([1, 3], [ID_A, ID_B]), {3: ID_C}) == ID_B
+    assert new_disk_id(None, {3: ID_C}) == ID_C
+    assert new_disk_id(None, {3: None}) == new_disk_id(None, {}) != new_disk_id(None, {3: ID_C})
+    assert len(str(new_disk_id(None, {}))) == 22
 
 
 def test_a_directory_gets_the_id_that_the_controllers_have_for_its_partitions(tmp_path: Path) -> None:

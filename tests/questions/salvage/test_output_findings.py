@@ -21,7 +21,9 @@ from tests.support.logs import APP_ID, CoordinatorLog, DataLog
 from tests.support.segments import batch, keyed_batch
 
 
-def found(kind: str, start: int | None, end: int | None, broker: int | None = 1, partition: int = 0, **evidence: Any) -> Finding:
+def finding_at(
+    kind: str, start: int | None, end: int | None, broker: int | None = 1, partition: int = 0, **evidence: Any
+) -> Finding:
     place = Place("orders", partition, broker, "d", offset_start=start, offset_end=end)
     return finding(kind, place, cast("Any", evidence))
 
@@ -37,19 +39,19 @@ WRONG, INHERITED, NEW = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 
 @pytest.mark.parametrize("kind", ["DUPLICATE_BATCH", "PRODUCER_SEQ_GAP", "TXN_LATE_WRITE", "RECOVERY_WOULD_TRUNCATE"])
 def test_findings_of_a_copy_at_overlapping_offsets_are_inherited_and_all_others_new(kind: str) -> None:
-    inputs = [found(kind, 4, 6)]
+    inputs = [finding_at(kind, 4, 6)]
     overlapping: list[tuple[int, int | None]] = [(4, 6), (5, 6), (2, 5), (5, None)]
     for start, end in overlapping:
-        assert classified(inputs, found(kind, start, end, broker=None)) == INHERITED
+        assert classified(inputs, finding_at(kind, start, end, broker=None)) == INHERITED
     elsewhere: list[tuple[int | None, int | None]] = [(6, 8), (2, 4), (6, None), (None, None)]
-    for first, behind in elsewhere:
-        assert classified(inputs, found(kind, first, behind)) == NEW
-    assert classified(inputs, found(kind, 4, 6, partition=1)) == NEW
-    assert classified(inputs, found("PRODUCER_SEQ_REGRESSION", 4, 6)) == NEW
-    assert classified(inputs, found(kind, 4, 6), gaps=((0, 20),)) == INHERITED
-    assert classified([], found(kind, 4, 6), gaps=((0, 20),)) == NEW
-    assert classified([found(kind, 4, 6, producer_id=7)], found(kind, 4, 6, producer_id=8)) == NEW
-    assert classified([found(kind, None, None)], found(kind, None, None)) == INHERITED
+    for other_start, other_end in elsewhere:
+        assert classified(inputs, finding_at(kind, other_start, other_end)) == NEW
+    assert classified(inputs, finding_at(kind, 4, 6, partition=1)) == NEW
+    assert classified(inputs, finding_at("PRODUCER_SEQ_REGRESSION", 4, 6)) == NEW
+    assert classified(inputs, finding_at(kind, 4, 6), gaps=((0, 20),)) == INHERITED
+    assert classified([], finding_at(kind, 4, 6), gaps=((0, 20),)) == NEW
+    assert classified([finding_at(kind, 4, 6, producer_id=7)], finding_at(kind, 4, 6, producer_id=8)) == NEW
+    assert classified([finding_at(kind, None, None)], finding_at(kind, None, None)) == INHERITED
 
 
 @pytest.mark.parametrize(
@@ -57,47 +59,47 @@ def test_findings_of_a_copy_at_overlapping_offsets_are_inherited_and_all_others_
     ["BATCH_CRC_MISMATCH", "OFFSET_REGRESSION", "EPOCH_FIELD_MISMATCH", "EPOCH_CACHE_MISMATCH", "FRAMING_LOST", "OFFSET_GAP"],
 )
 def test_wrong_bytes_offsets_and_epochs_are_wrong_even_if_a_copy_has_them(kind: str) -> None:
-    assert classified([found(kind, 4, 6)], found(kind, 4, 6)) == WRONG
+    assert classified([finding_at(kind, 4, 6)], finding_at(kind, 4, 6)) == WRONG
 
 
 @pytest.mark.parametrize("kind", ["OFFSET_GAP", "SEGMENT_MISSING"])
 def test_gaps_in_the_manifest_are_no_findings(kind: str) -> None:
-    assert classified([], found(kind, 4, 6), gaps=((4, 5), (5, 8))) == (0, 0, 0)
-    assert classified([], found(kind, 4, 9), gaps=((4, 8),)) == WRONG
+    assert classified([], finding_at(kind, 4, 6), gaps=((4, 5), (5, 8))) == (0, 0, 0)
+    assert classified([], finding_at(kind, 4, 9), gaps=((4, 8),)) == WRONG
 
 
 @pytest.mark.parametrize("kind", ["INDEX_MISMATCH", "PRODUCER_SNAPSHOT_CORRUPT", "TXNINDEX_PHANTOM_ABORT", "HW_BEYOND_LEO"])
 def test_files_that_a_salvage_builds_inherit_no_findings(kind: str) -> None:
-    assert classified([found(kind, 4, 6)], found(kind, 4, 6)) == NEW
+    assert classified([finding_at(kind, 4, 6)], finding_at(kind, 4, 6)) == NEW
 
 
 @pytest.mark.parametrize("kind", ["TXN_HANGING", "TXN_OPEN"])
 def test_a_transaction_is_the_same_by_its_producer_and_its_first_offset(kind: str) -> None:
-    inputs = [found(kind, 4, None, producer_id=7)]
-    assert classified(inputs, found(kind, 4, 9, producer_id=7)) == INHERITED
-    assert classified(inputs, found(kind, 900, 905, producer_id=7)) == NEW
-    assert classified(inputs, found(kind, 4, 9, producer_id=8)) == NEW
+    inputs = [finding_at(kind, 4, None, producer_id=7)]
+    assert classified(inputs, finding_at(kind, 4, 9, producer_id=7)) == INHERITED
+    assert classified(inputs, finding_at(kind, 900, 905, producer_id=7)) == NEW
+    assert classified(inputs, finding_at(kind, 4, 9, producer_id=8)) == NEW
 
 
 def test_a_transaction_without_records_is_the_same_by_its_decision() -> None:
-    inputs = [found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)]
-    assert classified(inputs, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)) == INHERITED
-    assert classified(inputs, found("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=40)) == NEW
+    inputs = [finding_at("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)]
+    assert classified(inputs, finding_at("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=3)) == INHERITED
+    assert classified(inputs, finding_at("TXN_PARTLY_LOST", None, None, producer_id=7, coordinator_offset=40)) == NEW
 
 
 @pytest.mark.parametrize("kind", ["GROUP_OFFSET_BEYOND_LOG", "COMMITTED_LOST_EVERYWHERE"])
 def test_absent_offsets_are_inherited_if_the_copies_lack_all_of_them(kind: str) -> None:
-    inputs = [found(kind, 10, 12), found(kind, 12, 14, broker=2)]
-    assert classified(inputs, found(kind, 10, 14)) == INHERITED
-    assert classified(inputs, found(kind, 8, 14)) == NEW
+    inputs = [finding_at(kind, 10, 12), finding_at(kind, 12, 14, broker=2)]
+    assert classified(inputs, finding_at(kind, 10, 14)) == INHERITED
+    assert classified(inputs, finding_at(kind, 8, 14)) == NEW
 
 
 def test_findings_that_a_copy_does_not_list_also_count() -> None:
     """A copy lists only the first and the last findings of many of a kind."""
-    many = [found("DUPLICATE_BATCH", offset, offset + 2, occurrences=90) for offset in (4, 6, 150, 152)]
-    assert classified(many, found("DUPLICATE_BATCH", 80, 82)) == INHERITED
+    many = [finding_at("DUPLICATE_BATCH", offset, offset + 2, occurrences=90) for offset in (4, 6, 150, 152)]
+    assert classified(many, finding_at("DUPLICATE_BATCH", 80, 82)) == INHERITED
     for kind, start in (("DUPLICATE_BATCH", 2), ("DUPLICATE_BATCH", 160), ("PRODUCER_SEQ_GAP", 80)):
-        assert classified(many, found(kind, start, start + 2)) == NEW
+        assert classified(many, finding_at(kind, start, start + 2)) == NEW
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, int | None]]:

@@ -206,9 +206,9 @@ def test_a_replica_without_a_copy_does_not_matter(tmp_path: Path) -> None:
 
 def test_a_rival_whose_different_records_were_cleaned_supplies_nothing(tmp_path: Path) -> None:
     """Broker 3 has no records where brokers 1 and 2 differ, and continues with those of broker 1's leader."""
-    behind = [batch(16, 2, value=b"old too")]
+    last_batches = [batch(16, 2, value=b"old too")]
     put_rivals(tmp_path / "in")
-    for broker, log in ((1, [*OLD, batch(14, 2, value=b"old again"), *behind]), (3, [*CLEANED, *REST, *behind])):
+    for broker, log in ((1, [*OLD, batch(14, 2, value=b"old again"), *last_batches]), (3, [*CLEANED, *REST, *last_batches])):
         shutil.rmtree(tmp_path / "in" / f"broker-{broker}")
         put_cleaned(tmp_path / "in", broker, log, dirty=16)
     partition = taken(tmp_path, NEW, prefer="2")

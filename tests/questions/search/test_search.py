@@ -30,13 +30,13 @@ from tests.support.segments import (
 )
 from tests.support.strategies import LOG
 
-Found = dict[str, Any]
+Row = dict[str, Any]
 KEYS = [None, b"", b"a", b"ab", b"abc", b"\xff\x00"]
 HEADERS: list[tuple[tuple[str, bytes | None], ...]] = [(), (("h", b"1"),), (("h", None), ("trace", b"x")), (("trace", b""),)]
 OF_HEADERS = write_batch([RecordToWrite(b"a", b"v", headers) for headers in HEADERS], base_offset=0, base_timestamp=BASE_TIMESTAMP)
 
 
-def found(path: Path | str, wanted: Conditions, *, options: ScanOptions | None = None, **arguments: Any) -> list[Found]:
+def search_rows(path: Path | str, wanted: Conditions, *, options: ScanOptions | None = None, **arguments: Any) -> list[Row]:
     result = search([str(path)], options or ScanOptions(), wanted, **arguments)
     columns = found_columns(payloads=arguments.get("payloads", False))
     rows = [dict(zip(columns, row, strict=True)) for row in result.rows()]
@@ -45,7 +45,7 @@ def found(path: Path | str, wanted: Conditions, *, options: ScanOptions | None =
     return rows
 
 
-def places(rows: list[Found]) -> list[tuple[Any, ...]]:
+def places(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(row["topic"], row["partition"], row["broker"], row["offset"]) for row in rows]
 
 
@@ -159,7 +159,7 @@ def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
     if indexed is not None:
         put_indexes(log_dir / "orders-0", log, exact=indexed)
     for _ in both_forms():
-        assert [row["offset"] for row in found(folder, wanted)] == naive(log, wanted)
+        assert [row["offset"] for row in search_rows(folder, wanted)] == naive(log, wanted)
 
 
 def both_forms() -> Iterator[bool]:
@@ -297,9 +297,9 @@ def cluster(tmp_path: Path) -> Path:
 
 
 def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> None:
-    (row,) = found(cluster, Conditions(key=b"lost"), options=ScanOptions(broker="2"), payloads=True)
+    (row,) = search_rows(cluster, Conditions(key=b"lost"), options=ScanOptions(broker="2"), payloads=True)
     assert (row["key"], row["value"], row["headers"]) == (b"lost", b"v" * 90, ())
-    rows = found(cluster, Conditions(key=b"lost"))
+    rows = search_rows(cluster, Conditions(key=b"lost"))
     assert places(rows) == [("orders", 0, 2, 5), ("orders", 0, 10, 5)]
     first = rows[0]
     assert first["file"] == str(cluster / "broker-2" / "orders-0" / segment_file(0))
@@ -307,7 +307,7 @@ def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> 
     assert first["position"] == 5 * len(keyed(0, b"kept"))
     assert (first["is_valid"], first["leftover"], first["control_record_type"]) == (True, None, None)
     assert tuple(first) == FOUND_COLUMNS
-    rows = found(cluster, Conditions(offset_start=1, offset_end=2))
+    rows = search_rows(cluster, Conditions(offset_start=1, offset_end=2))
     assert places(rows) == [("orders", 0, 2, 1), ("orders", 0, 3, 1), ("orders", 0, 10, 1)] + [
         ("orders", 1, f"broker-more-{broker}", 1) for broker in (10, 2, 3)
     ]
@@ -315,11 +315,13 @@ def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> 
 
 def test_topic_partition_broker_and_limit_select_records(cluster: Path) -> None:
     wanted = Conditions(offset_start=0, offset_end=3)
-    assert places(found(cluster, wanted, options=ScanOptions(partition=0, broker="3"))) == [("orders", 0, 3, at) for at in range(3)]
-    assert found(cluster, Conditions(offset_start=0, offset_end=0)) == []
+    assert places(search_rows(cluster, wanted, options=ScanOptions(partition=0, broker="3"))) == [
+        ("orders", 0, 3, at) for at in range(3)
+    ]
+    assert search_rows(cluster, Conditions(offset_start=0, offset_end=0)) == []
     with pytest.raises(UsageError, match="nothing fits --topic o"):
-        found(cluster, wanted, options=ScanOptions(topic_glob="o?ders", partition=7))
-    assert len(found(cluster, wanted, options=ScanOptions(topic_glob="o*", partition=1))) == 6
+        search_rows(cluster, wanted, options=ScanOptions(topic_glob="o?ders", partition=7))
+    assert len(search_rows(cluster, wanted, options=ScanOptions(topic_glob="o*", partition=1))) == 6
     limited = search([str(cluster)], ScanOptions(), wanted, limit=2)
     assert [row[3] for row in limited.rows()] == [0, 1]
     assert limited.stopped
@@ -336,7 +338,7 @@ def test_files_being_deleted_are_searched(cluster: Path) -> None:
     waiting = cluster / "broker-2" / ("orders-0." + "a" * 32 + "-delete")
     waiting.mkdir()
     put_segment(waiting, 0, keyed(0, b"lost"))
-    found_rows = [(row["broker"], row["offset"], row["leftover"]) for row in found(cluster, Conditions(key=b"lost"))]
+    found_rows = [(row["broker"], row["offset"], row["leftover"]) for row in search_rows(cluster, Conditions(key=b"lost"))]
     assert found_rows == [(2, 5, None), (2, 0, "delete"), (3, 5, "deleted"), (10, 5, None)]
 
 
@@ -347,9 +349,9 @@ def test_indexes_tell_where_to_begin_reading(tmp_path: Path, monkeypatch: pytest
     put_indexes(directory, log, exact=exact)
     begun = spied_starts(monkeypatch)
     wanted = Conditions(offset_start=390, offset_end=392)
-    assert [row["offset"] for row in found(tmp_path, wanted)] == [390, 391]
+    assert [row["offset"] for row in search_rows(tmp_path, wanted)] == [390, 391]
     wanted = Conditions(timestamp_start_ms=BASE_TIMESTAMP + 398)
-    assert [row["offset"] for row in found(tmp_path, wanted)] == [398, 399]
+    assert [row["offset"] for row in search_rows(tmp_path, wanted)] == [398, 399]
     assert begun == [batch_positions(log)[389], batch_positions(log)[396]]
 
 
@@ -376,7 +378,7 @@ def test_a_wrong_time_index_is_ignored(tmp_path: Path, monkeypatch: pytest.Monke
     put_indexes(directory, log)
     put_segment(directory, 0, write_time_index(entries, 0), "timeindex")
     begun = spied_starts(monkeypatch)
-    assert [row["offset"] for row in found(tmp_path, Conditions(timestamp_start_ms=BASE_TIMESTAMP + 4))] == [4, 5, 6, 7]
+    assert [row["offset"] for row in search_rows(tmp_path, Conditions(timestamp_start_ms=BASE_TIMESTAMP + 4))] == [4, 5, 6, 7]
     assert begun == [0]
 
 
@@ -399,7 +401,7 @@ def test_batches_that_cannot_hold_a_match_are_not_decoded(tmp_path: Path, monkey
         (Conditions(value_part=b"k7"), [7]),
     ):
         opened.clear()
-        found(tmp_path, wanted)
+        search_rows(tmp_path, wanted)
         assert [batch_positions(log).index(position) for position in opened] == decoded
 
 
@@ -431,9 +433,9 @@ def test_markers_and_old_formats_are_found(tmp_path: Path) -> None:
     )
     put_replica(tmp_path / "cluster", 1, marker)
     put_replica(tmp_path / "cluster", 2, legacy_entry(0, 0) + legacy_entry(1, 1, timestamp=77), partition="old-0")
-    assert [row["control_record_type"] for row in found(tmp_path, Conditions(producer_id=4))] == ["COMMIT"]
-    assert places(found(tmp_path, Conditions(key=b"key"))) == [("old", 0, 2, 0), ("old", 0, 2, 1)]
-    assert places(found(tmp_path, Conditions(timestamp_end_ms=78))) == [("old", 0, 2, 1)]
+    assert [row["control_record_type"] for row in search_rows(tmp_path, Conditions(producer_id=4))] == ["COMMIT"]
+    assert places(search_rows(tmp_path, Conditions(key=b"key"))) == [("old", 0, 2, 0), ("old", 0, 2, 1)]
+    assert places(search_rows(tmp_path, Conditions(timestamp_end_ms=78))) == [("old", 0, 2, 1)]
 
 
 def test_oversized_batches_and_records_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,12 +464,12 @@ def archive(cluster: Path) -> Path:
 @pytest.mark.parametrize("held_bytes", [1 << 20, 3000, 0])
 def test_an_archive_has_the_same_rows_at_any_budget(cluster: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int) -> None:
     wanted = Conditions(offset_start=0, offset_end=6)
-    plain = found(cluster, wanted, payloads=True)
+    plain = search_rows(cluster, wanted, payloads=True)
     monkeypatch.setattr(finding, "HELD_ROWS_BYTES", held_bytes)
-    packed = found(archive(cluster), wanted, payloads=True)
+    packed = search_rows(archive(cluster), wanted, payloads=True)
     assert [{**row, "file": None} for row in packed] == [{**row, "file": None} for row in plain]
     assert packed[0]["file"].endswith(f"cluster.tar.gz/broker-2/orders-0/{segment_file(0)}")
-    assert places(found(archive(cluster), wanted, limit=4)) == places(plain)[:4]
+    assert places(search_rows(archive(cluster), wanted, limit=4)) == places(plain)[:4]
 
 
 def test_headers_count_toward_held_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,29 +49,29 @@ def reasons(copies: Path, *names: str) -> dict[tuple[str, Any], str]:
     return {key: promise.reason for key, promise in promises_of(copies, *names).items()}
 
 
-def of(*brokers: int, reason: str | None = None) -> dict[tuple[str, Any], str]:
+def expected_reasons(*brokers: int, reason: str | None = None) -> dict[tuple[str, Any], str]:
     return {(promise, broker): reason or kept for broker in brokers for promise, kept in KEPT.items()}
 
 
 def test_every_replica_has_the_salvaged_log(copies: Path) -> None:
-    assert reasons(copies) == {**of(1, 2, 3), ("intact", 2): "nothing_found"}
+    assert reasons(copies) == {**expected_reasons(1, 2, 3), ("intact", 2): "nothing_found"}
 
 
 def test_replicas_without_a_copy_are_reported(copies: Path) -> None:
     """The controllers' log assigns a replica to brokers 1, 2 and 3."""
     promises = promises_of(copies, "broker-1")
     found = {key: promise.reason for key, promise in promises.items()}
-    assert found == {**of(1), **of(2, 3, reason="no_copy"), ("intact", 2): "not_all_given"}
-    assert {promises[key].outcome for key in of(2, 3)} == {Outcome.UNKNOWN}
+    assert found == {**expected_reasons(1), **expected_reasons(2, 3, reason="no_copy"), ("intact", 2): "not_all_given"}
+    assert {promises[key].outcome for key in expected_reasons(2, 3)} == {Outcome.UNKNOWN}
     shutil.rmtree(copies / "broker-3" / "audit-0")
-    assert reasons(copies) == {**of(1, 2), **of(3, reason="no_copy"), ("intact", 2): "not_all_given"}
+    assert reasons(copies) == {**expected_reasons(1, 2), **expected_reasons(3, reason="no_copy"), ("intact", 2): "not_all_given"}
 
 
 def test_replicas_known_only_from_a_checkpoint_are_reported(copies: Path) -> None:
     for broker in (1, 2, 3):
         shutil.rmtree(copies / f"broker-{broker}" / "__cluster_metadata-0")
     shutil.rmtree(copies / "broker-3" / "audit-0")
-    assert reasons(copies) == {**of(1, 2), **of(3, reason="no_copy"), ("intact", 2): "found"}
+    assert reasons(copies) == {**expected_reasons(1, 2), **expected_reasons(3, reason="no_copy"), ("intact", 2): "found"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every archive of real brokers' log directories gives what its README says must be found, and nothing above `info` besides."""
+"""Each archive of real log directories gives the findings that its README lists, and no others above `info`."""
 
 import json
 from functools import cache
@@ -19,7 +19,7 @@ from tests.support.json_schemas import json_schema
 
 @cache
 def scanned(archives: Path, name: str) -> ScanResult:
-    """The answer about an archive, which no test changes."""
+    """The result of an archive, shared by all tests, which must not change it."""
     return scan([str(archives / f"{name}.tar.xz")], ScanOptions())
 
 

@@ -1,4 +1,4 @@
-"""Any bytes in any file: findings, never an exception, every byte accounted for, and inputs left as they were."""
+"""Any bytes in any file give findings and no exception; every byte is counted, and no input changes."""
 
 import os
 import random
@@ -37,8 +37,8 @@ NAMES = (*(f"payments-0/{name}" for name in OF_A_PARTITION), *CHECKPOINTS, "meta
 
 
 def test_every_kind_of_file_is_mutated(log_dir: Path) -> None:
-    there = {path.relative_to(log_dir).as_posix() for path in log_dir.rglob("*") if path.is_file()}
-    assert set(NAMES) == there - {"bootstrap.checkpoint"}
+    files = {path.relative_to(log_dir).as_posix() for path in log_dir.rglob("*") if path.is_file()}
+    assert set(NAMES) == files - {"bootstrap.checkpoint"}
     assert len(NAMES) * CASES_A_FILE >= 10_000
 
 

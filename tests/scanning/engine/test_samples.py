@@ -1,4 +1,4 @@
-"""The samples that ship give what `expected.json` says, no matter how they are read."""
+"""The shipped samples give the findings in `expected.json`, in every way of reading them."""
 
 import itertools
 import json
@@ -38,7 +38,7 @@ def result(paths: list[str]) -> ScanResult:
     return local.scan(paths, ScanOptions(jobs=1))
 
 
-def test_each_sample_gives_what_it_must(sample: str, result: ScanResult) -> None:
+def test_samples_give_the_expected_findings(sample: str, result: ScanResult) -> None:
     serious = [finding for finding in result.findings if finding.severity is not Severity.INFO]
     rows = EXPECTED[sample]["findings"]
     places = [
@@ -52,14 +52,16 @@ def test_each_sample_gives_what_it_must(sample: str, result: ScanResult) -> None
             assert [version["brokers"] for version in finding.evidence["versions"]] == row["versions"]
 
 
-def test_forms_that_change_by_call_give_equal_bytes(paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where code is made while a scan goes on."""
+def test_kernels_that_change_their_form_give_the_same_bytes(
+    paths: list[str], result: ScanResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same sample gives the same bytes if the form of kernels changes during a scan."""
     calls = itertools.count()
 
-    def now_and_then(kernel: Kernel[Any], *arguments: object) -> Any:
+    def alternating_form(kernel: Kernel[Any], *arguments: object) -> Any:
         return (kernel.compiled if next(calls) % 3 else kernel.interpreted)(*arguments)
 
-    monkeypatch.setattr(Kernel, "__call__", now_and_then)
+    monkeypatch.setattr(Kernel, "__call__", alternating_form)
     monkeypatch.setattr(local, "compile_as_needed", lambda _: None)
     monkeypatch.setattr(splits, "SPLIT_BYTES", 5000)
     with kernels(compiled=True):

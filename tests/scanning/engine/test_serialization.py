@@ -1,4 +1,4 @@
-"""Values survive serialization; bytes that `pack` did not make give nothing but listed classes."""
+"""Values survive serialization; crafted bytes give only listed classes."""
 
 from collections import Counter, OrderedDict
 from typing import Any
@@ -44,17 +44,17 @@ def with_types(value: Any) -> Any:
 
 
 @given(values)
-def test_plain_values_come_back(value: Any) -> None:
+def test_common_values_survive(value: Any) -> None:
     assert with_types(unpack(pack(value))) == with_types(value)
 
 
 @pytest.mark.parametrize("value", [Counter(a=2), OrderedDict([("b", 1), ("a", 2)]), "\udcff", -(2**63), 2**200, -(2**200), 1.5])
-def test_rarer_values_come_back(value: Any) -> None:
+def test_rare_values_survive(value: Any) -> None:
     assert with_types(unpack(pack(value))) == with_types(value)
 
 
 @pytest.mark.parametrize("kind", ["int64", "int32", "uint8", "bool", "float64", ">i8"])
-def test_arrays_come_back_with_their_shape_and_can_be_written(kind: str) -> None:
+def test_arrays_keep_their_shape_and_are_writable(kind: str) -> None:
     array = np.arange(12).reshape(3, 4)[:, ::2].astype(kind)
     back = unpack(pack(array))
     assert back.dtype == array.dtype
@@ -62,7 +62,7 @@ def test_arrays_come_back_with_their_shape_and_can_be_written(kind: str) -> None
     back[0, 0] = 1
 
 
-def test_findings_come_back_equal() -> None:
+def test_findings_survive() -> None:
     finding = Finding("UNCLEAN_LOSS", Severity.CRITICAL, Confidence.PROVEN, Place("t", 0, "b1"), {"held_by": ["b1", 2], "n": None})
     assert unpack(pack([finding, finding])) == [finding, finding]
     assert type(unpack(pack(finding)).severity) is Severity
@@ -73,7 +73,7 @@ def test_named_tuples_keep_their_class() -> None:
     assert with_types(unpack(pack(key))) == with_types(key)
 
 
-def test_one_object_stays_one_object() -> None:
+def test_shared_objects_stay_shared() -> None:
     place = Place("t", 0)
     first, second = unpack(pack([place, place]))
     assert first is second
@@ -153,7 +153,7 @@ def test_a_wrong_size_costs_no_memory(size_in_bytes: int) -> None:
         unpack(head + b"\0" + size_in_bytes.to_bytes(8, "little", signed=True) + body[8:])
 
 
-def test_an_object_without_a_value_in_a_field_comes_back_without() -> None:
+def test_unset_fields_stay_unset() -> None:
     place = object.__new__(Place)
     object.__setattr__(place, "topic", "orders")
     back = unpack(pack(place))

@@ -32,7 +32,7 @@ PIECE = 256 << 20
 
 
 def sized(size_in_bytes: int, segments: int, part: PartitionSlice) -> PartitionSlice:
-    """The slice with logs of so many segments of that size."""
+    """The slice with this number of segments of this size in each log."""
 
     def entry(number: int) -> Entry:
         return Entry(f"{number}.log", EntryKind.FILE, size_in_bytes, 0, None)
@@ -70,12 +70,12 @@ def test_works_of_real_segments_are_of_one_size(part: PartitionSlice, size_in_by
 
 
 def test_small_partitions_are_grouped_by_cost(part: PartitionSlice) -> None:
-    of_one = sum(4 + len(plan.directory.entries) for plan in part.replicas)
+    cost_of_one = sum(4 + len(plan.directory.entries) for plan in part.replicas)
     parts = [(number, part) for number in range(100)]
-    works = list(small_slice_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 1000))
+    works = list(small_slice_works(parts, (10 * cost_of_one + 1) * FILE_COST_BYTES, 1000))
     assert [numbered for work in works for numbered in work] == parts
     assert {len(work) for work in works[:-1]} == {10}, "files of some bytes each"
-    assert len(list(small_slice_works(parts, (10 * of_one + 1) * FILE_COST_BYTES, 4))) == 4
+    assert len(list(small_slice_works(parts, (10 * cost_of_one + 1) * FILE_COST_BYTES, 4))) == 4
 
 
 class SlowSource(LocalSource):
@@ -85,30 +85,32 @@ class SlowSource(LocalSource):
 
 
 @pytest.fixture
-def distant(part: PartitionSlice, tmp_path: Path) -> PartitionSlice:
+def remote_part(part: PartitionSlice, tmp_path: Path) -> PartitionSlice:
     """The partition on a storage service."""
     source = SlowSource(str(tmp_path))
     return replace(part, replicas=[replace(plan, log_dir=replace(plan.log_dir, source=source)) for plan in part.replicas])
 
 
-def test_slow_storage_services_get_more_tasks(part: PartitionSlice, distant: PartitionSlice) -> None:
+def test_slow_storage_services_get_more_tasks(part: PartitionSlice, remote_part: PartitionSlice) -> None:
     """The same cost divides facts and keys."""
     assert file_cost(part.replicas[0].log_dir.source) == FILE_COST_BYTES
-    assert file_cost(distant.replicas[0].log_dir.source) > 50 * FILE_COST_BYTES
+    assert file_cost(remote_part.replicas[0].log_dir.source) > 50 * FILE_COST_BYTES
     for limit in (512 * FILE_COST_BYTES, 2048 * FILE_COST_BYTES):
-        near, far = ([(number, made) for number in range(100)] for made in (part, distant))
-        assert len(list(fold_works(far, PIECE, limit))) > 3 * len(list(fold_works(near, PIECE, limit)))
+        local_parts, remote_parts = (
+            [(number, partition_slice) for number in range(100)] for partition_slice in (part, remote_part)
+        )
+        assert len(list(fold_works(remote_parts, PIECE, limit))) > 3 * len(list(fold_works(local_parts, PIECE, limit)))
 
 
 @pytest.mark.parametrize("limit", [FILE_COST_BYTES, 512 * FILE_COST_BYTES])
-def test_a_task_on_a_storage_service_has_enough_partitions(part: PartitionSlice, distant: PartitionSlice, limit: int) -> None:
-    """However slow the service is: the number of partitions it reads at once decides how long a task takes."""
-    parts = [(number, distant) for number in range(5 * CONCURRENT_PARTITIONS)]
+def test_a_task_on_a_storage_service_has_enough_partitions(part: PartitionSlice, remote_part: PartitionSlice, limit: int) -> None:
+    """For any speed of the service: a task takes as long as the number of partitions read concurrently allows."""
+    parts = [(number, remote_part) for number in range(5 * CONCURRENT_PARTITIONS)]
     works = list(small_slice_works(parts, limit, 100_000))
     assert [numbered for work in works for numbered in work] == parts
     assert [len(work) for work in works] == [2 * CONCURRENT_PARTITIONS, 2 * CONCURRENT_PARTITIONS, CONCURRENT_PARTITIONS]
-    of_both = [*parts, *((number, part) for number in range(1000, 1100))]
-    assert [numbered for work in small_slice_works(of_both, limit, 100_000) for numbered in work] == of_both
+    both_kinds = [*parts, *((number, part) for number in range(1000, 1100))]
+    assert [numbered for work in small_slice_works(both_kinds, limit, 100_000) for numbered in work] == both_kinds
 
 
 @pytest.mark.parametrize(("most_bytes", "small"), [(-1, False), (0, False), (1 << 24, True)])

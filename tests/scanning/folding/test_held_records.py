@@ -205,7 +205,7 @@ def test_hashes_in_files_give_the_same_findings(
         blocks = write_record_hashes(hashed(file, hasher))
         return HashedRecords.together([parse_record_hashes(block) for block in blocks])
 
-    def held(plan: ReplicaPlan, *arguments: object) -> KeyReader:
+    def hashed_reader(plan: ReplicaPlan, *arguments: object) -> KeyReader:
         return HeldReader(holding(plan, hasher), *arguments)  # type: ignore[arg-type]
 
     class SameHasherReader(KeyReader):
@@ -213,15 +213,15 @@ def test_hashes_in_files_give_the_same_findings(
             super().__post_init__()
             self._reader = HashingReader(hasher)
 
-    def held_except_broker_1(plan: ReplicaPlan, *arguments: object) -> KeyReader:
+    def hashed_except_broker_1(plan: ReplicaPlan, *arguments: object) -> KeyReader:
         if plan.log_dir.broker == 1:
             return SameHasherReader(plan, *arguments)  # type: ignore[arg-type]
-        return held(plan, *arguments)
+        return hashed_reader(plan, *arguments)
 
     monkeypatch.setattr("tests.scanning.folding.held_records.hashed", written_down)
-    for reader in (held_except_broker_1, held):
+    for reader in (hashed_except_broker_1, hashed_reader):
         monkeypatch.setattr(compaction, "KeyReader", reader)
-        if reader is held:
+        if reader is hashed_reader:
             opens_nothing(monkeypatch)
         assert without_key_names(local.scan(paths, ScanOptions(jobs=1)).findings) == from_bytes
     assert from_bytes
