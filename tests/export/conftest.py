@@ -1,4 +1,4 @@
-"""What tests of exports share: some partitions of a sample, and a bucket."""
+"""Fixtures of the export tests: partitions of a sample, and a bucket."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ PARTITIONS = ("audit-0", "payments-0", "__consumer_offsets-0", "__transaction_st
 
 @pytest.fixture(scope="session")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Partitions of two brokers of a sample that have rows of every fact that tasks write; no test changes them."""
+    """Partitions of two brokers of a sample, with rows of every fact that tasks write; no test changes them."""
     root: Path = tmp_path_factory.mktemp("copies")
     for broker in ("broker-1", "broker-2"):
         sample = SAMPLES / "unclean-election" / broker

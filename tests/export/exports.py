@@ -1,4 +1,4 @@
-"""Reading an export back as its declared schema, in every reader that is tested."""
+"""Writes exports and reads them back with the declared schema."""
 
 import json
 import os
@@ -22,20 +22,21 @@ def export(target: Path, *arguments: object) -> int:
     return outcome(["export", *map(str, arguments), "--output", str(target), "-q", "--format", "tsv"])
 
 
-def note_synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The paths of files and directories that are given to fsync from now on."""
+def record_fsyncs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """A set to which the paths of all files and directories passed to fsync are added."""
     fsync = os.fsync
     synced: set[str] = set()
 
-    def noted_sync(descriptor: int) -> None:
+    def recorded_sync(descriptor: int) -> None:
         synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "fsync", recorded_sync)
     return synced
 
 
 def read_back(target: Path, fact: str) -> pa.Table:
+    """The rows of a fact, in the order of its declared columns."""
     return ds.dataset(target / fact, partitioning=HIVE).to_table().select(FACTS[fact].schema.names)
 
 
@@ -44,8 +45,8 @@ def rows(table: pa.Table) -> list[Any]:
 
 
 def manifest(target: Path) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads((target / "_manifest.json").read_text())
-    return answer
+    loaded: dict[str, Any] = json.loads((target / "_manifest.json").read_text())
+    return loaded
 
 
 def parquet_files(target: Path) -> dict[str, pq.ParquetFile]:

@@ -1,7 +1,7 @@
-"""A rerun of a snapshot that is killed at each of its steps in turn; what a reader finds then, and after the next run.
+"""Kills a rerun of a snapshot at each of its steps in turn, and checks what a reader finds then and after the next run.
 
-`python -m tests.export.killed_appends DIR` writes a line for each step. Every run is a copy of this process, which
-itself loads the libraries and uses none of them: they mind being copied at work.
+`python -m tests.export.killed_appends DIR` prints a line for each step. Every run is a fork of this process, which loads the
+libraries but uses none of them, because they do not support a fork while they work.
 """
 
 import importlib
@@ -15,18 +15,24 @@ from pathlib import Path
 from typing import Any
 
 FACTS = ("batches", "findings")
-OURS = ("cli.commands.export", "export.append", "export.views", "export.facts.facts", "scanning.engine.local", "cli.progress")
-LOADED = [*(f"kafka_forensics.{name}" for name in OURS), "pyarrow.dataset", "pyarrow.parquet", "tests.export.datasets"]
+PACKAGE_MODULES = (
+    *("cli.commands.export", "export.append", "export.views", "export.facts.facts"),
+    *("scanning.engine.local", "cli.progress"),
+)
+PRELOADED = [
+    *(f"kafka_forensics.{name}" for name in PACKAGE_MODULES),
+    *("pyarrow.dataset", "pyarrow.parquet", "tests.export.datasets"),
+]
 
 
-def in_copy(act: Callable[[], int]) -> int:
-    """The exit status of `act` in a copy of this process, negative for a signal."""
+def run_in_fork(action: Callable[[], int]) -> int:
+    """The exit status of `action` in a fork of this process, negative for a signal."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         status = 70
         try:
-            status = act()
+            status = action()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -34,94 +40,95 @@ def in_copy(act: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def stopping(number: int) -> None:
-    """Let this process end before its step `number`: each thing it does to files."""
+def kill_before_step(number: int) -> None:
+    """Make this process kill itself before its step `number`; each change to files is a step."""
     steps = [0]
 
-    def counted(what: str, act: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*given: Any, **more: Any) -> Any:
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **options: Any) -> Any:
             if steps[0] == number:
-                sys.stdout.write(f"step {number}: {what}\n")
+                sys.stdout.write(f"step {number}: {name}\n")
                 sys.stdout.flush()
                 os.kill(os.getpid(), signal.SIGKILL)
             steps[0] += 1
-            return act(*given, **more)
+            return function(*arguments, **options)
 
         return step
 
-    places = [(os, name) for name in ("rename", "unlink", "fsync", "rmdir", "makedirs")]
-    for place, name in [*places, (shutil, "rmtree")]:
-        setattr(place, name, counted(name, getattr(place, name)))
+    functions = [(os, name) for name in ("rename", "unlink", "fsync", "rmdir", "makedirs")]
+    for module, name in [*functions, (shutil, "rmtree")]:
+        setattr(module, name, counted(name, getattr(module, name)))
 
 
-def rows_of(target: Path) -> str:
-    """The rows of each snapshot in each fact, and of which run's files they are, as text."""
+def describe_snapshots(target: Path) -> str:
+    """Lines `SNAPSHOT FACT ROWS`, and `SNAPSHOT run ID` for the runs that wrote its files."""
     from tests.export.datasets import files, read
 
-    told = []
+    lines = []
     for fact in FACTS:
         snapshots = list(map(str, read(target, fact)["snapshot"].to_pylist()))
-        told += [f"{name} {fact} {snapshots.count(name)}" for name in sorted(set(snapshots))]
-        told += [f"{path.parts[-3].partition('=')[2]} run {path.stem[-32:]}" for path in files(target, fact)]
-    return "\n".join(sorted(set(told)))
+        lines += [f"{name} {fact} {snapshots.count(name)}" for name in sorted(set(snapshots))]
+        lines += [f"{path.parts[-3].partition('=')[2]} run {path.stem[-32:]}" for path in files(target, fact)]
+    return "\n".join(sorted(set(lines)))
 
 
 def main(folder: str) -> int:
-    """Stop at every step there is; the exit status is 0 if all was as it must be."""
-    for name in LOADED:
+    """Kill a rerun at every step; the exit status is 0 if all checks hold."""
+    for name in PRELOADED:
         importlib.import_module(name)
-    target, said = Path(folder) / "out", Path(folder) / "said"
+    target, description = Path(folder) / "out", Path(folder) / "snapshots"
 
     def add(snapshot: str) -> int:
-        from tests.export.datasets import FEW, append
+        from tests.export.datasets import TWO_FACTS, append
 
-        return append(target, "a", snapshot, *FEW)
+        return append(target, "a", snapshot, *TWO_FACTS)
 
-    def look() -> int:
-        said.write_text(rows_of(target))
+    def describe() -> int:
+        description.write_text(describe_snapshots(target))
         return 0
 
-    def stopped(number: int) -> int:
-        stopping(number)
+    def rerun_until(number: int) -> int:
+        kill_before_step(number)
         return add("n1")
 
-    def of(snapshot: str) -> tuple[list[str], list[str]]:
+    def read_snapshot(snapshot: str) -> tuple[list[str], list[str]]:
         """(rows in each fact, runs)"""
-        assert in_copy(look) == 0
-        words = [line.split() for line in said.read_text().splitlines() if line.startswith(f"{snapshot} ")]
+        assert run_in_fork(describe) == 0
+        words = [line.split() for line in description.read_text().splitlines() if line.startswith(f"{snapshot} ")]
         return [" ".join(rest) for _, *rest in words if rest[0] != "run"], [run for _, kind, run in words if kind == "run"]
 
     for name in ("n1", "n2"):
-        assert in_copy(partial(add, name)) == 0
-    rows, before = of("n1")
+        assert run_in_fork(partial(add, name)) == 0
+    rows, runs_before = read_snapshot("n1")
     assert len(rows) == len(FACTS)
-    other = of("n2")
-    number, unseen = 0, 0
-    ended: list[int] = []
+    other_snapshot = read_snapshot("n2")
+    number, without_snapshot = 0, 0
+    statuses: list[int] = []
     while True:
-        status = in_copy(partial(stopped, number))
-        found, found_runs = of("n1")
-        assert found in (rows, []), f"after step {number}: {found}"
-        assert of("n2") == other, f"after step {number}"
-        if not found:
-            unseen += 1
+        status = run_in_fork(partial(rerun_until, number))
+        rows_after_kill, runs_after_kill = read_snapshot("n1")
+        assert rows_after_kill in (rows, []), f"after step {number}: {rows_after_kill}"
+        assert read_snapshot("n2") == other_snapshot, f"after step {number}"
+        if not rows_after_kill:
+            without_snapshot += 1
             assert list((target / "cluster=a").glob("_replaced-n1"))
-        assert len(found_runs) == bool(found)
-        assert in_copy(partial(add, "n3")) == 0
-        mended, mended_runs = of("n1")
-        assert mended == rows
-        assert mended_runs == (found_runs or before)
-        before = mended_runs
-        left = {path.name for path in target.glob("cluster=a/*")}
-        assert left == {"snapshot=n1", "snapshot=n2", "snapshot=n3"}, left
-        if status == 0 and number > 0 and ended[-1] == 0:
+        assert len(runs_after_kill) == bool(rows_after_kill)
+        assert run_in_fork(partial(add, "n3")) == 0
+        repaired_rows, repaired_runs = read_snapshot("n1")
+        assert repaired_rows == rows
+        assert repaired_runs == (runs_after_kill or runs_before)
+        runs_before = repaired_runs
+        names = {path.name for path in target.glob("cluster=a/*")}
+        assert names == {"snapshot=n1", "snapshot=n2", "snapshot=n3"}, names
+        if status == 0 and number > 0 and statuses[-1] == 0:
             break
-        ended.append(status)
+        statuses.append(status)
         assert status in (-9, 0), (number, status)
         number += 1
-    assert in_copy(partial(add, "n1")) == 0
-    assert of("n1")[0] == rows
-    sys.stdout.write(f"{len(ended) - ended.count(0)} steps stopped at, {unseen} of them between two directories\n")
+    assert run_in_fork(partial(add, "n1")) == 0
+    assert read_snapshot("n1")[0] == rows
+    kills = len(statuses) - statuses.count(0)
+    sys.stdout.write(f"killed at {kills} steps; {without_snapshot} of them left no snapshot\n")
     return 0
 
 

@@ -1,17 +1,15 @@
-"""What lands in datasets: the same bytes each time, bounded row groups, hostile names, payloads if asked for, what is missing."""
+"""Exported datasets: reproducible bytes, bounded row groups, safe names, payloads on request, and a list of unread files."""
 
-import json
 import threading
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export import datasets
 from kafka_forensics.export.facts import log as facts_log, rows as facts_rows
@@ -19,7 +17,7 @@ from kafka_forensics.export.target import Target
 from kafka_forensics.model.schemas import FACTS
 from tests.export.exports import export, manifest, parquet_files, read_back, rows
 from tests.gallery.of_replicas import HOSTILE, hostile
-from tests.support.brokers import Brokers, healthy
+from tests.support.brokers import healthy
 from tests.support.places import SAMPLES
 from tests.support.segments import segment_file
 from tests.support.unread import REASON, refuse_logs
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafka_forensics.export.target import HashedFile
 
-ONE = SAMPLES / "unclean-election"
+UNCLEAN_ELECTION = SAMPLES / "unclean-election"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -37,8 +35,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kernels", ["interpreted", "compiled"])
-def test_equal_questions_give_equal_bytes(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
-    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", kernels)  # compiled ones are worth several threads
+def test_jobs_do_not_change_the_bytes(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", kernels)  # only compiled kernels use threads
     assert export(tmp_path / "one", copies, "--jobs", 1) == 0
     assert export(tmp_path / "two", copies, "--jobs", 3) == 0
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
@@ -47,31 +45,34 @@ def test_equal_questions_give_equal_bytes(tmp_path: Path, copies: Path, monkeypa
 def test_a_file_that_cannot_be_written_ends_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")
     before, written = threading.active_count(), count()
-    whole = Target.file
+    open_file = Target.file
 
-    def full(self: Target, name: str) -> "AbstractContextManager[HashedFile]":
+    def disk_is_full(self: Target, name: str) -> "AbstractContextManager[HashedFile]":
         if next(written) == 5:
             raise UsageError("cannot write: the disk is full")
-        return whole(self, name)
+        return open_file(self, name)
 
-    monkeypatch.setattr(Target, "file", full)
-    assert export(tmp_path / "out", ONE, "--jobs", 3) == 2
+    monkeypatch.setattr(Target, "file", disk_is_full)
+    assert export(tmp_path / "out", UNCLEAN_ELECTION, "--jobs", 3) == 2
     assert threading.active_count() == before
     assert not [
         path for path in (tmp_path / "out").rglob("*") if path.name in {"_SUCCESS", "_manifest.json"} or ".tmp" in path.name
     ]
 
 
-def test_only_the_facts_asked_for_in_their_own_order(tmp_path: Path) -> None:
-    assert export(tmp_path / "out", ONE, "--fact", "findings", "--fact", "batches", "--topic", "audit", "--broker", "2") == 0
-    told = manifest(tmp_path / "out")
-    assert list(told["datasets"]) == ["batches", "findings", "incomplete"]
-    assert {(one.get("topic"), one.get("broker")) for one in told["files"]} == {("audit", "2"), (None, None)}
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"_SUCCESS", "_manifest.json", *told["datasets"]}
+def test_requested_facts_are_written_in_the_order_of_the_model(tmp_path: Path) -> None:
+    assert (
+        export(tmp_path / "out", UNCLEAN_ELECTION, "--fact", "findings", "--fact", "batches", "--topic", "audit", "--broker", "2")
+        == 0
+    )
+    content = manifest(tmp_path / "out")
+    assert list(content["datasets"]) == ["batches", "findings", "incomplete"]
+    assert {(file.get("topic"), file.get("broker")) for file in content["files"]} == {("audit", "2"), (None, None)}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"_SUCCESS", "_manifest.json", *content["datasets"]}
 
 
-def test_facts_of_others_heed_the_filters_too(tmp_path: Path) -> None:
-    assert export(tmp_path / "out", ONE, "--topic", "audit", "--partition", 0) == 0
+def test_filters_apply_to_facts_that_are_not_of_one_replica(tmp_path: Path) -> None:
+    assert export(tmp_path / "out", UNCLEAN_ELECTION, "--topic", "audit", "--partition", 0) == 0
     for fact in ("checkpoints", "metadata_history", "group_offsets"):
         table = read_back(tmp_path / "out", fact)
         assert set(table["topic"].to_pylist()) <= {"audit"}
@@ -80,34 +81,34 @@ def test_facts_of_others_heed_the_filters_too(tmp_path: Path) -> None:
     assert read_back(tmp_path / "out", "metadata_history").num_rows > 0
 
 
-def test_payloads_are_left_out_unless_asked_for(tmp_path: Path) -> None:
-    assert export(tmp_path / "without", ONE, "--fact", "records", "--fact", "group_offsets", "--fact", "findings") == 0
+def test_payloads_are_null_unless_requested(tmp_path: Path) -> None:
+    assert export(tmp_path / "without", UNCLEAN_ELECTION, "--fact", "records", "--fact", "group_offsets", "--fact", "findings") == 0
     without = read_back(tmp_path / "without", "records")
-    told = kf.scan(str(ONE)).facts("records")
+    scanned = kf.scan(str(UNCLEAN_ELECTION)).facts("records")
     for name in ("key", "value", "headers"):
         assert without[name].null_count == without.num_rows
-        assert told[name].null_count < told.num_rows
-    rest = [name for name in told.schema.names if name not in ("key", "value", "headers")]
-    assert rows(without.select(rest)) == rows(told.select(rest))
-    lengths = [-1 if key is None else len(key) for key in told["key"].to_pylist()]
-    assert told["key_length"].to_pylist() == lengths
+        assert scanned[name].null_count < scanned.num_rows
+    rest = [name for name in scanned.schema.names if name not in ("key", "value", "headers")]
+    assert rows(without.select(rest)) == rows(scanned.select(rest))
+    lengths = [-1 if key is None else len(key) for key in scanned["key"].to_pylist()]
+    assert scanned["key_length"].to_pylist() == lengths
     groups = read_back(tmp_path / "without", "group_offsets")
     assert groups["metadata"].null_count == groups.num_rows > 0
 
 
-def test_hostile_names_and_bytes_come_back_as_they_were(tmp_path: Path) -> None:
+def test_hostile_names_and_bytes_are_read_back_unchanged(tmp_path: Path) -> None:
     brokers = hostile(tmp_path / "copies")
-    named = [f"\u202e{HOSTILE.replace('/', '')}{number}={path}" for number, path in enumerate(brokers.log_dirs)]
+    paths = [f"\u202e{HOSTILE.replace('/', '')}{number}={path}" for number, path in enumerate(brokers.log_dirs)]
     target = tmp_path / "out"
-    assert export(target, *named, "--show-payloads") == 0
-    result = kf.scan(named)
+    assert export(target, *paths, "--show-payloads") == 0
+    result = kf.scan(paths)
     for fact in FACTS:
         assert rows(read_back(target, fact)) == rows(result.facts(fact)), fact
     for path in target.rglob("*"):
         assert path.name.isascii()
         assert path.name.isprintable()
-    keys = {one["broker"] for one in manifest(target)["files"] if "broker" in one}
-    assert keys == {name.split("=")[0] for name in named}
+    names = {file["broker"] for file in manifest(target)["files"] if "broker" in file}
+    assert names == {path.split("=")[0] for path in paths}
 
 
 def test_a_fact_without_rows_is_an_empty_file_with_all_columns(tmp_path: Path) -> None:
@@ -120,46 +121,46 @@ def test_a_fact_without_rows_is_an_empty_file_with_all_columns(tmp_path: Path) -
 def test_row_groups_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_rows, "MAX_ROWS", 100)
     monkeypatch.setattr(datasets, "MAX_FILE_BYTES", 6000)
-    assert export(tmp_path / "out", ONE, "--fact", "records", "--fact", "batches") == 0
+    assert export(tmp_path / "out", UNCLEAN_ELECTION, "--fact", "records", "--fact", "batches") == 0
     files = parquet_files(tmp_path / "out")
     groups = [file.metadata.row_group(group).num_rows for file in files.values() for group in range(file.num_row_groups)]
     assert max(groups) == 100
     assert any(path.endswith("part-00001.parquet") for path in files)
-    assert rows(read_back(tmp_path / "out", "batches")) == rows(kf.scan(str(ONE)).facts("batches"))
+    assert rows(read_back(tmp_path / "out", "batches")) == rows(kf.scan(str(UNCLEAN_ELECTION)).facts("batches"))
 
 
 def test_a_batch_of_rows_is_bounded_by_bytes() -> None:
     schema = pa.schema([pa.field("value", pa.binary())])
     big = [(b"x" * (5 << 20),) for _ in range(7)]
-    assert [one.num_rows for one in facts_rows.record_batches(schema, iter(big))] == [3, 3, 1]
-    (whole,) = (pa.RecordBatch.from_pydict({"value": [one[0] for one in big]}, schema=schema),)
-    assert max(one.nbytes for one in facts_rows.row_groups([whole], schema)) <= facts_rows.MAX_BYTES
+    assert [batch.num_rows for batch in facts_rows.record_batches(schema, iter(big))] == [3, 3, 1]
+    whole = pa.RecordBatch.from_pydict({"value": [value for (value,) in big]}, schema=schema)
+    assert max(group.nbytes for group in facts_rows.row_groups([whole], schema)) <= facts_rows.MAX_BYTES
 
 
-def test_text_that_is_no_utf_8_is_spelled_out() -> None:
+def test_text_that_is_not_utf_8_is_escaped() -> None:
     schema = pa.schema([pa.field("name", pa.string()), pa.field("names", pa.list_(pa.string()))])
-    (made,) = facts_rows.record_batches(schema, iter([("a\udcff", ["\ud800", "é"]), (None, None)]))
-    assert made.to_pylist() == [{"name": "a\\udcff", "names": ["\\ud800", "é"]}, {"name": None, "names": None}]
+    (batch,) = facts_rows.record_batches(schema, iter([("a\udcff", ["\ud800", "é"]), (None, None)]))
+    assert batch.to_pylist() == [{"name": "a\\udcff", "names": ["\\ud800", "é"]}, {"name": None, "names": None}]
 
 
-def test_batches_too_large_to_open_are_told_once_for_all_facts(
+def test_a_batch_too_large_to_open_is_reported_once_for_all_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = SAMPLES / "unclean-election" / "broker-1"
-    there = kf.scan(str(path)).facts("control_records").num_rows
+    control_records = kf.scan(str(path)).facts("control_records").num_rows
     monkeypatch.setattr(facts_log, "MAX_BATCH_BYTES", 60)
     assert export(tmp_path / "out", path, "--fact", "control_records", "--fact", "records") == 3
-    told = [(one["path"], one["reason"]) for one in manifest(tmp_path / "out")["incomplete"]]
-    assert len(told) == len(set(told)) > there > 0
-    assert all(reason.endswith("is too large to open") for _, reason in told)
+    gaps = [(gap["path"], gap["reason"]) for gap in manifest(tmp_path / "out")["incomplete"]]
+    assert len(gaps) == len(set(gaps)) > control_records > 0
+    assert all(reason.endswith("is too large to open") for _, reason in gaps)
     assert "is too large to open" in capsys.readouterr().err
     assert read_back(tmp_path / "out", "control_records").num_rows == 0
     assert export(tmp_path / "alone", path, "--fact", "control_records") == 3
-    assert there <= len(manifest(tmp_path / "alone")["incomplete"]) < len(told)
+    assert control_records <= len(manifest(tmp_path / "alone")["incomplete"]) < len(gaps)
 
 
 @pytest.mark.parametrize(
-    ("more", "deep"),
+    ("arguments", "deep"),
     [
         ((), True),
         (("--fact", "records", "--fact", "batches", "--fact", "incomplete"), False),
@@ -170,36 +171,24 @@ def test_batches_too_large_to_open_are_told_once_for_all_facts(
         (("--no-deep",), False),
     ],
 )
-def test_records_are_decoded_for_the_scan_where_it_shows(tmp_path: Path, more: tuple[str, ...], *, deep: bool) -> None:
-    assert export(tmp_path / "out", SAMPLES / "healthy" / "broker-1", *more) == 0
+def test_records_are_decoded_if_an_output_needs_it(tmp_path: Path, arguments: tuple[str, ...], *, deep: bool) -> None:
+    assert export(tmp_path / "out", SAMPLES / "healthy" / "broker-1", *arguments) == 0
     assert manifest(tmp_path / "out")["options"]["deep"] is deep
 
 
-ROWS = [
-    {"path": f"{{broker-2}}/t-0/{segment_file(segment)}", "reason": REASON, "topic": "t", "partition": 0, "broker": "2"}
-    for segment in (0, 29, 55)
-]
-
-
-def seals(output: Path) -> set[str]:
-    return {path.name for path in output.iterdir() if path.name.startswith("_")}
-
-
-def export_on_spark(brokers: Brokers, output: Path, *more: str) -> int:
-    return outcome(["export", *map(str, brokers.log_dirs), "--output", str(output), "-q", *more])
-
-
 @pytest.mark.parametrize("allowed", [False, True])
-def test_unread_logs_are_a_dataset_and_withhold_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool) -> None:
+def test_unread_logs_are_a_dataset_and_prevent_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool) -> None:
     brokers = healthy(tmp_path / "in")
     refuse_logs(monkeypatch, brokers, (2,))
-    assert export_on_spark(brokers, tmp_path / "out", *(["--allow-incomplete"] if allowed else [])) == 3
-    assert seals(tmp_path / "out") == {"_manifest.json", "_SUCCESS" if allowed else "_INCOMPLETE"}
-    expected = [row | {"path": str(row["path"]).replace("{broker-2}", str(brokers.log_dir(2)))} for row in ROWS]
+    assert export(tmp_path / "out", *brokers.log_dirs, *(["--allow-incomplete"] if allowed else [])) == 3
+    markers = {path.name for path in (tmp_path / "out").iterdir() if path.name.startswith("_")}
+    assert markers == {"_manifest.json", "_SUCCESS" if allowed else "_INCOMPLETE"}
+    place: dict[str, Any] = {"reason": REASON, "topic": "t", "partition": 0, "broker": "2"}
+    expected = [{"path": f"{brokers.log_dir(2)}/t-0/{segment_file(segment)}", **place} for segment in (0, 29, 55)]
     assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == expected
-    told = json.loads((tmp_path / "out" / "_manifest.json").read_text())
-    assert told["incomplete"] == [row | {"broker": 2} for row in expected]
-    assert (told["schema_version"], told["datasets"]["incomplete"]["rows"]) == ("1.0", 3)
+    content = manifest(tmp_path / "out")
+    assert content["incomplete"] == [row | {"broker": 2} for row in expected]
+    assert (content["schema_version"], content["datasets"]["incomplete"]["rows"]) == ("1.0", 3)
     replicas = pq.ParquetDataset(tmp_path / "out" / "replicas", partitioning="hive").read().to_pylist()
-    found = [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas]
-    assert found == [(1, 75, "whole"), (2, None, "none"), (3, 75, "whole")]
+    extents = [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas]
+    assert extents == [(1, 75, "whole"), (2, None, "none"), (3, 75, "whole")]

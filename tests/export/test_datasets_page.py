@@ -1,4 +1,4 @@
-"""What docs/datasets.md shows runs as it stands."""
+"""The Python examples and commands of docs/datasets.md work."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,9 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.iceberg import NAMESPACE
-from tests.export.datasets import FORMS, ONE, OTHER, append, files, read
+from tests.export.datasets import SILENT_DIVERGENCE, UNCLEAN_ELECTION, append, files, read
 from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.nightly
@@ -23,32 +24,32 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """By the names that the page has for them."""
+    """The name of a dataset on the page → its directory."""
     folder: Path = tmp_path_factory.mktemp("nights")
-    named = dict(zip(("DIR", "LAKE", "ICEBERG"), FORMS, strict=True))
-    for name, form in named.items():
-        for snapshot, path in (("2026-02-28", ONE), ("2026-03-01", OTHER)):
-            assert append(folder / name, "payments", snapshot, "--table-format", form, path=path) == 0
-    return {name: folder / name for name in named}
+    formats = dict(zip(("DIR", "LAKE", "ICEBERG"), TABLE_FORMATS, strict=True))
+    for name, table_format in formats.items():
+        for snapshot, path in (("2026-02-28", SILENT_DIVERGENCE), ("2026-03-01", UNCLEAN_ELECTION)):
+            assert append(folder / name, "payments", snapshot, "--table-format", table_format, path=path) == 0
+    return {name: folder / name for name in formats}
 
 
 def run(number: int, places: dict[str, Path]) -> dict[str, Any]:
-    """The names that an example leaves."""
+    """The variables of an example after it ran."""
     code = CODE[number].split("```")[0]
     for name, place in places.items():
         code = re.sub(rf"\b{name}/", f"{place}/", code).replace(f'"{name}"', f'"{place}"')
     names: dict[str, Any] = {}
-    exec(code, names)  # noqa: S102 - the page's own example
+    exec(code, names)  # noqa: S102 - an example of the page
     return names
 
 
-def test_the_examples_work(places: dict[str, Path]) -> None:
+def test_the_python_examples_work(places: dict[str, Path]) -> None:
     assert len(CODE) == 5
-    many = kf.scan(str(OTHER)).facts("batches").num_rows
-    few = kf.scan(str(ONE)).facts("batches").num_rows
+    many = kf.scan(str(UNCLEAN_ELECTION)).facts("batches").num_rows
+    few = kf.scan(str(SILENT_DIVERGENCE)).facts("batches").num_rows
     nights = run(0, places)["nights"].to_pylist()
     assert {row["snapshot"] for row in nights} == {"2026-03-01"}
-    assert sum(row["kind_count"] for row in nights) == kf.scan(str(OTHER)).facts("findings").num_rows
+    assert sum(row["kind_count"] for row in nights) == kf.scan(str(UNCLEAN_ELECTION)).facts("findings").num_rows
     expected = {("payments", "2026-02-28", few), ("payments", "2026-03-01", many)}
     assert set(run(1, places)["counts"]) == expected
     per_night = run(3, places)["per_night"]
@@ -60,12 +61,12 @@ def test_the_examples_work(places: dict[str, Path]) -> None:
 def test_the_commands_work(tmp_path: Path) -> None:
     assert len(COMMANDS) == 2
     for command in COMMANDS:
-        words = command.replace("/copies/tonight/broker-*", str(ONE)).replace("/shared", str(tmp_path)).split()
+        words = command.replace("/copies/tonight/broker-*", str(SILENT_DIVERGENCE)).replace("/shared", str(tmp_path)).split()
         assert outcome([*words, "-q"]) == 0
     assert read(tmp_path / "nights", "findings").num_rows == read(tmp_path / "lake", "findings", "delta").num_rows > 0
 
 
-def test_the_page_says_what_lies_there(places: dict[str, Path]) -> None:
+def test_datasets_have_the_files_that_the_page_names(places: dict[str, Path]) -> None:
     assert len(files(places["DIR"], "batches")) == 2
     assert (places["LAKE"] / "batches" / "_delta_log").is_dir()
     assert (places["ICEBERG"] / "_catalog.sqlite").is_file()

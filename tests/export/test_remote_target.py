@@ -1,10 +1,9 @@
-"""An export to a storage service: whole files under their names, a seal, and refusals as in a directory."""
+"""An export to object storage: only complete files under their names, `_SUCCESS`, and the refusals of a directory."""
 
 import contextlib
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
@@ -20,83 +19,82 @@ from tests.export.exports import HIVE, rows
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 from tests.support.places import SAMPLES
 
-ONE = SAMPLES / "unclean-election"
+UNCLEAN_ELECTION = SAMPLES / "unclean-election"
 
 
 @pytest.fixture(autouse=True)
-def _brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _retry_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
 
 
 def storage(s3: S3Server) -> tuple[tuple[str, str], ...]:
-    told = {"endpoint": s3.endpoint, "region": "us-east-1", "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
-    return tuple(told.items())
+    options = {"endpoint": s3.endpoint, "region": "us-east-1", "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+    return tuple(options.items())
 
 
 def export(s3: S3Server, uri: str, *arguments: object) -> int:
-    given = [part for name, value in storage(s3) for part in ("--storage-option", f"{name}={value}")]
-    return outcome(["export", *map(str, arguments), "--output", uri, "-q", "--format", "tsv", *given])
+    options = [part for name, value in storage(s3) for part in ("--storage-option", f"{name}={value}")]
+    return outcome(["export", *map(str, arguments), "--output", uri, "-q", "--format", "tsv", *options])
 
 
-def keys(s3: S3Server, bucket: str) -> set[str]:
-    return {one["Key"] for one in s3.client().list_objects_v2(Bucket=bucket).get("Contents", ())}
+def object_keys(s3: S3Server, bucket: str) -> set[str]:
+    return {item["Key"] for item in s3.client().list_objects_v2(Bucket=bucket).get("Contents", ())}
 
 
-def opened(s3: S3Server, uri: str) -> ExportPlace:
+def open_export(s3: S3Server, uri: str) -> ExportPlace:
     return open_place(uri, storage(s3))
 
 
-def test_an_export_is_read_back_from_there(s3: S3Server, bucket: str, copies: Path) -> None:
+def test_an_export_is_read_back_from_object_storage(s3: S3Server, bucket: str, copies: Path) -> None:
     assert export(s3, f"s3://{bucket}/a/out", copies, "--show-payloads") == 0
-    left = {key for key in keys(s3, bucket) if not key.endswith(".parquet")}
-    assert {key for key in left if not key.endswith("/")} == {"a/out/_SUCCESS", "a/out/_manifest.json"}
-    told: dict[str, Any] = dict(storage(s3))
-    filesystem = pafs.S3FileSystem(
-        access_key=ACCESS_KEY, secret_key=SECRET_KEY, endpoint_override=told["endpoint"], region="us-east-1"
-    )
+    assert {key for key in object_keys(s3, bucket) if not key.endswith((".parquet", "/"))} == {
+        "a/out/_SUCCESS",
+        "a/out/_manifest.json",
+    }
+    filesystem = pafs.S3FileSystem(access_key=ACCESS_KEY, secret_key=SECRET_KEY, endpoint_override=s3.endpoint, region="us-east-1")
     result = kf.scan(str(copies))
     for fact in ("batches", "records", "findings", "transactions"):
         table = ds.dataset(f"{bucket}/a/out/{fact}", filesystem=filesystem, partitioning=HIVE, format="parquet").to_table()
         assert rows(table.select(FACTS[fact].schema.names)) == rows(result.facts(fact)), fact
 
 
-def test_what_holds_something_is_refused(s3: S3Server, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_with_objects_is_refused(s3: S3Server, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     uri = f"s3://{bucket}/out"
-    assert export(s3, uri, ONE, "--fact", "findings") == 0
-    before = keys(s3, bucket)
-    assert export(s3, uri, ONE, "--fact", "findings") == 2
+    assert export(s3, uri, UNCLEAN_ELECTION, "--fact", "findings") == 0
+    before = object_keys(s3, bucket)
+    assert export(s3, uri, UNCLEAN_ELECTION, "--fact", "findings") == 2
     assert "holds a finished export" in capsys.readouterr().err
-    assert keys(s3, bucket) == before
+    assert object_keys(s3, bucket) == before
     s3.client().put_object(Bucket=bucket, Key="other/file", Body=b"x")
-    assert export(s3, f"s3://{bucket}/other", ONE) == 2
+    assert export(s3, f"s3://{bucket}/other", UNCLEAN_ELECTION) == 2
     assert "it holds file" in capsys.readouterr().err
 
 
-def test_an_export_that_did_not_finish_is_told_from_others(s3: S3Server, bucket: str) -> None:
+def test_an_unfinished_export_is_marked(s3: S3Server, bucket: str) -> None:
     uri = f"s3://{bucket}/out"
-    target = opened(s3, uri)
+    target = open_export(s3, uri)
     with target.file("batches/one.parquet") as file:
         file.write(b"whole")
-    assert {"out/_UNFINISHED", "out/batches/one.parquet"} <= keys(s3, bucket)
+    assert {"out/_UNFINISHED", "out/batches/one.parquet"} <= object_keys(s3, bucket)
     with pytest.raises(UsageError, match="did not finish"):
-        opened(s3, uri)
+        open_export(s3, uri)
     target.release()
-    assert "out/batches/one.parquet" in keys(s3, bucket)
+    assert "out/batches/one.parquet" in object_keys(s3, bucket)
 
 
-def test_a_file_that_failed_is_not_there(s3: S3Server, bucket: str) -> None:
-    target = opened(s3, f"s3://{bucket}/out")
+def test_an_interrupted_file_is_not_written(s3: S3Server, bucket: str) -> None:
+    target = open_export(s3, f"s3://{bucket}/out")
     with contextlib.suppress(KeyboardInterrupt), target.file("batches/one.parquet") as file:
         file.write(b"half")
         raise KeyboardInterrupt
-    assert not [key for key in keys(s3, bucket) if key.endswith(".parquet")]
+    assert not [key for key in object_keys(s3, bucket) if key.endswith(".parquet")]
     target.release()
-    assert not [key for key in keys(s3, bucket) if not key.endswith("/")]
+    assert not [key for key in object_keys(s3, bucket) if not key.endswith("/")]
 
 
-def test_others_take_part_by_the_token_alone(s3: S3Server, bucket: str) -> None:
+def test_workers_join_an_export_by_its_token(s3: S3Server, bucket: str) -> None:
     uri = f"s3://{bucket}/out"
-    target = opened(s3, uri)
+    target = open_export(s3, uri)
     target.share()
     with join_place(uri, target.token, storage(s3)).temporary_file("lost") as file:
         file.write(b"lost")
@@ -107,21 +105,21 @@ def test_others_take_part_by_the_token_alone(s3: S3Server, bucket: str) -> None:
     target.adopt("kept", "batches/part-00000.parquet")
     target.clear()
     target.finish()
-    assert {key for key in keys(s3, bucket) if not key.endswith("/")} == {"out/_SUCCESS", "out/batches/part-00000.parquet"}
+    assert {key for key in object_keys(s3, bucket) if not key.endswith("/")} == {"out/_SUCCESS", "out/batches/part-00000.parquet"}
     with pytest.raises(UsageError):
         join_place(uri, target.token, storage(s3))
 
 
-def test_secrets_stay_out_of_errors(s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert export(s3, "s3://no-such-bucket-here/out", ONE) == 2
-    said = capsys.readouterr().err
-    assert "cannot write to s3://no-such-bucket-here/out" in said
-    assert SECRET_KEY not in said
+def test_errors_contain_no_secrets(s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(s3, "s3://no-such-bucket-here/out", UNCLEAN_ELECTION) == 2
+    err = capsys.readouterr().err
+    assert "cannot write to s3://no-such-bucket-here/out" in err
+    assert SECRET_KEY not in err
 
 
 @pytest.mark.parametrize("size", [pytest.param(100, marks=pytest.mark.nightly), 11 << 20], ids=["one request", "several parts"])
-def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str, proxy: S3Proxy, size: int) -> None:
-    """Each request fails when it is asked for the first time."""
+def test_a_transient_upload_failure_is_retried(s3: S3Server, bucket: str, proxy: S3Proxy, size: int) -> None:
+    """Every request fails the first time."""
     target = open_place(f"s3://{bucket}/out", storage(S3Server(proxy.endpoint)))
     failed: Counter[tuple[str, str]] = Counter()
 
@@ -140,28 +138,28 @@ def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str
     target.finish()
     assert sum(failed.values()) >= 4
     assert s3.client().get_object(Bucket=bucket, Key="out/batches/one.parquet")["Body"].read() == data
-    assert {key for key in keys(s3, bucket) if not key.endswith("/")} == {"out/_SUCCESS", "out/batches/one.parquet"}
+    assert {key for key in object_keys(s3, bucket) if not key.endswith("/")} == {"out/_SUCCESS", "out/batches/one.parquet"}
 
 
 @pytest.mark.parametrize(("status", "size"), [pytest.param(503, 100, marks=pytest.mark.nightly), (503, 11 << 20), (403, 100)])
-def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str, proxy: S3Proxy, size: int, status: int) -> None:
+def test_a_permanent_upload_failure_leaves_no_file(s3: S3Server, bucket: str, proxy: S3Proxy, size: int, status: int) -> None:
     target = open_place(f"s3://{bucket}/out", storage(S3Server(proxy.endpoint)))
     proxy.fault = lambda method, path, _: status if method in ("PUT", "POST") and "delete" not in path else None
-    wrong = UsageError if status == 403 else TransientError
-    with pytest.raises(wrong, match=f"^cannot write to s3://{bucket}/out: ") as told, target.file("one.parquet") as file:
+    error = UsageError if status == 403 else TransientError
+    with pytest.raises(error, match=f"^cannot write to s3://{bucket}/out: ") as caught, target.file("one.parquet") as file:
         file.write(bytes(size))
-    assert SECRET_KEY not in str(told.value)
+    assert SECRET_KEY not in str(caught.value)
     requests = [request for request in proxy.of("PUT") + proxy.of("POST") if request.status == status]
     assert 1 <= len(requests) <= (1 if status == 403 else 4)
     proxy.fault = None
-    assert not [key for key in keys(s3, bucket) if "one.parquet" in key]
+    assert not [key for key in object_keys(s3, bucket) if "one.parquet" in key]
 
 
-def test_any_back_end_of_fsspec(tmp_path: Path) -> None:
-    assert outcome(["export", str(ONE), "--output", "memory://exports/one", "-q", "--fact", "batches"]) == 0
+def test_any_fsspec_file_system_is_written(tmp_path: Path) -> None:
+    assert outcome(["export", str(UNCLEAN_ELECTION), "--output", "memory://exports/one", "-q", "--fact", "batches"]) == 0
     import fsspec
 
-    found = fsspec.filesystem("memory").find("/exports/one")
-    assert {path.rpartition("/")[2] for path in found} >= {"_SUCCESS", "_manifest.json", "part-00000.parquet"}
-    assert not [path for path in found if "_temporary" in path or "_UNFINISHED" in path]
+    paths = fsspec.filesystem("memory").find("/exports/one")
+    assert {path.rpartition("/")[2] for path in paths} >= {"_SUCCESS", "_manifest.json", "part-00000.parquet"}
+    assert not [path for path in paths if "_temporary" in path or "_UNFINISHED" in path]
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""An export in tasks gives what the local engine gives, however it is cut and however often a task is tried. No JVM runs here."""
+"""An export in tasks gives the rows of the local engine for any division and any number of attempts. No JVM runs here."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ import pytest
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import datasets, tasks as export_tasks
-from kafka_forensics.export.append import AddedSnapshot, OpenExport, open_export
+from kafka_forensics.export.append import TABLE_FORMATS, AddedSnapshot, OpenExport, open_export
 from kafka_forensics.export.datasets import ExportOrder, export_facts
 from kafka_forensics.export.facts import spans as facts_spans, splits as fact_splits
 from kafka_forensics.export.facts.facts import FactReader, scan_for_facts
@@ -31,7 +31,7 @@ from kafka_forensics.export.tasks import (
 from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.schemas import FACTS
 from tests.export import exports
-from tests.export.datasets import FORMS, append, keys, left_over, read, runs, unlabelled
+from tests.export.datasets import append, leftover_paths, read, rows_without_labels, run_ids, snapshots_in
 from tests.export.exports import manifest, read_back, rows
 from tests.support.nightly import daily_subset
 
@@ -39,15 +39,15 @@ SMALL = 8192
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _spans_are_short() -> Iterator[None]:
+def _short_spans() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(facts_spans, "SPAN_BYTES", SMALL)
         patch.setattr(fact_splits, "SPAN_BYTES", SMALL)
         yield
 
 
-class Exporting:
-    """An export whose tasks are done here, one by one: a new one, or one that adds a snapshot."""
+class TaskExport:
+    """An export whose tasks this process runs one by one: a new export, or one that adds a snapshot."""
 
     def __init__(self, target: Path | OpenExport, paths: list[str], split_bytes: int = SMALL) -> None:
         self.opened = target if isinstance(target, OpenExport) else OpenExport(open_place(str(target)), str(target))
@@ -58,14 +58,14 @@ class Exporting:
         self.shared = export_arguments(self.reader, self.target.token, self.opened.output, work_bytes=0, label=self.opened.label)
         self.known = known_transactions(self.reader)
 
-    def do(self, task: Task, *, strict: bool = True) -> Iterator[str]:
+    def run_task(self, task: Task, *, strict: bool = True) -> Iterator[str]:
         return write_task(self.shared.packed(), self.known, task, strict=strict)
 
-    def all_answers(self, *, strict: bool = True) -> list[list[str]]:
-        return [list(self.do(task, strict=strict)) for task in self.tasks]
+    def run_all(self, *, strict: bool = True) -> list[list[str]]:
+        return [list(self.run_task(task, strict=strict)) for task in self.tasks]
 
-    def finish(self, answers: list[list[str]]) -> None:
-        written, gaps = adopt_files(zip(self.tasks, answers, strict=True), self.target, self.opened.label)
+    def finish(self, outputs: list[list[str]]) -> None:
+        written, gaps = adopt_files(zip(self.tasks, outputs, strict=True), self.target, self.opened.label)
         self.reader.incomplete += gaps
         self.target.clear()
         order = ExportOrder(self.target, list(FACTS), label=self.opened.label, commit=self.opened.commit)
@@ -73,17 +73,17 @@ class Exporting:
 
 
 @pytest.fixture(scope="module")
-def here(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the local engine writes."""
-    target: Path = tmp_path_factory.mktemp("here") / "out"
+def local_export(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export by the local engine."""
+    target: Path = tmp_path_factory.mktemp("local") / "out"
     assert exports.export(target, copies, "--show-payloads") == 0
     return target
 
 
-def assert_equal(there: Path, here: Path) -> None:
-    assert manifest(there)["incomplete"] == manifest(here)["incomplete"]
+def assert_equal(by_tasks: Path, local_export: Path) -> None:
+    assert manifest(by_tasks)["incomplete"] == manifest(local_export)["incomplete"]
     for fact in FACTS:
-        assert rows(read_back(there, fact)) == rows(read_back(here, fact)), fact
+        assert rows(read_back(by_tasks, fact)) == rows(read_back(local_export, fact)), fact
 
 
 def names(folder: Path) -> set[str]:
@@ -91,93 +91,97 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("split_bytes", [SMALL, 1 << 30])
-def test_any_size_of_tasks_gives_the_rows_of_the_local_engine(tmp_path: Path, copies: Path, here: Path, split_bytes: int) -> None:
-    made = Exporting(tmp_path / "there", [str(copies)], split_bytes)
-    assert (len(made.tasks) > len(BY_TASKS)) == (split_bytes == SMALL)
-    made.finish(made.all_answers())
-    assert_equal(tmp_path / "there", here)
+def test_tasks_of_any_size_give_the_rows_of_the_local_engine(
+    tmp_path: Path, copies: Path, local_export: Path, split_bytes: int
+) -> None:
+    export = TaskExport(tmp_path / "tasks", [str(copies)], split_bytes)
+    assert (len(export.tasks) > len(BY_TASKS)) == (split_bytes == SMALL)
+    export.finish(export.run_all())
+    assert_equal(tmp_path / "tasks", local_export)
 
 
-def test_payloads_stay_out_unless_asked_for(tmp_path: Path, copies: Path) -> None:
-    made = Exporting(tmp_path / "there", [str(copies)], 1 << 30)
-    made.shared.payloads = False
-    made.finish(made.all_answers())
-    assert exports.export(tmp_path / "here", copies, "--fact", "records") == 0
-    assert rows(read_back(tmp_path / "there", "records")) == rows(read_back(tmp_path / "here", "records"))
+def test_payloads_are_null_unless_requested(tmp_path: Path, copies: Path) -> None:
+    export = TaskExport(tmp_path / "tasks", [str(copies)], 1 << 30)
+    export.shared.payloads = False
+    export.finish(export.run_all())
+    assert exports.export(tmp_path / "local", copies, "--fact", "records") == 0
+    assert rows(read_back(tmp_path / "tasks", "records")) == rows(read_back(tmp_path / "local", "records"))
 
 
-def test_neither_the_order_of_tasks_nor_lost_attempts_show(tmp_path: Path, copies: Path) -> None:
-    exporting, two = (Exporting(tmp_path / name, [str(copies)]) for name in ("one", "two"))
-    exporting.finish(exporting.all_answers())
-    for task in two.tasks:
-        list(two.do(task))
-        next(two.do(task), None)
-    assert len(names(tmp_path / "two" / "_temporary")) > len(two.tasks)
-    two.finish([list(two.do(task)) for task in reversed(two.tasks)][::-1])
+def test_order_of_tasks_and_lost_attempts_do_not_change_the_export(tmp_path: Path, copies: Path) -> None:
+    first, second = (TaskExport(tmp_path / name, [str(copies)]) for name in ("first", "second"))
+    first.finish(first.run_all())
+    for task in second.tasks:
+        list(second.run_task(task))
+        next(second.run_task(task), None)
+    assert len(names(tmp_path / "second" / "_temporary")) > len(second.tasks)
+    second.finish([list(second.run_task(task)) for task in reversed(second.tasks)][::-1])
     contents = [
         {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "one", tmp_path / "two")
+        for folder in (tmp_path / "first", tmp_path / "second")
     ]
     assert contents[0] == contents[1]
-    assert names(tmp_path / "two") == {*FACTS, "_SUCCESS", "_manifest.json"}
+    assert names(tmp_path / "second") == {*FACTS, "_SUCCESS", "_manifest.json"}
 
 
-def test_an_attempt_that_outlasts_the_end_leaves_nothing(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Exporting(tmp_path / "out", [str(copies)], 1 << 30)
-    answers = made.all_answers()
-    late = made.do(made.tasks[0])
-    write, seen = datasets.write_part, []
+def test_an_attempt_that_outlives_the_export_writes_nothing(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export = TaskExport(tmp_path / "out", [str(copies)], 1 << 30)
+    outputs = export.run_all()
+    late = export.run_task(export.tasks[0])
+    write, calls = datasets.write_part, []
 
-    def interrupted(*given: object) -> object:
-        seen.append(given)
-        made.finish(answers)
-        return write(*given)  # type: ignore[arg-type]
+    def finish_first(*arguments: object) -> object:
+        calls.append(arguments)
+        export.finish(outputs)
+        return write(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(export_tasks, "write_part", interrupted)
+    monkeypatch.setattr(export_tasks, "write_part", finish_first)
     with pytest.raises(UsageError, match="No such file"):
         next(late)
-    assert seen
+    assert calls
     assert names(tmp_path / "out") == {*FACTS, "_SUCCESS", "_manifest.json"}
 
 
-def test_a_missing_log_fails_until_the_last_attempt_says_so(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_log_fails_attempts_and_the_last_one_reports_it(
+    tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = Path(shutil.copytree(copies, tmp_path / "copies"))
-    made = Exporting(tmp_path / "there", [str(source)], 1 << 30)
-    gone = max(source.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)
+    export = TaskExport(tmp_path / "tasks", [str(source)], 1 << 30)
+    missing = max(source.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)
     parts = FactReader.parts
 
-    def removed(self: FactReader, name: str) -> object:
-        gone.unlink(missing_ok=True)
+    def remove_log(self: FactReader, name: str) -> object:
+        missing.unlink(missing_ok=True)
         return parts(self, name)
 
-    monkeypatch.setattr(FactReader, "parts", removed)
-    assert exports.export(tmp_path / "here", source, "--show-payloads") == 3
-    assert {task.fact for task in made.tasks if fails(made, task)} == {*FROM_LOGS, "transactions"}
-    made.finish(made.all_answers(strict=False))
-    assert {one["path"] for one in manifest(tmp_path / "there")["incomplete"]} == {str(gone)}
-    skipped = [span for span in read_back(tmp_path / "there", "spans").to_pylist() if span["kind"] == "skipped"]
+    monkeypatch.setattr(FactReader, "parts", remove_log)
+    assert exports.export(tmp_path / "local", source, "--show-payloads") == 3
+    assert {task.fact for task in export.tasks if fails(export, task)} == {*FROM_LOGS, "transactions"}
+    export.finish(export.run_all(strict=False))
+    assert {gap["path"] for gap in manifest(tmp_path / "tasks")["incomplete"]} == {str(missing)}
+    skipped = [span for span in read_back(tmp_path / "tasks", "spans").to_pylist() if span["kind"] == "skipped"]
     assert [json.loads(span["detail"]) for span in skipped] == [{"reason": "could not be read"}]
     for fact in BY_TASKS:
-        assert rows(read_back(tmp_path / "there", fact)) == rows(read_back(tmp_path / "here", fact)), fact
+        assert rows(read_back(tmp_path / "tasks", fact)) == rows(read_back(tmp_path / "local", fact)), fact
 
 
-def fails(made: Exporting, task: Task) -> bool:
+def fails(export: TaskExport, task: Task) -> bool:
     try:
-        list(made.do(task))
+        list(export.run_task(task))
     except SourceError:
         return True
     return False
 
 
-def test_a_process_that_sees_another_directory_says_so(tmp_path: Path, copies: Path) -> None:
-    made = Exporting(tmp_path / "out", [str(copies)], 1 << 30)
-    packed = made.shared.packed()
+def test_a_process_that_sees_another_directory_reports_it(tmp_path: Path, copies: Path) -> None:
+    export = TaskExport(tmp_path / "out", [str(copies)], 1 << 30)
+    packed = export.shared.packed()
     assert target_problem(packed) is None
     (tmp_path / "other").mkdir()
-    assert target_problem(elsewhere(made.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
-    assert target_problem(elsewhere(made.shared, tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
+    assert target_problem(elsewhere(export.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
+    assert target_problem(elsewhere(export.shared, tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
     open_place(str(tmp_path / "another"))
-    assert target_problem(elsewhere(made.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is another directory here"
+    assert target_problem(elsewhere(export.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is another directory here"
     shutil.rmtree(tmp_path / "out" / "_temporary")
     assert "cannot write to" in (target_problem(packed) or "")
 
@@ -186,63 +190,63 @@ def elsewhere(shared: ExportArguments, folder: Path) -> str:
     return replace(shared, path=str(folder)).packed()
 
 
-@pytest.mark.parametrize("form", daily_subset(["parquet", "delta"], FORMS))
-def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, here: Path, form: str) -> None:
-    target = tmp_path / "there"
+@pytest.mark.parametrize("table_format", daily_subset(["parquet", "delta"], TABLE_FORMATS))
+def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, local_export: Path, table_format: str) -> None:
+    target = tmp_path / "tasks"
     for _ in range(2):
-        with open_export(str(target), (), AddedSnapshot("a", "n1", form)) as opened:
-            made = Exporting(opened, [str(copies)])
-            assert target_problem(made.shared.packed()) is None
-            for task in made.tasks[:5]:
-                list(made.do(task))  # attempts that are lost
-            made.finish(made.all_answers())
+        with open_export(str(target), (), AddedSnapshot("a", "n1", table_format)) as opened:
+            export = TaskExport(opened, [str(copies)])
+            assert target_problem(export.shared.packed()) is None
+            for task in export.tasks[:5]:
+                list(export.run_task(task))  # lost attempts
+            export.finish(export.run_all())
     for fact in FACTS:
-        there, expected = read(target, fact, form), read_back(here, fact)
-        if form != "iceberg":  # whose library reads lists that are null as empty ones
-            assert unlabelled(there, fact) == unlabelled(expected, fact), fact
-        assert there.num_rows == expected.num_rows
-        assert len(runs(target, fact, form)) <= 1
-    if form == "parquet":
-        assert left_over(target) == []
+        added, expected = read(target, fact, table_format), read_back(local_export, fact)
+        if table_format != "iceberg":  # PyIceberg reads null lists as empty lists
+            assert rows_without_labels(added, fact) == rows_without_labels(expected, fact), fact
+        assert added.num_rows == expected.num_rows
+        assert len(run_ids(target, fact, table_format)) <= 1
+    if table_format == "parquet":
+        assert leftover_paths(target) == []
     assert not list(target.rglob("_temporary"))
 
 
-def interrupted(target: Path, copies: Path) -> Exporting:
-    """A run whose tasks are all done when its driver is interrupted; while it runs no other can begin."""
-    kept: list[Exporting] = []
+def interrupted_export(target: Path, copies: Path) -> TaskExport:
+    """A run that is interrupted after all its tasks; no other run can start before."""
+    started: list[TaskExport] = []
     added = AddedSnapshot("a", "n1")
 
     def run() -> None:
         with open_export(str(target), (), added) as opened:
-            kept.append(Exporting(opened, [str(copies)], 1 << 30))
-            kept[0].all_answers()
+            started.append(TaskExport(opened, [str(copies)], 1 << 30))
+            started[0].run_all()
             with pytest.raises(UsageError, match="another run is adding"):
                 open_export(str(target), (), added).__enter__()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run()
-    return kept[0]
+    return started[0]
 
 
-def test_a_driver_that_fails_leaves_what_was_there(tmp_path: Path, copies: Path) -> None:
+def test_an_interrupted_rerun_leaves_the_old_snapshot(tmp_path: Path, copies: Path) -> None:
     target = tmp_path / "out"
     assert append(target, "a", "n1", path=copies) == 0
     before = {path: path.is_file() and path.read_bytes() for path in target.rglob("*")}
-    made = interrupted(target, copies)
+    export = interrupted_export(target, copies)
     assert {path: path.is_file() and path.read_bytes() for path in target.rglob("*")} == before
     with pytest.raises(UsageError, match="No such file"):
-        list(made.do(made.tasks[0]))
+        list(export.run_task(export.tasks[0]))
 
 
-def test_a_worker_of_a_run_that_has_ended_writes_nothing(tmp_path: Path, copies: Path) -> None:
+def test_a_task_of_an_ended_run_writes_nothing(tmp_path: Path, copies: Path) -> None:
     target = tmp_path / "out"
-    made = interrupted(target, copies)
+    export = interrupted_export(target, copies)
     assert not target.exists()
     with open_export(str(target), (), AddedSnapshot("a", "n2")) as opened:
         with pytest.raises(UsageError, match="No such file"):
-            list(made.do(made.tasks[0]))
-        again = Exporting(opened, [str(copies)], 1 << 30)
-        again.finish(again.all_answers())
-    assert keys(read(target, "batches")) == {("a", "n2")}
-    assert left_over(target) == []
+            list(export.run_task(export.tasks[0]))
+        again = TaskExport(opened, [str(copies)], 1 << 30)
+        again.finish(again.run_all())
+    assert snapshots_in(read(target, "batches")) == {("a", "n2")}
+    assert leftover_paths(target) == []

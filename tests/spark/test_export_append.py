@@ -1,4 +1,4 @@
-"""A snapshot that Spark's workers add to a dataset: the rows of the local engine, once, in every form."""
+"""Snapshots that Spark's workers add to datasets of every table format have the rows of the local engine, once."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,41 +9,41 @@ from pyspark.sql import SparkSession
 from kafka_forensics.cli import spark_session
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.append import AddedSnapshot, open_export
+from kafka_forensics.export.append import TABLE_FORMATS, AddedSnapshot, open_export
 from kafka_forensics.export.datasets import ExportOrder
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.export_job import export_on_spark
 from tests.export import datasets
-from tests.export.datasets import FORMS, OTHER, keys, left_over, read, unlabelled
+from tests.export.datasets import UNCLEAN_ELECTION, leftover_paths, read, rows_without_labels, snapshots_in
 from tests.export.exports import manifest, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
-def append(spark: SparkSession, path: Path, target: Path, snapshot: str, form: str) -> None:
-    """Add a snapshot by the workers of a session that goes on."""
+def append(spark: SparkSession, path: Path, target: Path, snapshot: str, table_format: str) -> None:
+    """Add a snapshot with the workers of a running session."""
     options = ScanOptions()
-    with open_export(str(target), (), AddedSnapshot("a", snapshot, form)) as opened:
+    with open_export(str(target), (), AddedSnapshot("a", snapshot, table_format)) as opened:
         order = ExportOrder(opened.target, list(FACTS), opened.output, payloads=True, label=opened.label, commit=opened.commit)
         export_on_spark(spark, gather([str(path)], options, ids_later=True), options, order)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_workers_add_what_the_local_engine_adds(spark: SparkSession, tmp_path: Path, form: str) -> None:
-    target = tmp_path / "there"
-    assert datasets.append(target, "a", "n1", "--table-format", form) == 0
-    append(spark, OTHER, target, "n2", form)
-    append(spark, OTHER, target, "n1", form)
+@pytest.mark.parametrize("table_format", TABLE_FORMATS)
+def test_workers_add_what_the_local_engine_adds(spark: SparkSession, tmp_path: Path, table_format: str) -> None:
+    target = tmp_path / "spark"
+    assert datasets.append(target, "a", "n1", "--table-format", table_format) == 0
+    append(spark, UNCLEAN_ELECTION, target, "n2", table_format)
+    append(spark, UNCLEAN_ELECTION, target, "n1", table_format)
     for snapshot in ("n1", "n2"):
-        assert datasets.append(tmp_path / "here", "a", snapshot, "--show-payloads", path=OTHER) == 0
+        assert datasets.append(tmp_path / "local", "a", snapshot, "--show-payloads", path=UNCLEAN_ELECTION) == 0
     for fact in FACTS:
-        there, here = read(target, fact, form), read(tmp_path / "here", fact)
-        assert keys(there) == keys(here)
-        if form != "iceberg":  # whose library reads lists that are null as empty ones
-            assert unlabelled(there, fact) == unlabelled(here, fact), fact
-        assert there.num_rows == here.num_rows
-    if form == "parquet":
-        assert left_over(target) == []
+        by_spark, local = read(target, fact, table_format), read(tmp_path / "local", fact)
+        assert snapshots_in(by_spark) == snapshots_in(local)
+        if table_format != "iceberg":  # PyIceberg reads null lists as empty lists
+            assert rows_without_labels(by_spark, fact) == rows_without_labels(local, fact), fact
+        assert by_spark.num_rows == local.num_rows
+    if table_format == "parquet":
+        assert leftover_paths(target) == []
         assert manifest(target / "cluster=a" / "snapshot=n1")["tool"]["engine"] == "spark"
 
 
@@ -53,7 +53,7 @@ def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_pat
     for snapshot in names:
         assert datasets.append(target, "1", snapshot) == 0
     (target / "cluster=1" / f"_unfinished-{'d' * 32}" / "batches").mkdir(parents=True)
-    (target / "cluster=1" / f"_unfinished-{'d' * 32}" / "batches" / "part.parquet").write_bytes(b"of a run that was killed")
+    (target / "cluster=1" / f"_unfinished-{'d' * 32}" / "batches" / "part.parquet").write_bytes(b"not Parquet")
     inference = "spark.sql.sources.partitionColumnTypeInference.enabled"
     spark.conf.set(inference, "false")
     try:
@@ -61,14 +61,14 @@ def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_pat
         table = frame.parquet(f"{target}/cluster=*/snapshot=*/batches").toArrow()
     finally:
         spark.conf.unset(inference)
-    assert keys(table) == {("1", name) for name in names}
+    assert snapshots_in(table) == {("1", name) for name in names}
     assert rows(table.select(read(target, "batches").schema.names)) == rows(read(target, "batches"))
 
 
-def test_the_command_adds_by_spark_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_adds_a_snapshot_on_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_session, "running_session", lambda *_, **__: nullcontext(spark))
     for _ in range(2):
-        assert datasets.append(tmp_path / "out", "a", "n1", *datasets.FEW, "--engine", "spark") == 0
-    assert keys(read(tmp_path / "out", "batches")) == {("a", "n1")}
+        assert datasets.append(tmp_path / "out", "a", "n1", *datasets.TWO_FACTS, "--engine", "spark") == 0
+    assert snapshots_in(read(tmp_path / "out", "batches")) == {("a", "n1")}
     assert manifest(tmp_path / "out" / "cluster=a" / "snapshot=n1")["tool"]["engine"] == "spark"
-    assert left_over(tmp_path / "out") == []
+    assert leftover_paths(tmp_path / "out") == []
