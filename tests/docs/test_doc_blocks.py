@@ -1,5 +1,4 @@
-"""Every code block of README.md and docs/ runs and prints what its page shows; blocks that are not run are listed here with a
-reason."""
+"""Every code block of README.md and docs/ prints what its page shows; blocks that are not run are listed here with a reason."""
 
 import re
 import shutil
@@ -36,7 +35,7 @@ NOT_RUN = {
     ("docs/storage.md", STORAGE): 2,
 }
 """(page, reason) → number of its blocks that are not run for this reason. Other blocks that are not run fail the test."""
-RUN_BY = {
+RUN_BY_TEST = {
     ("docs/clusters.md", "tests/examples/test_clusters_page.py"): 6,
     ("docs/datasets.md", "tests/export/test_datasets_page.py"): 5,
     ("docs/facts.md", "tests/export/test_read_back.py"): 1,
@@ -46,25 +45,26 @@ RUN_BY = {
 }
 """(page, test) → number of its blocks that the test runs."""
 
-ALL = [block for page in PAGES for block in blocks_of(page)]
+ALL_BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
 def counted(name: str) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
-    for block in ALL:
+    """(page, text of its note `name`) → number of its blocks with this note."""
+    counts: dict[tuple[str, str], int] = {}
+    for block in ALL_BLOCKS:
         note = block.note(name)
         if note is not None:
-            found[block.page, note] = found.get((block.page, note), 0) + 1
-    return found
+            counts[block.page, note] = counts.get((block.page, note), 0) + 1
+    return counts
 
 
 def test_blocks_that_are_not_run_have_a_listed_reason() -> None:
     assert counted("not run") == NOT_RUN
 
 
-def test_blocks_of_another_test_are_run_there() -> None:
-    assert counted("run by") == RUN_BY
-    for page, test in RUN_BY:
+def test_blocks_that_another_test_runs_are_in_that_test() -> None:
+    assert counted("run by") == RUN_BY_TEST
+    for page, test in RUN_BY_TEST:
         assert f'{Path(page).name}"' in (ROOT / test).read_text()
 
 
@@ -73,9 +73,9 @@ def test_no_block_is_ignored() -> None:
     for page in PAGES:
         text = (ROOT / page).read_text()
         assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(blocks_of(page)), page
-    assert [block.place for block in ALL if block.language not in (*RUN, *SHOWN)] == []
-    assert [block.place for block in ALL if block.language in SHOWN and holds_a_command(block)] == []
-    assert sum(block.is_run for block in ALL) > 60
+    assert [block.place for block in ALL_BLOCKS if block.language not in (*RUN, *SHOWN)] == []
+    assert [block.place for block in ALL_BLOCKS if block.language in SHOWN and holds_a_command(block)] == []
+    assert sum(block.is_run for block in ALL_BLOCKS) > 60
 
 
 def test_the_readme_shows_a_verdict_and_runs_its_blocks() -> None:
@@ -94,24 +94,26 @@ def test_a_page_shows_the_output_of_its_commands(page: str, tmp_path: Path) -> N
     assert updated_page(page, text, PageRunner(tmp_path)) == text, f"python -m lab.doc_blocks {page}"
 
 
-def test_notes_are_read() -> None:
+def test_comments_above_a_block_are_its_notes() -> None:
     text = "<!-- given: mkdir a -->\n<!-- given: mkdir b -->\n<!-- exit: 1 -->\n```console\n$ true\n```\n"
     [(_, block)] = blocks("page.md", text)
     assert (block.notes, block.line) == ({"given": ["mkdir a", "mkdir b"], "exit": ["1"]}, 4)
 
 
-def test_output_is_written_below_the_command(tmp_path: Path) -> None:
-    text = "```console\n$ echo a; echo b\nold\n$ echo c\n```\n"
-    assert updated_page("page.md", text, PageRunner(tmp_path)) == "```console\n$ echo a; echo b\na\nb\n$ echo c\nc\n```\n"
-
-
-def test_whole_lines_are_left_out(tmp_path: Path) -> None:
-    text = "<!-- from: 2 -->\n<!-- until: 4 -->\n```console\n$ seq 1 5\n```\n"
-    assert updated_page("page.md", text, PageRunner(tmp_path)).endswith("$ seq 1 5\n…\n2\n3\n…\n```\n")
+@pytest.mark.parametrize(
+    ("notes", "old", "new"),
+    [
+        ("", "$ echo a; echo b\nold\n$ echo c\n", "$ echo a; echo b\na\nb\n$ echo c\nc\n"),
+        ("<!-- from: 2 -->\n<!-- until: 4 -->\n", "$ seq 1 5\n", "$ seq 1 5\n…\n2\n3\n…\n"),
+    ],
+)
+def test_output_is_written_below_the_command(tmp_path: Path, notes: str, old: str, new: str) -> None:
+    page = updated_page("page.md", f"{notes}```console\n{old}```\n", PageRunner(tmp_path))
+    assert page == f"{notes}```console\n{new}```\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("```console\n$ false\n```\n", "ended with 1 instead of 0"),
         ("<!-- exit: 1 -->\n```sh\ntrue\n```\n", "ended with 0 instead of 1"),
@@ -121,8 +123,8 @@ def test_whole_lines_are_left_out(tmp_path: Path) -> None:
         ("```sh\nkafka-forensics scan a --engine spark\n```\n", "Spark runs in tests/spark alone"),
     ],
 )
-def test_a_block_with_another_result_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match=said):
+def test_a_block_with_another_result_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=message):
         updated_page("page.md", text, PageRunner(tmp_path))
 
 

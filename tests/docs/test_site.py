@@ -1,4 +1,4 @@
-"""Links of pages lead to existing files, drawings are up to date; the site is complete and loads nothing from other hosts."""
+"""Links lead to existing files and drawings are up to date; the site is complete and loads nothing from other hosts."""
 
 import json
 import os
@@ -24,10 +24,10 @@ INCIDENTS = (
 )
 SECTIONS = ("## What to copy", "## Run", "## How to read it", "## Do first", "## Do not", "## What it cannot prove")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("object", "data")}
+LOADING_ATTRIBUTES = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("object", "data")}
 
 
-class Loaded(HTMLParser):
+class LoadedPlaces(HTMLParser):
     """Collects what a browser loads for a page without a click."""
 
     def __init__(self) -> None:
@@ -35,16 +35,16 @@ class Loaded(HTMLParser):
         self.places: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.places += [value for name, value in attrs if (tag, name) in LOADED and value]
+        self.places += [value for name, value in attrs if (tag, name) in LOADING_ATTRIBUTES and value]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as by `make docs` into another folder."""
-    place = tmp_path_factory.mktemp("site") / "site"
+    """The site as `make docs` builds it, in a temporary folder."""
+    folder = tmp_path_factory.mktemp("site") / "site"
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -52,19 +52,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert (done.returncode, "WARNING" in done.stderr, "ERROR" in done.stderr) == (0, False, False), done.stderr
-    return place
+    return folder
 
 
-def html(site: Path) -> list[Path]:
+def html_files(site: Path) -> list[Path]:
     return sorted(site.rglob("*.html"))
 
 
 @pytest.mark.nightly
 def test_every_page_is_on_the_site_and_can_be_searched_without_a_server(site: Path) -> None:
-    made = {path.relative_to(site).as_posix() for path in html(site)}
+    built = {path.relative_to(site).as_posix() for path in html_files(site)}
     expected = {page.removeprefix("docs/").replace(".md", ".html") for page in pages() if page.startswith("docs/")}
     expected = {page.replace("README.html", "index.html") for page in expected} | {f"findings/{kind}.html" for kind in CATALOGUE}
-    assert made == expected | {"404.html", "findings/index.html"}
+    assert built == expected | {"404.html", "findings/index.html"}
     index = json.loads((site / "search" / "search_index.json").read_text())
     assert {"My broker lost data", "UNCLEAN_LOSS", "Glossary"} <= {document["title"] for document in index["docs"]}
     assert (site / "search" / "search_index.js").read_text().startswith("var __index = ")
@@ -73,11 +73,12 @@ def test_every_page_is_on_the_site_and_can_be_searched_without_a_server(site: Pa
 
 @pytest.mark.nightly
 def test_nothing_is_loaded_from_another_host_and_links_lead_to_the_site(site: Path) -> None:
-    """Links to files outside docs/ included. The theme's script would load mermaid for diagrams, and data of a repository, neither
-    of which a page has, and a polyfill for browsers before 2020 (ResizeObserver)."""
-    for path in html(site):
+    """The script of the theme loads mermaid for diagrams and data of a repository, which no page has, and a polyfill of
+    ResizeObserver for browsers before 2020.
+    """
+    for path in html_files(site):
         text = path.read_text()
-        parser = Loaded()
+        parser = LoadedPlaces()
         parser.feed(text)
         assert parser.places, path
         assert [place for place in parser.places if re.match(r"(?:[a-z]+:)?//", place)] == [], path
@@ -94,7 +95,7 @@ def test_nothing_is_loaded_from_another_host_and_links_lead_to_the_site(site: Pa
     assert named - forge_hosts <= {"www.w3.org/1999", "www.w3.org/2000", "unpkg.com/mermaid", "unpkg.com/resize"}
 
 
-def test_links_lead_to_files_of_a_checkout() -> None:
+def test_links_lead_to_files_of_the_repository() -> None:
     for page in [*pages(), "SECURITY.md", "CONTRIBUTING.md"]:
         links = [link.partition("#")[0] for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
         assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == [], page
@@ -110,7 +111,7 @@ def test_a_page_of_an_incident_has_every_section() -> None:
         assert f"(when/{name}.md)" in (DOCS / "README.md").read_text(), name
 
 
-def test_the_readme_names_every_command_on_three_screens_and_the_page_of_commands_has_them_all() -> None:
+def test_the_readme_and_the_page_of_commands_have_every_command() -> None:
     names = [*COMMANDS, *(f"{group} {name}" for group, (commands, _) in GROUPS.items() for name in commands)]
     text = (DOCS / "commands.md").read_text()
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == names
@@ -124,13 +125,10 @@ def test_drawings_are_up_to_date() -> None:
     assert {path.name: path.read_text() for path in FOLDER.iterdir()} == pictures()
 
 
-def test_drawings_are_valid_svg_with_a_title() -> None:
+def test_every_drawing_is_svg_with_a_title_and_is_shown_on_a_page() -> None:
+    text = "".join(path.read_text() for path in DOCS.rglob("*.md"))
     for path in FOLDER.iterdir():
-        title = ET.fromstring(path.read_text()).find("{http://www.w3.org/2000/svg}title")  # noqa: S314 - our own file
+        title = ET.fromstring(path.read_text()).find("{http://www.w3.org/2000/svg}title")  # noqa: S314 - a file of this repository
         assert title is not None
         assert title.text
-
-
-def test_every_drawing_is_shown() -> None:
-    text = "".join(path.read_text() for path in DOCS.rglob("*.md"))
-    assert [path.name for path in FOLDER.iterdir() if f"pictures/{path.name})" not in text] == []
+        assert f"pictures/{path.name})" in text

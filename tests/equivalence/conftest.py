@@ -19,7 +19,7 @@ class Tree:
 
     name: str
     root: Path
-    answer: ScanResult
+    result: ScanResult
 
 
 class MakeTree(Protocol):

@@ -21,13 +21,14 @@ from tests.support.brokers import healthy
 from tests.support.logs import HEALTHY
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are copied on Linux alone")
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes fork only on Linux")
 
 Counts = list[int]
+"""Number of tasks in each scan."""
 
 
 @pytest.fixture
-def copies(monkeypatch: pytest.MonkeyPatch) -> Counts:
+def forked_tasks(monkeypatch: pytest.MonkeyPatch) -> Counts:
     """Every partition is judged by a forked process, each in a separate task; the list has the number of tasks of each scan.
 
     No other thread runs at a fork, because it might hold a lock.
@@ -35,7 +36,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Counts:
     counts: Counts = []
     threads, fork = threading.active_count(), os.fork
 
-    def forked_alone() -> int:
+    def fork_without_threads() -> int:
         assert threading.active_count() <= threads
         return fork()
 
@@ -51,41 +52,43 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Counts:
 
         yield from islice(processes.forked(in_child, count + 1, jobs), 1, None)
 
-    monkeypatch.setattr(os, "fork", forked_alone)
+    monkeypatch.setattr(os, "fork", fork_without_threads)
     monkeypatch.setattr(local, "forked", forked)
     monkeypatch.setattr(local, "MANY", 1)
     monkeypatch.setattr(local, "TASK_REPLICAS", 1)
     return counts
 
 
-def test_every_partition(tree: Tree, copies: Counts) -> None:
-    assert text(local.scan([str(tree.root)], ScanOptions(jobs=2)), tree.root) == text(tree.answer, tree.root)
-    assert copies == [len(tree.answer.partitions)]
+def test_every_partition_is_judged_in_a_fork(tree: Tree, forked_tasks: Counts) -> None:
+    assert text(local.scan([str(tree.root)], ScanOptions(jobs=2)), tree.root) == text(tree.result, tree.root)
+    assert forked_tasks == [len(tree.result.partitions)]
 
 
-def test_only_small_partitions(make_tree: MakeTree, copies: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_small_partitions_are_judged_in_forks(
+    make_tree: MakeTree, forked_tasks: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = make_tree("files", every=False)
     sizes: Counter[tuple[str, int]] = Counter()
     for plan in gather([str(tree.root)], ScanOptions()).replicas:
         sizes[plan.context.topic_partition] += plan.bytes
-    most = sorted(sizes.values())[len(sizes) // 2]
-    seen: list[tuple[int, int]] = []
-    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # so that threads fold partitions that are not small
-    monkeypatch.setattr(local, "is_small", lambda plans: sum(plan.bytes for plan in plans) <= most)
-    scanned = local.scan([str(tree.root)], ScanOptions(jobs=3), lambda done, total: seen.append((done, total)))
-    assert text(scanned, tree.root) == text(tree.answer, tree.root)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert seen[-1] == (scanned.totals.bytes_total, scanned.totals.bytes_total)
-    assert copies == [sum(size <= most for size in sizes.values())]
-    assert 0 < copies[0] < len(sizes)
+    median = sorted(sizes.values())[len(sizes) // 2]
+    progress: list[tuple[int, int]] = []
+    monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # threads fold large partitions only with compiled kernels
+    monkeypatch.setattr(local, "is_small", lambda plans: sum(plan.bytes for plan in plans) <= median)
+    scanned = local.scan([str(tree.root)], ScanOptions(jobs=3), lambda done, total: progress.append((done, total)))
+    assert text(scanned, tree.root) == text(tree.result, tree.root)
+    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
+    assert progress[-1] == (scanned.totals.bytes_total, scanned.totals.bytes_total)
+    assert forked_tasks == [sum(size <= median for size in sizes.values())]
+    assert 0 < forked_tasks[0] < len(sizes)
 
 
-def test_archives_are_read_by_this_process(archives: Path, copies: Counts) -> None:
+def test_archives_are_read_by_this_process(archives: Path, forked_tasks: Counts) -> None:
     local.scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(jobs=2))
-    assert copies == []
+    assert forked_tasks == []
 
 
-def test_unreadable_and_changing_files(tmp_path: Path, copies: Counts) -> None:
+def test_unreadable_and_changing_files_are_reported(tmp_path: Path, forked_tasks: Counts) -> None:
     brokers = healthy(tmp_path)
     brokers.file(1, 0).unlink()
     brokers.file(1, 0).symlink_to("nowhere")
@@ -97,14 +100,14 @@ def test_unreadable_and_changing_files(tmp_path: Path, copies: Counts) -> None:
         results.append(text(local.scan_inputs(inputs, ScanOptions(jobs=jobs)), tmp_path))
     assert results[0] == results[1]
     assert "EVIDENCE_CHANGED" in results[0]
-    assert copies
+    assert forked_tasks
 
 
-def test_snapshots(tmp_path: Path, copies: Counts) -> None:
+def test_snapshots_are_compared_in_forks(tmp_path: Path, forked_tasks: Counts) -> None:
     trees = Snapshots(tmp_path)
     trees.put(OLD, HEALTHY)
     trees.put(NEW, {1: HEALTHY, 2: HEALTHY.truncated_to(55), 3: HEALTHY})
     one_process, two_processes = (snapshots.changes(str(tmp_path), ScanOptions(jobs=jobs)).result for jobs in (1, 2))
     assert comparable(one_process) == comparable(two_processes)
     assert one_process.changes
-    assert len(copies) == 1
+    assert len(forked_tasks) == 1

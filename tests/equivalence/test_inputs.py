@@ -35,9 +35,9 @@ KINDS = {
 """Tree → minimum number of kinds of findings; with fewer it would compare little."""
 
 
-def test_the_trees_show_many_kinds(tree: Tree) -> None:
-    assert len({finding.kind for finding in tree.answer.findings}) >= KINDS[tree.name]
-    assert tree.answer.incomplete == []
+def test_the_trees_have_many_kinds_of_findings(tree: Tree) -> None:
+    assert len({finding.kind for finding in tree.result.findings}) >= KINDS[tree.name]
+    assert tree.result.incomplete == []
 
 
 def as_tar_zst(root: Path, archive: Path) -> None:
@@ -53,9 +53,9 @@ def as_zip(root: Path, archive: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "pack"), [("copies.tar.zst", as_tar_zst), ("copies.zip", as_zip)], ids=["tar.zst", "zip"])
-def test_an_archive(tree: Tree, tmp_path: Path, name: str, pack: Callable[[Path, Path], None]) -> None:
+def test_archives_give_the_same(tree: Tree, tmp_path: Path, name: str, pack: Callable[[Path, Path], None]) -> None:
     pack(tree.root, tmp_path / name)
-    assert text(local.scan([str(tmp_path / name)], ScanOptions(jobs=1)), tmp_path / name) == text(tree.answer, tree.root)
+    assert text(local.scan([str(tmp_path / name)], ScanOptions(jobs=1)), tmp_path / name) == text(tree.result, tree.root)
 
 
 def collected(root: Path, to: Path, options: CollectOptions) -> Path:
@@ -68,22 +68,22 @@ def collected(root: Path, to: Path, options: CollectOptions) -> Path:
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)
-def test_bundles(name: str, make_tree: MakeTree, tmp_path: Path) -> None:
-    """With every case, because bundles have their own form of a log and their own reader."""
+def test_bundles_give_the_same(name: str, make_tree: MakeTree, tmp_path: Path) -> None:
+    """With every case, because bundles store logs in another format, which has a separate reader."""
     tree = make_tree(name, every=True)
     bundles = collected(tree.root, tmp_path / "bundles", CollectOptions(ScanOptions(jobs=1), compacted=COMPACTED.get(name)))
     scanned = local.scan([str(bundles)], ScanOptions(jobs=1))
-    assert without_payloads(scanned, bundles) == without_payloads(tree.answer, tree.root)
+    assert without_payloads(scanned, bundles) == without_payloads(tree.result, tree.root)
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)
-def test_bundles_with_pseudonyms(name: str, make_tree: MakeTree, tmp_path: Path) -> None:
+def test_bundles_with_pseudonyms_give_the_same(name: str, make_tree: MakeTree, tmp_path: Path) -> None:
     tree = make_tree(name, every=True)
     names: dict[str, tuple[str, str]] = {}
     options = CollectOptions(ScanOptions(jobs=1), compacted=COMPACTED.get(name), pseudonyms=PseudonymMap("00" * 32, names))
     bundles = collected(tree.root, tmp_path / "bundles", options)
     scanned = replace_pseudonyms(without_payloads(local.scan([str(bundles)], ScanOptions(jobs=1)), bundles), names)
-    assert without_order(scanned) == without_order(without_payloads(tree.answer, tree.root))
+    assert without_order(scanned) == without_order(without_payloads(tree.result, tree.root))
 
 
 def test_a_bundle_names_the_records_that_it_would_need(tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_a_bundle_names_the_records_that_it_would_need(tmp_path: Path) -> None:
     assert len({partition for _, _, partition, _ in rows_of_both[1]}) == len(NEEDS_RECORDS)
 
 
-def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_give_the_same(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each segment is folded in several splits."""
     monkeypatch.setenv("KAFKA_FORENSICS_KERNELS", "compiled")  # interpreted kernels do not use threads
     monkeypatch.setattr(splits, "SPLIT_BYTES", 3000)
-    assert text(local.scan([str(tree.root)], ScanOptions(jobs=3)), tree.root) == text(tree.answer, tree.root)
+    assert text(local.scan([str(tree.root)], ScanOptions(jobs=3)), tree.root) == text(tree.result, tree.root)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_threads(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["split", "whole"],
 )
-def test_tasks_in_any_order(tree: Tree, sizes: dict[str, int]) -> None:
+def test_tasks_in_any_order_give_the_same(tree: Tree, sizes: dict[str, int]) -> None:
     """Folds, judgements and keys of compacted partitions run as tasks with serialized arguments and results, as on a cluster."""
-    assert text(task_engine.scan([str(tree.root)], ScanOptions(), **sizes), tree.root) == text(tree.answer, tree.root)
+    assert text(task_engine.scan([str(tree.root)], ScanOptions(), **sizes), tree.root) == text(tree.result, tree.root)
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)

@@ -12,6 +12,6 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("name", SECTIONS_OF)
-def test_spark(spark: SparkSession, make_tree: MakeTree, name: str) -> None:
+def test_spark_gives_the_same(spark: SparkSession, make_tree: MakeTree, name: str) -> None:
     tree = make_tree(name, every=False)
-    assert text(scan(spark, [str(tree.root)]), tree.root) == text(tree.answer, tree.root)
+    assert text(scan(spark, [str(tree.root)]), tree.root) == text(tree.result, tree.root)

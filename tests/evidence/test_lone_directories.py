@@ -20,24 +20,16 @@ def test_files_around_a_lone_partition_are_read(tmp_path: Path) -> None:
         for log_dir in brokers.log_dirs:
             (log_dir / name).write_text(f"0\n2\nt 0 {number + 60}\nother 0 9\n")
 
-    def told(paths: list[str]) -> list[tuple[object, ...]]:
+    def context_values(paths: list[str]) -> list[tuple[object, ...]]:
+        small_files = ("broker", "clean_shutdown", "compacted")
+        checkpoints = ("high_watermark", "recovery_point", "log_start_checkpoint", "cleaner_checkpoint")
         contexts = [plan.context for plan in gather(paths, ScanOptions()).replicas]
-        offsets = [
-            (context.high_watermark, context.recovery_point, context.log_start_checkpoint, context.cleaner_checkpoint)
-            for context in contexts
-        ]
-        return [
-            (context.broker, context.clean_shutdown, context.compacted, *each)
-            for context, each in zip(contexts, offsets, strict=True)
-        ]
+        return [tuple(getattr(context, name) for name in small_files + checkpoints) for context in contexts]
 
-    assert (
-        told(lone(brokers))
-        == told([str(path) for path in brokers.log_dirs])
-        == [(broker, True, True, 60, 61, 62, 63) for broker in (1, 2, 3)]
-    )
-    for one in gather(lone(brokers), ScanOptions()).log_dirs:
-        assert {key for file in one.checkpoints.values() for key in file.offsets} == {("t", 0)}, "nothing of other partitions"
+    expected = [(broker, True, True, 60, 61, 62, 63) for broker in (1, 2, 3)]
+    assert context_values(lone(brokers)) == context_values([str(path) for path in brokers.log_dirs]) == expected
+    for directory in gather(lone(brokers), ScanOptions()).log_dirs:
+        assert {key for file in directory.checkpoints.values() for key in file.offsets} == {("t", 0)}, "no other partitions"
 
 
 def test_unreadable_files_around_a_lone_partition_are_ignored(tmp_path: Path) -> None:

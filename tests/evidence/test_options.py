@@ -1,4 +1,4 @@
-"""Options in calls of the public functions."""
+"""Options of the public functions."""
 
 from typing import Any
 
@@ -8,10 +8,12 @@ from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, scan_options
 
 
-def test_options_are_those_of_the_command() -> None:
-    given = scan_options(jobs=2, deep=True, as_of_ms=5, topic="orders*", broker=3, whole=False, storage_options={"region": "here"})
+def test_keywords_become_the_options_of_the_command() -> None:
+    from_keywords = scan_options(
+        jobs=2, deep=True, as_of_ms=5, topic="orders*", broker=3, whole=False, storage_options={"region": "here"}
+    )
     options = ScanOptions("orders*", None, "3", 2, CopyExtent.PARTIAL, deep=True, as_of_ms=5, storage_options=(("region", "here"),))
-    assert given == options
+    assert from_keywords == options
     assert scan_options(jobs=1, deep=None, as_of_ms=None) == ScanOptions()
 
 

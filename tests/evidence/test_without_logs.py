@@ -43,7 +43,7 @@ def scanned(paths: Iterable[Path], copied: CopyExtent | None = None) -> ScanResu
     return scan([str(path) for path in paths], ScanOptions(jobs=1, copied=copied))
 
 
-def told(result: ScanResult) -> list[Finding]:
+def problems(result: ScanResult) -> list[Finding]:
     return [finding for finding in result.findings if finding.severity is not Severity.INFO]
 
 
@@ -52,10 +52,10 @@ def kinds(result: ScanResult) -> set[str]:
 
 
 def test_one_broker_without_logs_is_one_finding(tmp_path: Path) -> None:
-    whole = {(it.topic, it.partition): it.verdict for it in scanned(sample(tmp_path / "whole")).partitions}
+    whole = {(summary.topic, summary.partition): summary.verdict for summary in scanned(sample(tmp_path / "whole")).partitions}
     paths = sample(tmp_path, 2)
     result = scanned(paths)
-    [finding] = told(result)
+    [finding] = problems(result)
     assert (finding.kind, finding.severity, finding.place.broker, finding.place.log_dir) == (
         "PARTIAL_COPY",
         Severity.WARNING,
@@ -65,7 +65,7 @@ def test_one_broker_without_logs_is_one_finding(tmp_path: Path) -> None:
     assert (finding.evidence["without_logs"], finding.evidence["partitions"]) == (True, 13)
     [gap] = result.incomplete
     assert (gap.path, gap.broker, gap.topic) == (str(paths[1]), 2, None)
-    assert {(it.topic, it.partition): it.verdict for it in result.partitions} == whole
+    assert {(summary.topic, summary.partition): summary.verdict for summary in result.partitions} == whole
     for partition in result.partitions:
         assert (partition.not_read, partition.read, partition.agreement.kind) == ([2], ReadExtent.PART, "not_compared")
         [unread] = [replica for replica in partition.replicas if replica.broker == 2]
@@ -74,7 +74,9 @@ def test_one_broker_without_logs_is_one_finding(tmp_path: Path) -> None:
 
 def test_without_any_logs_everything_is_unknown(tmp_path: Path) -> None:
     result = scanned(sample(tmp_path, 1, 2, 3))
-    assert [(finding.kind, finding.place.broker) for finding in told(result)] == [("PARTIAL_COPY", broker) for broker in (1, 2, 3)]
+    assert [(finding.kind, finding.place.broker) for finding in problems(result)] == [
+        ("PARTIAL_COPY", broker) for broker in (1, 2, 3)
+    ]
     assert len(result.partitions) == 13
     for partition in result.partitions:
         check_unknown(partition)
@@ -91,7 +93,9 @@ def test_one_partition_without_its_log_is_not_a_copy_without_logs(tmp_path: Path
     drop_logs(paths[1] / "orders-0")
     result = scanned(paths)
     assert "PARTIAL_COPY" not in kinds(result)
-    assert {(it.place.topic, it.place.partition, it.place.broker) for it in told(result)} == {("orders", 0, 2)}
+    assert {(finding.place.topic, finding.place.partition, finding.place.broker) for finding in problems(result)} == {
+        ("orders", 0, 2)
+    }
 
 
 def test_a_fresh_broker_has_empty_logs(tmp_path: Path) -> None:
@@ -105,73 +109,73 @@ def test_a_fresh_broker_has_empty_logs(tmp_path: Path) -> None:
 def test_only_compacted_logs_that_differ_are_called_compacted_differently(tmp_path: Path) -> None:
     put_copies(tmp_path / "equal", (1, 2), [batch.data for batch in HEALTHY.batches[:2]], cleaned=3)
     [equal] = scanned([tmp_path / "equal"]).partitions
-    brokers = put_differently_cleaned(tmp_path / "apart", keyed_history(), {2: {0, 3, 4}})
-    [apart] = [partition for partition in scanned(brokers.log_dirs).partitions if partition.topic == "t"]
+    brokers = put_differently_cleaned(tmp_path / "different", keyed_history(), {2: {0, 3, 4}})
+    [different] = [partition for partition in scanned(brokers.log_dirs).partitions if partition.topic == "t"]
     assert headline(equal) == "the replicas are identical"
-    assert headline(apart).startswith("the replicas were compacted differently and hold the same values")
+    assert headline(different).startswith("the replicas were compacted differently and hold the same values")
 
 
-def formatted(root: Path) -> None:
-    """A controller that was formatted and never started."""
+def put_formatted(root: Path) -> None:
+    """Write a controller that was formatted and never started."""
     put_meta_properties(root / "b1", 1)
     directory = root / "b1" / "__cluster_metadata-0"
     directory.mkdir()
     (directory / "00000000000000000000-0000000000.checkpoint").touch()
 
 
-def being_replaced(root: Path) -> None:
-    """While a cleaner replaces segments, all have other names for a moment."""
+def put_cleaning(root: Path) -> None:
+    """Write a log whose segments the cleaner is replacing: all files have other suffixes for a moment."""
     put_partition(root / "b1" / "t-0", HEALTHY)
     put_meta_properties(root / "b1", 1)
     for path in (root / "b1" / "t-0").glob("*.log"):
         path.rename(path.with_suffix(".log.swap" if path.name.startswith("0" * 20) else ".log.deleted"))
 
 
-@pytest.mark.parametrize("make", [formatted, being_replaced])
-def test_logs_under_other_names_are_not_left_out(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("make", [put_formatted, put_cleaning])
+def test_log_files_with_other_suffixes_count_as_logs(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path)
     assert "PARTIAL_COPY" not in kinds(scanned([tmp_path]))
 
 
-def test_partition_directories_that_were_emptied_are_not_copied_without_logs(tmp_path: Path) -> None:
+def test_emptied_partition_directories_are_not_a_copy_without_logs(tmp_path: Path) -> None:
     """A copy that excludes `.log` files still has their indexes."""
     brokers = healthy(tmp_path)
     for path in (brokers.log_dir(2) / "t-0").iterdir():
         path.unlink()
-    found = kinds(scanned(brokers.log_dirs))
-    assert "HW_BEYOND_LEO" in found
-    assert "PARTIAL_COPY" not in found
+    found_kinds = kinds(scanned(brokers.log_dirs))
+    assert "HW_BEYOND_LEO" in found_kinds
+    assert "PARTIAL_COPY" not in found_kinds
 
 
-def packed(log_dir: Path, how: str) -> Path:
-    target = log_dir.with_name(f"{log_dir.name}.{how}")
-    if how == "kfb":
+def packed(log_dir: Path, suffix: str) -> Path:
+    target = log_dir.with_name(f"{log_dir.name}.{suffix}")
+    if suffix == "kfb":
         return make_bundle(log_dir, target)
-    if how == "zip":
+    if suffix == "zip":
         with zipfile.ZipFile(target, "w") as archive:
             for path in sorted(log_dir.rglob("*")):
                 archive.write(path, path.relative_to(log_dir.parent))
         return target
-    with tarfile.open(target, "w:gz" if how.endswith("gz") else "w") as tar:
+    with tarfile.open(target, "w:gz" if suffix.endswith("gz") else "w") as tar:
         tar.add(log_dir, log_dir.name)
     return target
 
 
-@pytest.mark.parametrize("how", ["tar", "tar.gz", "zip", "kfb"])
-def test_archives_and_bundles_give_equal_findings(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz", "zip", "kfb"])
+def test_archives_and_bundles_give_equal_findings(tmp_path: Path, suffix: str) -> None:
     first, second, third = sample(tmp_path, 2)
-    here, there = scanned([first, second, third]), scanned([first, packed(second, how), third])
-    assert [(it.kind, it.severity, it.place.topic, it.place.broker) for it in there.findings] == [
-        (it.kind, it.severity, it.place.topic, it.place.broker) for it in here.findings
+    directories, mixed = scanned([first, second, third]), scanned([first, packed(second, suffix), third])
+    assert [(finding.kind, finding.severity, finding.place.topic, finding.place.broker) for finding in mixed.findings] == [
+        (finding.kind, finding.severity, finding.place.topic, finding.place.broker) for finding in directories.findings
     ]
-    assert [(gap.broker, gap.reason) for gap in there.incomplete] == [(gap.broker, gap.reason) for gap in here.incomplete]
+    assert [(gap.broker, gap.reason) for gap in mixed.incomplete] == [(gap.broker, gap.reason) for gap in directories.incomplete]
 
 
 def test_tasks_give_equal_findings(tmp_path: Path) -> None:
     paths = [str(path) for path in sample(tmp_path, 2)]
-    carried, here = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
-    carried.engine = here.engine
-    assert list(document(carried)) == list(document(here))
+    by_tasks, local = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
+    by_tasks.engine = local.engine
+    assert list(document(by_tasks)) == list(document(local))
 
 
 def test_no_step_of_a_plan_uses_a_copy_without_logs(tmp_path: Path) -> None:
@@ -179,5 +183,5 @@ def test_no_step_of_a_plan_uses_a_copy_without_logs(tmp_path: Path) -> None:
     plans = make_plans(paths, ScanOptions("orders", 0, jobs=1), PlanOptions())
     [planned] = plans.planned
     assert {candidate.broker for candidate in planned.plan.candidates} == {1, 3}
-    again = steps_of(plans, None)[-1]
-    assert again.text == "Copy the log directories of broker 2 again, with their .log files, and plan again."
+    last_step = steps_of(plans, None)[-1]
+    assert last_step.text == "Copy the log directories of broker 2 again, with their .log files, and plan again."

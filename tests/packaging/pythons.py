@@ -13,12 +13,12 @@ OLDEST: Final = (3, 11)
 @cache
 def pythons() -> dict[str, Path]:
     """Minor version, such as `3.12` → its interpreter, oldest first."""
-    found: dict[tuple[int, int], Path] = {}
+    interpreters: dict[tuple[int, int], Path] = {}
     for path in _candidates():
         name = re.fullmatch(r"python(\d)\.(\d+)", path.name)
         if name is not None and (version := (int(name[1]), int(name[2]))) >= OLDEST and _makes_environments(path):
-            found.setdefault(version, path)
-    return {f"{major}.{minor}": path for (major, minor), path in sorted(found.items())}
+            interpreters.setdefault(version, path)
+    return {f"{major}.{minor}": path for (major, minor), path in sorted(interpreters.items())}
 
 
 def _candidates() -> list[Path]:

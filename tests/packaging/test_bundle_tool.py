@@ -52,8 +52,8 @@ class Tool:
 @pytest.fixture(scope="module")
 def tool(tmp_path_factory: pytest.TempPathFactory) -> Tool:
     dist = tmp_path_factory.mktemp("dist")
-    made = ["make", "bundle-tool", f"VENV={sys.prefix}", f"DIST={dist}", f"--old-file={sys.prefix}/.installed"]
-    subprocess.run(made, cwd=ROOT, check=True)
+    command = ["make", "bundle-tool", f"VENV={sys.prefix}", f"DIST={dist}", f"--old-file={sys.prefix}/.installed"]
+    subprocess.run(command, cwd=ROOT, check=True)
     [path] = dist.iterdir()
     return Tool(path, tmp_path_factory.mktemp("home"))
 
@@ -82,7 +82,7 @@ def test_two_concurrent_first_runs_unpack_one_tree(unpacked: Tool) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("python", PYTHONS)
-def test_it_scans_as_the_installed_package_does(python: str, unpacked: Tool) -> None:
+def test_a_scan_prints_what_the_installed_package_prints(python: str, unpacked: Tool) -> None:
     arguments = ["scan", "--jobs", "2", str(SAMPLE.relative_to(ROOT))]
     installed = subprocess.run(
         [sys.executable, "-m", "kafka_forensics", *arguments],

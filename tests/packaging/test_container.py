@@ -19,7 +19,7 @@ RUN = re.search(r"podman run (.*?) kafka-forensics scan", PAGE, re.DOTALL)
 COLLECT = re.search(r"podman run ([^`]*?) kafka-forensics (collect [^`]*?)\n```", PAGE)
 
 
-def test_it_runs_as_an_unprivileged_user() -> None:
+def test_the_image_runs_as_an_unprivileged_user() -> None:
     users = [line for line in LINES if line.startswith("USER ")]
     assert users == ["USER 10001:10001"]
     after = LINES[LINES.index(users[0]) :]
@@ -29,7 +29,7 @@ def test_it_runs_as_an_unprivileged_user() -> None:
     assert "WORKDIR /evidence" in after
 
 
-def test_it_copies_only_the_package() -> None:
+def test_the_image_has_only_the_package() -> None:
     copied = {name for line in LINES if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]}
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert copied == sent == {"pyproject.toml", "README.md", "LICENSE", "examples/produce_back.py", "kafka_forensics"}
@@ -37,7 +37,7 @@ def test_it_copies_only_the_package() -> None:
     assert not any(line.startswith("ADD") for line in LINES)
 
 
-def test_the_page_runs_it_without_privileges_network_or_disk() -> None:
+def test_the_page_runs_the_image_without_privileges_network_or_disk() -> None:
     assert RUN is not None
     words = RUN[1].replace("\\\n", "").split()
     assert {"--rm", "--read-only", "no-new-privileges"} <= set(words)

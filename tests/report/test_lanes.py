@@ -1,4 +1,4 @@
-"""What the lanes of a partition show, what they say they cannot show, and lanes in notebooks."""
+"""The lanes of a partition: what they draw, what they list as not drawn, and lanes in notebooks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,53 +35,62 @@ def boxes(picture: Picture, style: str) -> list[str]:
     return [rect.title for rect in picture.rects if rect.style == style]
 
 
-def unclean() -> tuple[list[ReplicaSummary], Planned]:
-    given = plan_values.partition(
+def after_unclean_election() -> tuple[list[ReplicaSummary], Planned]:
+    plan_input = plan_values.partition(
         plan_values.replica(1, 345, (0, 0), (2, 300), hw=345),
         plan_values.replica(2, 370, (0, 0), hw=370),
         plan_values.replica(3, 300, (0, 0), hw=300),
         differing={(0, 1): ((300, 345),)},
     )
-    return [replica(1, 345, [(0, 0), (2, 300)]), replica(2, 370), replica(3, 300)], Planned(given, plan_partition(given))
+    return [replica(1, 345, [(0, 0), (2, 300)]), replica(2, 370), replica(3, 300)], Planned(plan_input, plan_partition(plan_input))
 
 
 def test_lanes_have_the_colours_of_leader_epochs() -> None:
-    replicas, planned = unclean()
+    replicas, planned = after_unclean_election()
     picture = drawn(CONFLICT, replicas, lost_records(), planned=planned)
     assert boxes(picture, "e0") == ["epoch 0: offsets 0 to 299", "epoch 0: offsets 0 to 369", "epoch 0: offsets 0 to 299"]
     assert boxes(picture, "e1") == ["epoch 2: offsets 300 to 344"]
-    words = [text.text for text in picture.texts]
-    assert {"fork 300", "high watermark ≥ 370", "broker 1", "broker 2", "broker 3"} <= set(words)
+    texts = {text.text for text in picture.texts}
+    assert {"fork 300", "high watermark ≥ 370", "broker 1", "broker 2", "broker 3"} <= texts
     assert picture.notes == []
     assert "they part at offset 300; high watermark at least 370" in picture.label
 
 
 def test_cuts_are_those_of_the_plan() -> None:
-    replicas, planned = unclean()
+    replicas, planned = after_unclean_election()
     picture = drawn(CONFLICT, replicas, planned=planned)
-    told = [(cut.leader, cut.follower, cut.truncation_offset, list(cut.lost)) for cut in cuts(planned)]
-    assert told == [(1, 2, 300, [(300, 370)]), (2, 1, 300, [(300, 345)]), (3, 1, 300, [(300, 345)]), (3, 2, 300, [(300, 370)])]
+    truncations = [(cut.leader, cut.follower, cut.truncation_offset, list(cut.lost)) for cut in cuts(planned)]
+    assert truncations == [
+        (1, 2, 300, [(300, 370)]),
+        (2, 1, 300, [(300, 345)]),
+        (3, 1, 300, [(300, 345)]),
+        (3, 2, 300, [(300, 370)]),
+    ]
     assert boxes(picture, "lo") == [f"lost: offsets 300 to {last}" for last in (369, 344, 344, 369)]
     assert "cut at 300: 70 offsets lost" in [text.text for text in picture.texts]
     assert boxes(drawn(CONFLICT, replicas), "lo") == []
 
 
 def test_different_records_that_are_not_cut_are_shown_as_kept() -> None:
-    given = plan_values.partition(plan_values.replica(1, 3, hw=3), plan_values.replica(2, 3, hw=3), differing={(0, 1): ((0, 3),)})
-    picture = drawn(
-        Agreement("conflict", 0), [replica(1, 3, leader_epochs=[]), replica(2, 3)], planned=Planned(given, plan_partition(given))
+    plan_input = plan_values.partition(
+        plan_values.replica(1, 3, hw=3), plan_values.replica(2, 3, hw=3), differing={(0, 1): ((0, 3),)}
     )
-    told = [text.text for text in picture.texts if text.style == "ctt"]
-    assert told == ["not cut: 3 offsets lost, 3 offsets still on its disk", "not cut: 3 offsets lost, 3 offsets still on its disk"]
+    picture = drawn(
+        Agreement("conflict", 0),
+        [replica(1, 3, leader_epochs=[]), replica(2, 3)],
+        planned=Planned(plan_input, plan_partition(plan_input)),
+    )
+    cut_texts = [text.text for text in picture.texts if text.style == "ctt"]
+    assert cut_texts == ["not cut: 3 offsets lost, 3 offsets still on its disk"] * 2
 
 
 def test_damage_and_gaps_are_drawn_on_their_replica() -> None:
-    where = "audit-0/00000000000000000000.log"
-    damaged = finding("BATCH_CRC_MISMATCH", Place("audit", 0, 2, "copies/broker-2", where, 0, 10, 40, 50))
-    missing = finding("OFFSET_GAP", Place("audit", 0, 1, "copies/broker-1", where, 0, 10, 60, 80))
-    elsewhere = finding("BATCH_CRC_MISMATCH", Place("audit", 0, 2, "copies/other", where, 0, 10, 90, 95))
-    harmless = finding("BATCHES_REENCODED", Place("audit", 0, 2, "copies/broker-2", where, 0, 10, 10, 20))
-    nowhere = finding("FRAMING_LOST", Place("audit", 0, 2, "copies/broker-2", where, 0, 10))
+    file = "audit-0/00000000000000000000.log"
+    damaged = finding("BATCH_CRC_MISMATCH", Place("audit", 0, 2, "copies/broker-2", file, 0, 10, 40, 50))
+    missing = finding("OFFSET_GAP", Place("audit", 0, 1, "copies/broker-1", file, 0, 10, 60, 80))
+    elsewhere = finding("BATCH_CRC_MISMATCH", Place("audit", 0, 2, "copies/other", file, 0, 10, 90, 95))
+    harmless = finding("BATCHES_REENCODED", Place("audit", 0, 2, "copies/broker-2", file, 0, 10, 10, 20))
+    nowhere = finding("FRAMING_LOST", Place("audit", 0, 2, "copies/broker-2", file, 0, 10))
     picture = drawn(Agreement("identical", 100), [replica(1, 100), replica(2, 100)], damaged, missing, elsewhere, harmless, nowhere)
     lane = {text.text: text.y for text in picture.texts}
     assert [(rect.title, lane["broker 2"] - rect.y) for rect in picture.rects if rect.style == "dm"] == [
@@ -117,7 +126,7 @@ def test_epochs_and_damaged_ranges_are_bounded_with_a_note() -> None:
     damage = [
         finding("BATCH_CRC_MISMATCH", replace(place, offset_start=10 * number, offset_end=10 * number + 5)) for number in range(500)
     ]
-    picture = drawn(Agreement("identical", 9000), [replica(1, 9000, [(each, 3 * each) for each in range(2000)])], *damage)
+    picture = drawn(Agreement("identical", 9000), [replica(1, 9000, [(epoch, 3 * epoch) for epoch in range(2000)])], *damage)
     assert len(picture.rects) < 80
     assert picture.notes[-2:] == [
         "476 damaged or missing places are not drawn: their offsets are not known, or they are too many.",

@@ -1,4 +1,4 @@
-"""The page: how large it is, what it says, that it is the same every time, and that evidence in it is only ever text."""
+"""The report page: its size, its content, its reproducibility, and that evidence in it is only text."""
 
 import base64
 import hashlib
@@ -15,18 +15,18 @@ from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.questions import report
 from kafka_forensics.report.document import Document, document_of, read_document
 from kafka_forensics.report.page import SMALL, Provenance, allowed, page
-from tests.report.pages import Page, control, lossy
+from tests.report.pages import Page, controller_state, results_with_loss
 from tests.support.results import HOSTILE_TEXT, clean_result, hostile_result, unclean_result
 
 HARMFUL = frozenset(
     {"script", "iframe", "object", "embed", "img", "link", "base", "form", "input", "image", "use", "foreignobject"}
 )
-FETCHING = frozenset({"src", "srcset", "action", "formaction", "poster", "data", "background", "xlink:href", "ping"})
-UNCOUNTED = {"records_lost_at_least": None, "records_lost_at_most": None}
+URL_ATTRIBUTES = frozenset({"src", "srcset", "action", "formaction", "poster", "data", "background", "xlink:href", "ping"})
+NO_RECORD_COUNTS = {"records_lost_at_least": None, "records_lost_at_most": None}
 
 
-def given(result: ScanResult) -> Any:
-    """The JSON document of an answer."""
+def json_of(result: ScanResult) -> Any:
+    """The JSON document of a result."""
     return json.loads("".join(document(result)))
 
 
@@ -36,39 +36,39 @@ def read(objects: dict[str, Any]) -> Document:
 
 def assert_harmless(text: str) -> Page:
     """Assert that evidence is only text: no tag that runs or loads anything, no handler, no link out of the page."""
-    found = Page(text)
-    assert not HARMFUL & set(found.tags)
-    assert not FETCHING & {name for _, name, _ in found.attributes}
-    assert [(name, value) for _, name, value in found.attributes if name.startswith("on") or name == "style"] == []
-    assert [value for _, name, value in found.attributes if name == "href" and not re.fullmatch(r"#[a-z]+\d*", value)] == []
+    parsed = Page(text)
+    assert not HARMFUL & set(parsed.tags)
+    assert not URL_ATTRIBUTES & {name for _, name, _ in parsed.attributes}
+    assert [(name, value) for _, name, value in parsed.attributes if name.startswith("on") or name == "style"] == []
+    assert [value for _, name, value in parsed.attributes if name == "href" and not re.fullmatch(r"#[a-z]+\d*", value)] == []
     assert "url(" not in text
     assert "@import" not in text
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text)
-    return found
+    return parsed
 
 
-def test_a_page_of_1000_partitions_is_below_1_mb_with_the_worst_in_full() -> None:
-    result, details = lossy(1_000)
+def test_a_page_of_1000_partitions_is_below_1_mb_and_shows_the_worst_in_full() -> None:
+    result, details = results_with_loss(1_000)
     text = page(document_of(result), details, Provenance())
     assert len(text.encode()) <= SMALL == allowed(1_000)
-    found = assert_harmless(text)
+    parsed = assert_harmless(text)
     sections = re.findall('<section class="p".*?</section>', text, re.DOTALL)
     assert len(sections) == report.DRAWN
     assert text.count('<td class="v critical">') == 1_000
-    assert "The 200 worst are drawn below." in found.text
-    told = ["What each election would cut</summary>" in section for section in sections]
-    assert told[0]
-    assert told == sorted(told, reverse=True)
+    assert "The 200 worst are drawn below." in parsed.text
+    with_elections = ["What each election would cut</summary>" in section for section in sections]
+    assert with_elections[0]
+    assert with_elections == sorted(with_elections, reverse=True)
     assert [("Shortened" in section) for section in sections].count(False) < 20
 
 
 def test_partitions_are_ordered_by_loss_and_pages_are_reproducible() -> None:
-    result, details = lossy(60)
+    result, details = results_with_loss(60)
     text = page(document_of(result), details, Provenance())
-    found = re.findall('<th scope="row"><a href="#p[0-9]+">[^<]*-([0-9]+)</a>', text)
-    assert (found[:3], len(found)) == (["49", "48", "47"], 60)
+    order = re.findall('<th scope="row"><a href="#p[0-9]+">[^<]*-([0-9]+)</a>', text)
+    assert (order[:3], len(order)) == (["49", "48", "47"], 60)
     assert page(document_of(result), details, Provenance()) == text
-    few, few_details = lossy(3)
+    few, few_details = results_with_loss(3)
     assert "Shortened" not in page(document_of(few), few_details, Provenance())
 
 
@@ -79,7 +79,7 @@ def test_hostile_evidence_is_only_text(result: ScanResult) -> None:
     details = {
         (partition.topic, partition.partition): report.PartitionDetails(
             None,
-            control(30),
+            controller_state(30),
             report.PartitionTransactions(HOSTILE_TEXT, [report.TransactionSpan(1, 0, 2, 3)]),
             report.FirstDifference(3, sides),
         )
@@ -88,7 +88,7 @@ def test_hostile_evidence_is_only_text(result: ScanResult) -> None:
     hashes = [report.InputHash(HOSTILE_TEXT, 3, HOSTILE_TEXT)]
     text = page(document_of(result), details, Provenance(HOSTILE_TEXT, (HOSTILE_TEXT,), HOSTILE_TEXT, hashes=hashes))
     assert_harmless(text)
-    objects = given(result)
+    objects = json_of(result)
     incident = {
         "cause": HOSTILE_TEXT,
         "known_as": HOSTILE_TEXT,
@@ -97,13 +97,13 @@ def test_hostile_evidence_is_only_text(result: ScanResult) -> None:
         "brokers": [HOSTILE_TEXT],
         "held_by": [HOSTILE_TEXT],
     }
-    lost = {"lost_at_least": 1, "lost_at_most": 2} | UNCOUNTED
-    whole = (
+    lost = {"lost_at_least": 1, "lost_at_most": 2} | NO_RECORD_COUNTS
+    full = (
         incident
         | lost
         | {"severity": "critical", "confidence": HOSTILE_TEXT, "from_ms": None, "to_ms": None, "kinds": {HOSTILE_TEXT: 1}}
     )
-    objects["incidents"] = [whole | {"partitions": [{"topic": HOSTILE_TEXT, "partition": 0} | lost]}]
+    objects["incidents"] = [full | {"partitions": [{"topic": HOSTILE_TEXT, "partition": 0} | lost]}]
     assert_harmless(page(read(objects), details, Provenance()))
 
 
@@ -123,7 +123,7 @@ def test_unknown_values_are_shown_as_not_known() -> None:
         partition.replica_assignment = [1, 2, 7]
     result.incomplete = [Incomplete("broker-9", "permission denied")]
     text = Page(page(document_of(result), {}, Provenance(document="scan.json"))).text
-    for words in (
+    for sentence in (
         "high watermark not known",
         "leader not known",
         "ISR not known",
@@ -135,11 +135,11 @@ def test_unknown_values_are_shown_as_not_known() -> None:
         "broker-9",
         "not asked for (--hashes)",
     ):
-        assert words in text
+        assert sentence in text
 
 
 def test_commands_in_sentences_are_code() -> None:
-    objects = given(unclean_result())
+    objects = json_of(unclean_result())
     objects["findings"][0] |= {"message": "run `scan <b>` now", "advice": "an odd ` stays <i>"}
     text = page(read(objects), {}, Provenance())
     assert "run <code>scan &lt;b&gt;</code> now" in text
@@ -147,7 +147,7 @@ def test_commands_in_sentences_are_code() -> None:
 
 
 def test_incidents_come_first() -> None:
-    objects = given(unclean_result())
+    objects = json_of(unclean_result())
     first = objects["incidents"][0]
     assert (first["cause"], first["lost_at_least"], first["held_by"]) == ("replicas_diverge", 70, [2])
     text = " ".join(Page(page(read(objects), {}, Provenance())).text.split())
@@ -166,19 +166,19 @@ def test_hashes_can_be_checked_with_sha256sum(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"),
+    ("change", "message"),
     [
         (lambda _: [], "Expected `object`"),
-        (lambda found: found | {"partitions": 3}, "partitions"),
-        (lambda found: {key: value for key, value in found.items() if key != "summary"}, "summary"),
-        (lambda found: found | {"summary": found["summary"] | {"verdict": "x' onload='"}}, "no verdict"),
-        (lambda found: found | {"findings": [found["findings"][0] | {"severity": "grave"}]}, "no verdict or severity"),
-        (lambda found: found | {"findings": [found["findings"][0] | {"offset_end": 2**63}]}, "offset_end"),
+        (lambda objects: objects | {"partitions": 3}, "partitions"),
+        (lambda objects: {key: value for key, value in objects.items() if key != "summary"}, "summary"),
+        (lambda objects: objects | {"summary": objects["summary"] | {"verdict": "x' onload='"}}, "no verdict"),
+        (lambda objects: objects | {"findings": [objects["findings"][0] | {"severity": "grave"}]}, "no verdict or severity"),
+        (lambda objects: objects | {"findings": [objects["findings"][0] | {"offset_end": 2**63}]}, "offset_end"),
     ],
 )
-def test_another_document_is_refused_with_the_place(spoil: Any, why: str) -> None:
-    with pytest.raises(UsageError, match=why) as caught:
-        read(spoil(given(unclean_result())))
+def test_another_document_is_refused_with_the_place(change: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        read(change(json_of(unclean_result())))
     assert "scan PATH... --format json" in str(caught.value.hint)
 
 
@@ -188,6 +188,6 @@ def test_invalid_json_is_refused(data: bytes) -> None:
         read_document(data, "scan.json")
 
 
-def test_a_document_and_its_answer_give_the_same_page() -> None:
-    result, details = lossy(5)
-    assert page(read(given(result)), details, Provenance()) == page(document_of(result), details, Provenance())
+def test_a_result_and_its_document_give_the_same_page() -> None:
+    result, details = results_with_loss(5)
+    assert page(read(json_of(result)), details, Provenance()) == page(document_of(result), details, Provenance())

@@ -1,4 +1,4 @@
-"""Scales keep order and tell near marks apart; pictures are paths in whole units."""
+"""Scales keep order and a minimum distance of marks; pictures are paths in integer units."""
 
 from itertools import pairwise
 
@@ -21,7 +21,7 @@ def test_a_scale_keeps_the_order_of_all_numbers_and_their_bounds(marks: list[int
 
 
 @given(st.lists(NUMBERS, min_size=2, max_size=20, unique=True))
-def test_marks_of_a_scale_keep_their_least_distance(marks: list[int]) -> None:
+def test_marks_of_a_scale_keep_a_minimum_distance(marks: list[int]) -> None:
     places = sorted(map(Scale(marks).place, marks))
     assert min(right - left for left, right in pairwise(places)) >= 13.9
 
@@ -33,7 +33,7 @@ def test_a_scale_says_whether_distances_are_to_scale(marks: list[int], *, is_tru
     assert Scale(marks).is_true is is_true
 
 
-def test_boxes_of_one_style_are_one_path_and_upper_shapes_come_later() -> None:
+def test_boxes_of_one_style_are_one_path_and_upper_styles_follow() -> None:
     picture = Picture("")
     picture.box("dm", (200, 300), 10, 20)
     picture.box("e1", (132, 400.4), 10, 20)

@@ -1,4 +1,4 @@
-"""Pages in a real Chromium: nothing is asked of any network, nothing in evidence runs, and axe-core finds nothing to object to."""
+"""Report pages in Chromium make no requests, run nothing from evidence, and have no violations that axe-core finds."""
 
 import html
 import json
@@ -19,7 +19,7 @@ from kafka_forensics.report.document import document_of
 from kafka_forensics.report.page import Provenance, page
 from tests.conftest import browser
 from tests.report.pages import Page
-from tests.report.test_page import given, read
+from tests.report.test_page import json_of, read
 from tests.support.places import SAMPLES
 from tests.support.results import partition, replica, unclean_result
 
@@ -41,18 +41,18 @@ ATTACKS: Final = (
 )
 
 
-class Asked(ThreadingHTTPServer):
-    """A server for every host name; it records requests."""
+class RecordingServer(ThreadingHTTPServer):
+    """A server for every host name, with the paths of all requests."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
-        super().__init__(("127.0.0.1", 0), Answering)
+        super().__init__(("127.0.0.1", 0), RequestRecorder)
 
 
-class Answering(BaseHTTPRequestHandler):
+class RequestRecorder(BaseHTTPRequestHandler):
     """Records and answers every request."""
 
-    server: Asked
+    server: RecordingServer
 
     def do_GET(self) -> None:
         self.server.paths.append(self.path)
@@ -60,13 +60,13 @@ class Answering(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
-def network() -> Iterator[Asked]:
-    """A network that records all requests."""
-    server = Asked()
+def network() -> Iterator[RecordingServer]:
+    """The server that all host names resolve to."""
+    server = RecordingServer()
     thread = Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -75,38 +75,38 @@ def network() -> Iterator[Asked]:
     server.server_close()
 
 
-def opened(path: Path, *options: str, network: Asked | None = None) -> str:
+def dom_of(path: Path, *options: str, network: RecordingServer | None = None) -> str:
     """The DOM of a page that Chromium has loaded; all host names resolve to `network`."""
     program = browser()
     assert program is not None
     names = [] if network is None else [f"--host-resolver-rules=MAP * 127.0.0.1:{network.server_address[1]}"]
     quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-gpu"]
-    quiet.append("--disable-features=NetworkTimeServiceQuerying")  # its own question for the time
+    quiet.append("--disable-features=NetworkTimeServiceQuerying")  # Chromium asks a time server
     profile = f"--user-data-dir={path.parent / 'profile'}"
     command = [program, "--headless", "--no-sandbox", profile, *quiet, *names, "--virtual-time-budget=60000", *options]
     return subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=300, check=True).stdout
 
 
-def written(folder: Path, text: str) -> Path:
+def write_page(folder: Path, text: str) -> Path:
     path = folder / "page.html"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def sample() -> str:
+def sample_page() -> str:
     reported = report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=True, hashes=True))
     return page(document_of(reported.result), reported.details, Provenance(hashes=reported.hashes))
 
 
-def attacked() -> str:
-    """A page of evidence in which every name is an attack."""
+def hostile_page() -> str:
+    """A page of evidence with an attack in every name."""
     result = unclean_result()
     for number, attack in enumerate(ATTACKS):
-        own = replica(attack, 9, log_dir=attack)
-        made = partition(attack, number, result.partitions[0].agreement, [own, replica(2, 9)], [])
-        made.high_watermark_witness, made.topic_id, made.cleanup_policy = attack, attack, attack
-        result.partitions.append(made)
-    objects = given(result)
+        replicas = [replica(attack, 9, log_dir=attack), replica(2, 9)]
+        summary = partition(attack, number, result.partitions[0].agreement, replicas, [])
+        summary.high_watermark_witness, summary.topic_id, summary.cleanup_policy = attack, attack, attack
+        result.partitions.append(summary)
+    objects = json_of(result)
     objects["findings"] += [
         objects["findings"][0] | {"kind": attack, "message": attack, "advice": attack, "topic": attack, "partition": number}
         for number, attack in enumerate(ATTACKS)
@@ -118,21 +118,22 @@ def attacked() -> str:
     return page(read(objects), {}, Provenance(command=" ".join(ATTACKS), document=ATTACKS[0]))
 
 
-def test_the_page_makes_no_requests_and_runs_no_script(tmp_path: Path, network: Asked) -> None:
-    for text in (attacked(), sample()):
-        seen = opened(written(tmp_path, text), "--dump-dom", network=network)
+def test_the_page_makes_no_requests_and_runs_no_script(tmp_path: Path, network: RecordingServer) -> None:
+    for text in (hostile_page(), sample_page()):
+        dom = dom_of(write_page(tmp_path, text), "--dump-dom", network=network)
         assert network.paths == []
-        assert "data-ran" not in seen.partition("<head>")[0]
-        assert "What this does not prove" in seen
-    assert "{{ 7 * 7 }}" in Page(attacked()).text
+        assert "data-ran" not in dom.partition("<head>")[0]
+        assert "What this does not prove" in dom
+    assert "{{ 7 * 7 }}" in Page(hostile_page()).text
 
 
-def test_the_policy_blocks_injected_content_that_would_otherwise_be_noticed(tmp_path: Path, network: Asked) -> None:
-    spoilt = attacked().replace("</main>", f'<img src="http://evil.test/i" alt="x"><script>{MARK}</script></main>')
-    for text, asked in ((spoilt, []), (re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", spoilt), ["/i"])):
-        seen = opened(written(tmp_path, text), "--dump-dom", network=network)
-        assert network.paths == asked
-        assert ("data-ran" in seen.partition("<head>")[0]) == bool(asked)
+def test_the_policy_blocks_injected_content(tmp_path: Path, network: RecordingServer) -> None:
+    injected = hostile_page().replace("</main>", f'<img src="http://evil.test/i" alt="x"><script>{MARK}</script></main>')
+    without_policy = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", injected)
+    for text, requests in ((injected, []), (without_policy, ["/i"])):
+        dom = dom_of(write_page(tmp_path, text), "--dump-dom", network=network)
+        assert network.paths == requests
+        assert ("data-ran" in dom.partition("<head>")[0]) == bool(requests)
 
 
 @pytest.fixture(scope="module")
@@ -148,20 +149,22 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("scheme", [[], ["--blink-settings=preferredColorScheme=0"]], ids=["light", "dark"])
 def test_axe_finds_no_violations(tmp_path: Path, axe: str, scheme: list[str]) -> None:
-    text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", sample()).replace("<details>", "<details open>")
+    text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", sample_page()).replace("<details>", "<details open>")
     run = (
         'axe.run({exclude: ["#axe"]}, {resultTypes: ["violations"]}).then(found => {'
         'document.getElementById("axe").textContent = JSON.stringify('
         "[found.passes.length, found.violations.map(rule => [rule.id, rule.nodes.length, rule.nodes[0].html])])})"
     )
     source = axe.replace("</script", "<\\/script")
-    seen = opened(
-        written(tmp_path, text.replace("</body>", f'<script>{source}</script><pre id="axe"></pre><script>{run}</script></body>')),
+    dom = dom_of(
+        write_page(
+            tmp_path, text.replace("</body>", f'<script>{source}</script><pre id="axe"></pre><script>{run}</script></body>')
+        ),
         "--dump-dom",
         *scheme,
     )
-    found = re.search('<pre id="axe">(.*?)</pre>', seen, re.DOTALL)
-    assert found is not None
-    passed, violations = json.loads(html.unescape(found[1]))
+    output = re.search('<pre id="axe">(.*?)</pre>', dom, re.DOTALL)
+    assert output is not None
+    passed, violations = json.loads(html.unescape(output[1]))
     assert violations == []
     assert passed > 20
