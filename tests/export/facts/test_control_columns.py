@@ -1,4 +1,4 @@
-"""Markers of transactions as columns are the control records that batches hold one by one."""
+"""Transaction markers read as columns equal the control records read one by one."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ MARKERS = st.builds(
 
 
 @st.composite
-def of_control(draw: st.DrawFn) -> bytes:
+def control_batches(draw: st.DrawFn) -> bytes:
     records = draw(st.lists(st.builds(RecordToWrite, KEYS, VALUES), min_size=1, max_size=3))
     codec = draw(st.sampled_from(["none", "none", "lz4"]))
     offset = draw(st.integers(0, 2**40))
@@ -55,11 +55,11 @@ def of_control(draw: st.DrawFn) -> bytes:
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> ReplicaPlan:
-    return gather([str(healthy(tmp_path_factory.mktemp("some")).log_dir(1))], ScanOptions()).replicas[0]
+    return gather([str(healthy(tmp_path_factory.mktemp("healthy")).log_dir(1))], ScanOptions()).replicas[0]
 
 
 def both_results(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]:
-    """(rows made by columns, or None where only single records can be read; rows made record by record)."""
+    """(rows made from columns, or None if records must be read one by one; rows made from records)."""
     missing: list[Incomplete] = []
     reader = ReplicaReader(plan, missing.append)
     file = MemoryFile(data)
@@ -82,8 +82,8 @@ def both_results(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] |
     return by_columns, by_records
 
 
-@given(st.lists(MARKERS | of_control() | LOG, max_size=6).map(b"".join))
-def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -> None:
+@given(st.lists(MARKERS | control_batches() | LOG, max_size=6).map(b"".join))
+def test_columns_equal_the_control_records(plan: ReplicaPlan, data: bytes) -> None:
     for compiled in (False, True):
         with kernels(compiled=compiled):
             by_columns, by_records = both_results(plan, data)
@@ -91,7 +91,7 @@ def test_columns_are_the_records_of_each_batch(plan: ReplicaPlan, data: bytes) -
 
 
 @given(st.lists(MARKERS, min_size=1, max_size=6))
-def test_markers_alone_are_read_as_columns(plan: ReplicaPlan, markers: list[bytes]) -> None:
+def test_a_log_of_markers_is_read_as_columns(plan: ReplicaPlan, markers: list[bytes]) -> None:
     by_columns, by_records = both_results(plan, b"".join(markers))
     assert by_columns == by_records
     assert len(by_records) == len(markers)

@@ -1,4 +1,4 @@
-"""The Python entry points: Arrow facts of one file, and a scan."""
+"""`read_batches` and `read_records` give Arrow facts of one file."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.support.places import SAMPLES
 from tests.support.segments import batch, log, segment_file, with_length
 
 PAYMENTS = SAMPLES / "unclean-election" / "broker-1" / "payments-0" / "00000000000000000000.log"
-ODD = SAMPLES / "unclean-election" / "broker-1" / "orders-1" / "00000000000000000000.log"
+NULLS_AND_HEADERS = SAMPLES / "unclean-election" / "broker-1" / "orders-1" / "00000000000000000000.log"
 
 
 def test_batches_are_arrow_with_the_declared_schema() -> None:
@@ -22,18 +22,18 @@ def test_batches_are_arrow_with_the_declared_schema() -> None:
     assert {0, 1} <= set(table["control_record_type"].to_pylist())
 
 
-def test_records_tell_null_from_empty() -> None:
-    table = pa.Table.from_batches(kf.read_records(str(ODD)))
+def test_records_distinguish_null_from_empty() -> None:
+    table = pa.Table.from_batches(kf.read_records(str(NULLS_AND_HEADERS)))
     assert table.schema == RECORDS
-    counts = pa.Table.from_batches(kf.read_batches(str(ODD)))["records_count"].to_pylist()
+    counts = pa.Table.from_batches(kf.read_batches(str(NULLS_AND_HEADERS)))["records_count"].to_pylist()
     assert table.num_rows == sum(count for count in counts if count is not None)
     assert {None, b""} <= set(table["key"].to_pylist())
     assert {None, b""} <= set(table["value"].to_pylist())
     assert any(headers for headers in table["headers"].to_pylist())
 
 
-def test_a_lone_segment_is_believed_no_further_than_in_its_directory(tmp_path: Path) -> None:
-    """Behind damage a batch above the next segment's base is no batch of this log, whoever reads the file."""
+def test_offsets_of_a_single_file_are_bounded_by_the_next_segment(tmp_path: Path) -> None:
+    """After damage, a batch above the base offset of the next segment does not belong to the log."""
     beyond = [batch(500, 2), batch(502, 2)]
     data = b"".join([*log(2), with_length(batch(4, 2), 0, -1), *beyond])
     directory = tmp_path / "orders-0"

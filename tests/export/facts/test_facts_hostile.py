@@ -1,4 +1,4 @@
-"""Any bytes in any file: every fact is still a table of its schema, with what cannot be true as rows and not as errors."""
+"""For any bytes in any file, every fact is a table with its schema; impossible values are rows, not errors."""
 
 import random
 import shutil
@@ -22,7 +22,7 @@ ROUNDS = 12
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_every_fact_survives_any_bytes(tmp_path: Path, seed: int) -> None:
+def test_every_fact_of_any_bytes_is_a_valid_table(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     for name in DIRECTORIES:
         shutil.copytree(SAMPLE / name, tmp_path / "b" / name)
@@ -40,7 +40,7 @@ def test_every_fact_survives_any_bytes(tmp_path: Path, seed: int) -> None:
     assert result._repr_html_()
 
 
-def test_offsets_at_the_end_of_their_range_are_held(tmp_path: Path) -> None:
+def test_offsets_at_the_ends_of_their_range_are_rows(tmp_path: Path) -> None:
     partition = tmp_path / "t-0"
     partition.mkdir()
     data = b""
@@ -62,6 +62,6 @@ def test_offsets_at_the_end_of_their_range_are_held(tmp_path: Path) -> None:
     assert 2**63 - 2 in result.facts("batches")["base_offset"].to_pylist()
 
 
-def test_a_number_beyond_its_type_is_the_nearest() -> None:
+def test_a_number_out_of_range_becomes_the_nearest_one() -> None:
     assert array([2**70, -(2**70), None, 5], pa.int64()).to_pylist() == [2**63 - 1, -(2**63), None, 5]
     assert array([2**31, -1], pa.int32()).to_pylist() == [2**31 - 1, -1]

@@ -1,4 +1,4 @@
-"""Every fact of the samples against what the scan, the commands and the bytes say of the same."""
+"""Facts of the samples agree with the result of the scan, the commands and the files."""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -30,50 +30,50 @@ def result(sample: Path) -> ScanResult:
     return kf.scan(str(sample))
 
 
-def told(result: ScanResult, fact: str) -> list[Row]:
+def rows_of(result: ScanResult, fact: str) -> list[Row]:
     return result.facts(fact).to_pylist()
 
 
 def by_replica(rows: list[Row]) -> dict[tuple[str, int, str], list[Row]]:
-    found: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
+    grouped: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
     for row in rows:
-        found[row["topic"], row["partition"], row["broker"]].append(row)
-    return found
+        grouped[row["topic"], row["partition"], row["broker"]].append(row)
+    return grouped
 
 
-def test_batches_and_records_are_those_of_the_replicas(result: ScanResult) -> None:
-    batches, records = by_replica(told(result, "batches")), by_replica(told(result, "records"))
+def test_batches_and_records_add_up_to_the_replicas(result: ScanResult) -> None:
+    batches, records = by_replica(rows_of(result, "batches")), by_replica(rows_of(result, "records"))
     assert sum(map(len, batches.values())) == result.totals.batches
     for partition in result.partitions:
         for replica in partition.replicas:
-            where = partition.topic, partition.partition, str(replica.broker)
-            own = batches[where]
-            assert (len(own), sum(row["size_in_bytes"] for row in own)) == (replica.batches, replica.bytes)
-            assert len(records[where]) == replica.records
-            assert max((row["last_offset"] + 1 for row in own), default=replica.log_end_offset) == replica.log_end_offset
-            assert {row["offset"] for row in records[where]} <= set(range(replica.log_end_offset or 0))
+            key = partition.topic, partition.partition, str(replica.broker)
+            rows = batches[key]
+            assert (len(rows), sum(row["size_in_bytes"] for row in rows)) == (replica.batches, replica.bytes)
+            assert len(records[key]) == replica.records
+            assert max((row["last_offset"] + 1 for row in rows), default=replica.log_end_offset) == replica.log_end_offset
+            assert {row["offset"] for row in records[key]} <= set(range(replica.log_end_offset or 0))
 
 
-def test_records_are_those_of_their_files(result: ScanResult) -> None:
-    own: dict[str, list[Row]] = defaultdict(list)
-    for row in told(result, "records"):
-        own[str(Path(row["log_dir"], row["file"]))].append(row)
-    assert own
-    for path, rows in own.items():
+def test_records_equal_those_read_from_each_file(result: ScanResult) -> None:
+    by_file: dict[str, list[Row]] = defaultdict(list)
+    for row in rows_of(result, "records"):
+        by_file[str(Path(row["log_dir"], row["file"]))].append(row)
+    assert by_file
+    for path, rows in by_file.items():
         plain = [row for batch in kf.read_records(path) for row in batch.to_pylist()]
         assert [{name: row[name] for name in plain[0]} for row in rows] == plain
 
 
-def test_checkpoints_and_epochs_are_the_lines_of_their_files(sample: Path, result: ScanResult) -> None:
+def test_checkpoints_and_epochs_equal_the_lines_of_their_files(sample: Path, result: ScanResult) -> None:
     lines = Counter(
-        (row["log_dir"], row["file"], row["topic"], row["partition"], row["offset"]) for row in told(result, "checkpoints")
+        (row["log_dir"], row["file"], row["topic"], row["partition"], row["offset"]) for row in rows_of(result, "checkpoints")
     )
     expected: Counter[tuple[Any, ...]] = Counter()
     for path in sample.glob("*/*-offset-checkpoint"):
         for (topic, partition), offset in parse_offset_checkpoint(MemoryFile(path.read_bytes())).offsets.items():
             expected[str(path.parent), path.name, topic, partition, offset] += 1
     assert lines == expected
-    epochs = [(row["log_dir"], row["file"], row["leader_epoch"], row["start_offset"]) for row in told(result, "epoch_entries")]
+    epochs = [(row["log_dir"], row["file"], row["leader_epoch"], row["start_offset"]) for row in rows_of(result, "epoch_entries")]
     files = sorted(sample.glob("*/*/leader-epoch-checkpoint"))
     entries = [
         (str(path.parents[1]), path.relative_to(path.parents[1]).as_posix(), entry.leader_epoch, entry.start_offset)
@@ -83,56 +83,49 @@ def test_checkpoints_and_epochs_are_the_lines_of_their_files(sample: Path, resul
     assert sorted(epochs) == sorted(entries)
 
 
-def test_control_records_are_the_control_batches(result: ScanResult) -> None:
-    controls = told(result, "control_records")
-    batches = [row for row in told(result, "batches") if row["control_record_type"] >= 0]
-    first = {(row["log_dir"], row["file"], row["position"]): row["control_record_type"] for row in batches}
-    read = {(row["log_dir"], row["file"], row["batch_position"]): row["type"] for row in reversed(controls)}
-    assert read == first
+def test_control_records_agree_with_the_control_batches(result: ScanResult) -> None:
+    controls = rows_of(result, "control_records")
+    batches = [row for row in rows_of(result, "batches") if row["control_record_type"] >= 0]
+    types_of_batches = {(row["log_dir"], row["file"], row["position"]): row["control_record_type"] for row in batches}
+    first_types = {(row["log_dir"], row["file"], row["batch_position"]): row["type"] for row in reversed(controls)}
+    assert first_types == types_of_batches
     assert [row for row in controls if row["problem"]] == []
     assert {row["type_name"] for row in controls} <= {"ABORT", "COMMIT", "LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS"}
 
 
-def test_transactions_of_the_best_copy_are_those_of_the_command(sample: Path, result: ScanResult) -> None:
+def test_transactions_of_the_best_copy_equal_the_output_of_the_command(sample: Path, result: ScanResult) -> None:
     listed = list(transactions([str(sample)], ScanOptions()).rows)
-    rows = by_replica(told(result, "transactions"))
+    rows = by_replica(rows_of(result, "transactions"))
     names = [name for name in FACTS["transactions"].own.names if name != "log_dir"]
-    for where in {(transaction_row.topic, transaction_row.partition, str(transaction_row.broker)) for transaction_row in listed}:
-        expected = [
-            transaction_row
-            for transaction_row in listed
-            if (transaction_row.topic, transaction_row.partition, str(transaction_row.broker)) == where
-        ]
-        assert [[row[name] for name in names] for row in rows[where]] == [
-            [getattr(transaction_row, name) for name in names] for transaction_row in expected
-        ]
+    expected: dict[tuple[str, int, str], list[list[Any]]] = defaultdict(list)
+    for transaction in listed:
+        key = transaction.topic, transaction.partition, str(transaction.broker)
+        expected[key].append([getattr(transaction, name) for name in names])
+    assert {key: [[row[name] for name in names] for row in rows[key]] for key in expected} == expected
 
 
-def test_metadata_history_is_that_of_the_command(sample: Path, result: ScanResult) -> None:
+def test_metadata_history_equals_the_output_of_the_command(sample: Path, result: ScanResult) -> None:
     events = controller_events([str(sample)], ScanOptions()).rows
     expected = [
         (event_row.topic, event_row.partition, event_row.event.offset, event_row.event.kind, event_row.leader_epoch)
         for event_row in events
     ]
-    rows = told(result, "metadata_history")
+    rows = rows_of(result, "metadata_history")
     assert [(row["topic"], row["partition"], row["offset"], row["event"], row["leader_epoch"]) for row in rows] == expected
 
 
-def test_group_offsets_are_those_of_the_command(sample: Path, result: ScanResult) -> None:
-    rows = told(result, "group_offsets")
+def test_group_offsets_equal_the_output_of_the_command(sample: Path, result: ScanResult) -> None:
+    rows = rows_of(result, "group_offsets")
     if sample.name == "silent-divergence":
         assert rows == []
         return
-    listed = [group_row for group_row in groups([str(sample)], ScanOptions()).rows if group_row.commit is not None]
-    expected = [
-        (group_row.group, group_row.topic, group_row.partition, None if group_row.commit is None else group_row.commit.offset)
-        for group_row in listed
-    ]
+    listed = groups([str(sample)], ScanOptions()).rows
+    expected = [(row.group, row.topic, row.partition, row.commit.offset) for row in listed if row.commit is not None]
     assert sorted((row["group"], row["topic"], row["partition"], row["committed_offset"]) for row in rows) == sorted(expected)
 
 
-def test_replicas_and_findings_are_the_answer(result: ScanResult) -> None:
-    rows = told(result, "replicas")
+def test_replicas_and_findings_equal_those_of_the_result(result: ScanResult) -> None:
+    rows = rows_of(result, "replicas")
     assert [(row["broker"], row["log_dir"], row["log_end_offset"]) for row in rows] == [
         (str(replica.broker), replica.log_dir, replica.log_end_offset) for replica in result.replicas
     ]

@@ -1,4 +1,4 @@
-"""Facts of `__remote_log_metadata`: segments in their last states, every event, and limits, on both ways of reading."""
+"""Facts of `__remote_log_metadata`, read by a scan and by a task: last states of segments, every event, and filters."""
 
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,8 @@ def copies(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(path: Path, fact: str, **limits: Any) -> list[Row]:
-    """The rows of a scan of the local engine, which those of a task of the data source have to equal."""
+def rows_of(path: Path, fact: str, **limits: Any) -> list[Row]:
+    """The rows of a fact; asserts that a scan and a task of the data source give the same."""
     rows: list[Row] = kf.scan(str(path), **limits).facts(fact).to_pylist()
     topics = (limits["topic"],) if "topic" in limits else ()
     query = FactQuery(fact, tuple(FACTS[fact].schema.names), topics=topics, payloads=True)
@@ -50,8 +50,8 @@ def told(path: Path, fact: str, **limits: Any) -> list[Row]:
     return rows
 
 
-def test_segments_in_their_last_states(copies: Path) -> None:
-    second, first, other = told(copies, "remote_segments")
+def test_a_segment_is_in_its_last_state(copies: Path) -> None:
+    second, first, other = rows_of(copies, "remote_segments")
     assert list(second.values())[:5] == ["t", 0, TOPIC_ID_TEXT, segment_id(2), "COPY_SEGMENT_STARTED"]
     assert (second["start_offset"], second["last_offset"], second["custom_metadata"]) == (10, 19, b"\0\1\2")
     assert second["leader_epochs"] == [{"leader_epoch": 0, "start_offset": 10}, {"leader_epoch": 3, "start_offset": 15}]
@@ -60,8 +60,8 @@ def test_segments_in_their_last_states(copies: Path) -> None:
     assert (other["topic"], other["metadata_partition"], other["size_in_bytes"]) == ("u", 5, 4096)
 
 
-def test_every_event_of_one_copy(copies: Path) -> None:
-    rows = told(copies, "remote_events")
+def test_events_are_those_of_one_copy(copies: Path) -> None:
+    rows = rows_of(copies, "remote_events")
     assert [(row["metadata_partition"], row["metadata_offset"], row["broker"]) for row in rows] == [
         *((0, offset, "1") for offset in range(7)),
         (5, 0, "2"),
@@ -72,16 +72,21 @@ def test_every_event_of_one_copy(copies: Path) -> None:
         *("COPY_SEGMENT_STARTED", "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_FINISHED"),
         "DELETE_PARTITION_STARTED",
     ]
-    begun, ended, deleted, broken = rows[0], rows[2], rows[4], rows[5]
-    assert (begun["start_offset"], begun["last_offset"], begun["txn_index_empty"]) == (10, 19, True)
-    assert (ended["partition"], ended["broker_id"], ended["custom_metadata"], ended["start_offset"]) == (1, 4, b"\xff", None)
+    started, finished, deleted, damaged = rows[0], rows[2], rows[4], rows[5]
+    assert (started["start_offset"], started["last_offset"], started["txn_index_empty"]) == (10, 19, True)
+    assert (finished["partition"], finished["broker_id"], finished["custom_metadata"], finished["start_offset"]) == (
+        1,
+        4,
+        b"\xff",
+        None,
+    )
     assert (deleted["topic"], deleted["topic_id"], deleted["segment_id"]) == ("t", TOPIC_ID_TEXT, None)
-    assert (broken["topic"], broken["record"]) == (None, "RemoteLogSegmentMetadataUpdateRecord")
+    assert (damaged["topic"], damaged["record"]) == (None, "RemoteLogSegmentMetadataUpdateRecord")
 
 
-def test_limits_are_of_the_segments_partitions(copies: Path) -> None:
+def test_filters_apply_to_the_partition_of_the_segment(copies: Path) -> None:
     for fact in ("remote_segments", "remote_events"):
-        assert {row["topic"] for row in told(copies, fact, topic="u")} == {"u"}
+        assert {row["topic"] for row in rows_of(copies, fact, topic="u")} == {"u"}
         assert {row["partition"] for row in kf.scan(str(copies), topic="t", partition=1).facts(fact).to_pylist()} == {1}
 
 
