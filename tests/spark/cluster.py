@@ -1,6 +1,6 @@
 """A real standalone cluster of Spark on loopback, from the pip package: a master, two workers, and drivers, each a process.
 
-Everything is started in a session of the system's own, so that all that comes of it can be found, and nothing is left behind.
+Each process leads a session of the operating system, by which all its descendants are found and ended.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ from tests.support.places import ROOT
 
 NEWEST: Final = sys.executable
 OLDEST: Final = str(ROOT / ".venv-spark40" / "bin" / "python")
-"""Interpreters with the Sparks that are supported; `make` makes the older one's."""
+"""Interpreters with the newest and the oldest supported Spark; `make` creates the environment of the oldest."""
 WORKERS: Final = 2
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_STOP: Final = 20.0
 SECONDS_OF_A_SCAN: Final = 300.0
 QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""Options with which a JVM that lives for seconds starts sooner and leaves the cores to others."""
+"""Options for short-lived JVMs: quick start, few threads."""
 _DRIVE: Final = "import sys; sys.path.append(sys.argv[1]); from tests.spark.driver import main; main()"
-"""Run elsewhere than in the project, whose package would be found there by workers that do not have it."""
+"""The driver runs outside of the project, because its workers would otherwise import the package from the current directory."""
 _SUBMITTED: Final = (
     "driver.bindAddress=127.0.0.1",
     "driver.host=127.0.0.1",
@@ -55,7 +55,7 @@ class Running:
 
 
 def processes() -> list[Running]:
-    """All that run on this machine; what ends meanwhile is left out, as are the dead that nobody has asked for."""
+    """All processes of this machine except zombies and those that end meanwhile."""
     runnings = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -79,7 +79,7 @@ def python_workers(session: int) -> list[int]:
 
 
 def has_open(pid: int, below: Path, end: str = ".log") -> bool:
-    """Whether a process has a file open that lies below a directory and whose name ends so."""
+    """Whether a process has a file open that is below a directory and whose name ends with `end`."""
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
@@ -90,7 +90,7 @@ def has_open(pid: int, below: Path, end: str = ".log") -> bool:
 
 
 def peak_memory(pid: int) -> int:
-    """The most bytes of memory that a process has had resident (`VmHWM`); 0 if it is gone."""
+    """The peak resident memory of a process in bytes (`VmHWM`); 0 if the process ended."""
     with contextlib.suppress(OSError):
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
         return 0 if found is None else int(found[1]) << 10
@@ -106,15 +106,15 @@ def wait_until(met: Callable[[], bool], what: str, seconds: float, pause: float 
 
 
 def end(process: "subprocess.Popen[Any]") -> None:
-    """End a process that leads a session, and whatever still belongs to its session after it."""
+    """End a process that leads a session, then all other processes of the session."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SECONDS_TO_STOP)
     deadline = time.monotonic() + SECONDS_TO_STOP
-    while left := [running.pid for running in processes() if running.session == process.pid]:
+    while remaining := [running.pid for running in processes() if running.session == process.pid]:
         if process.poll() is None or time.monotonic() > deadline:
-            for pid in left:
+            for pid in remaining:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
@@ -124,16 +124,16 @@ def end(process: "subprocess.Popen[Any]") -> None:
 
 @cache
 def spark_home(python: str) -> str:
-    """Where the pip package of Spark lies that an interpreter has."""
-    asked = [python, "-c", "import os, pyspark; print(os.path.dirname(pyspark.__file__))"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    """The directory of the pip package of Spark that an interpreter has."""
+    command = [python, "-c", "import os, pyspark; print(os.path.dirname(pyspark.__file__))"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, str]:
-    """The environment of Spark's processes: the pip package of `python`, loopback, and no other directory than `folder`."""
+    """The environment of Spark's processes: the pip package of `python`, loopback, and directories below `folder`."""
     (folder / "conf").mkdir(parents=True, exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return kept | {
+    unrelated = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return unrelated | {
         "SPARK_HOME": spark_home(python),
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOG_DIR": str(folder / "log"),
@@ -165,8 +165,7 @@ def submitted(
 
 @dataclass
 class Cluster:
-    """A running cluster: `url` is its master's, `python` what its workers and drivers run, `workers` are processes that lead their
-    sessions."""
+    """A running cluster: the URL of its master, the interpreter of workers and drivers, and its worker processes."""
 
     url: str
     folder: Path
@@ -179,8 +178,8 @@ class Cluster:
     def python_workers(self) -> list[int]:
         return [pid for worker in self.workers for pid in python_workers(worker.pid)]
 
-    def said(self) -> str:
-        """What executors wrote to their standard error."""
+    def executor_stderr(self) -> str:
+        """What all executors wrote to standard error."""
         return "\n".join(file.read_text(errors="replace") for file in sorted((self.folder / "work").glob("*/*/stderr")))
 
 
@@ -188,95 +187,94 @@ class Cluster:
 def spark_process(
     log: Path, environment: dict[str, str], wanted: str, *arguments: str
 ) -> "Iterator[tuple[subprocess.Popen[bytes], str]]":
-    """A process of Spark's own and what it said that is `wanted`, by which it is up; ended with the block."""
-    with log.open("wb") as written:
+    """A process of Spark, and the text of its log that matches `wanted`, which shows that it is up; ended with the block."""
+    with log.open("wb") as output:
         process = subprocess.Popen(
             [os.path.join(environment["SPARK_HOME"], "bin", "spark-class"), *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=written,
+            stdout=output,
+            stderr=output,
             cwd=log.parent,
             env=environment,
             start_new_session=True,
         )
-    found: list[str] = []
+    matches: list[str] = []
 
     def is_up() -> bool:
-        said = log.read_text(errors="replace")
-        assert process.poll() is None, f"{log.name}: ended before it was up: {said[-2000:]}"
-        found[:] = re.findall(wanted, said)
-        return bool(found)
+        text = log.read_text(errors="replace")
+        assert process.poll() is None, f"{log.name}: ended before it was up: {text[-2000:]}"
+        matches[:] = re.findall(wanted, text)
+        return bool(matches)
 
     try:
         wait_until(is_up, log.name, SECONDS_TO_START, pause=0.1)
-        yield process, found[0]
+        yield process, matches[0]
     finally:
         end(process)
 
 
 @contextlib.contextmanager
 def cluster(folder: Path, python: str = sys.executable) -> Iterator[Cluster]:
-    """A cluster of the Spark that `python` has, with a core at each of two workers, up when the block begins and ended with it.
+    """A cluster of the Spark that `python` has, with two workers of one core, that runs during the block.
 
-    Each worker has a loopback address of its own: a host gets no second attempt of a task that it already tries.
+    The workers have different loopback addresses, because Spark runs a speculative attempt of a task only on another host.
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = spark_environment(folder, python)
     with contextlib.ExitStack() as stack:
 
         def start(name: str, wanted: str, *arguments: str, host: str = "127.0.0.1") -> "tuple[subprocess.Popen[bytes], str]":
-            at = ("--host", host, "--port", "0", "--webui-port", "0")
-            there = environment | {"SPARK_LOCAL_IP": host}
-            return stack.enter_context(spark_process(folder / f"{name}.log", there, wanted, *arguments, *at))
+            address = ("--host", host, "--port", "0", "--webui-port", "0")
+            variables = environment | {"SPARK_LOCAL_IP": host}
+            return stack.enter_context(spark_process(folder / f"{name}.log", variables, wanted, *arguments, *address))
 
         _, url = start("master", r"Starting Spark master at (spark://\S+)", _MASTER)
         running = Cluster(url, folder, python)
         for number in range(1, WORKERS + 1):
-            asked = (_WORKER, "--cores", "1", "--memory", "1g", url)
-            worker, _ = start(f"worker-{number}", "Successfully registered with master", *asked, host=f"127.0.0.{number}")
+            arguments = (_WORKER, "--cores", "1", "--memory", "1g", url)
+            worker, _ = start(f"worker-{number}", "Successfully registered with master", *arguments, host=f"127.0.0.{number}")
             running.workers.append(worker)
         yield running
 
 
 class Driver:
-    """A process with a session of Spark, which does what it is asked: `tests.spark.driver`."""
+    """A process with a Spark session that runs scans and exports on request: `tests.spark.driver`."""
 
     def __init__(self, folder: Path, python: str = sys.executable) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._python = python
         self.log = folder / "driver.log"
-        with self.log.open("wb") as written:
+        with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 [python, "-W", "ignore", "-c", _DRIVE, str(ROOT)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=written,
+                stderr=output,
                 cwd=folder,
                 env=spark_environment(folder, python),
                 start_new_session=True,
             )
 
     def session(self, master: str, *, python: str | None = None, **settings: str) -> None:
-        """Begin a new session after the end of the one before, whose workers run `python` or what the driver does; settings with
-        `_` for `.`."""
+        """End the session and start a new one; workers run `python` or the driver's interpreter. Settings have `_` for `.`."""
         self._send({"do": "session", "master": master, "python": python or self._python, "settings": settings})
         self.take().ok()
 
-    def scan(self, *paths: Path | str, **asked: Any) -> "Answer":
-        self.send_scan(*paths, **asked)
+    def scan(self, *paths: Path | str, **options: Any) -> "Answer":
+        self.send_scan(*paths, **options)
         return self.take()
 
-    def send_scan(self, *paths: Path | str, **asked: Any) -> None:
-        """Ask for a scan; options of `ScanOptions` and `TaskSizes` by their names, and what `spark_driver` takes beside them."""
-        self._send({"do": "scan", "paths": [str(path) for path in paths], **asked})
+    def send_scan(self, *paths: Path | str, **options: Any) -> None:
+        """Request a scan with fields of `ScanOptions` and `TaskSizes`, and `as_the_command` for the errors of the command."""
+        self._send({"do": "scan", "paths": [str(path) for path in paths], **options})
 
-    def export(self, *paths: Path | str, output: Path, **asked: Any) -> "Answer":
-        self.send_export(*paths, output=output, **asked)
+    def export(self, *paths: Path | str, output: Path, **options: Any) -> "Answer":
+        self.send_export(*paths, output=output, **options)
         return self.take()
 
-    def send_export(self, *paths: Path | str, output: Path, **asked: Any) -> None:
-        """Ask for an export, payloads included; options of `ScanOptions`, `facts` and `split_bytes`."""
-        self._send({"do": "export", "paths": [str(path) for path in paths], "output": str(output), **asked})
+    def send_export(self, *paths: Path | str, output: Path, **options: Any) -> None:
+        """Request an export with payloads, with fields of `ScanOptions`, `facts` and `split_bytes`."""
+        self._send({"do": "export", "paths": [str(path) for path in paths], "output": str(output), **options})
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -289,7 +287,7 @@ class Driver:
             return bool(selector.select(0))
 
     def take(self) -> "Answer":
-        """The answer to what was asked last. Raises AssertionError if none comes."""
+        """The answer to the last request. Raises AssertionError if none comes."""
         wait_until(lambda: self.ready() or self.process.poll() is not None, "the driver's answer", SECONDS_OF_A_SCAN)
         line = self._stdout().readline()
         assert line, f"the driver ended: {self.log.read_text(errors='replace')[-4000:]}"
@@ -315,33 +313,33 @@ class Driver:
 
 @dataclass(frozen=True)
 class Answer:
-    said: dict[str, Any]
+    values: dict[str, Any]
 
     def ok(self) -> "Answer":
         """Itself. Raises AssertionError for an error."""
-        assert "error" not in self.said, self.said
+        assert "error" not in self.values, self.values
         return self
 
     @property
     def document(self) -> str:
-        return str(self.ok().said["document"])
+        return str(self.ok().values["document"])
 
     @property
     def tasks(self) -> dict[str, int]:
-        """Of an export: how many tasks of each fact there were."""
-        return dict(self.ok().said["tasks"])
+        """Fact → number of its tasks in an export."""
+        return dict(self.ok().values["tasks"])
 
     @property
     def error(self) -> tuple[str, str, str]:
         """(class, text, hint) of the error. Raises AssertionError if there was none."""
-        assert "error" in self.said, self.said
-        return self.said["error"], self.said["text"], self.said["hint"] or ""
+        assert "error" in self.values, self.values
+        return self.values["error"], self.values["text"], self.values["hint"] or ""
 
 
 @contextlib.contextmanager
 def driver(folder: Path, python: str = sys.executable) -> Iterator[Driver]:
-    made = Driver(folder, python)
+    started = Driver(folder, python)
     try:
-        yield made
+        yield started
     finally:
-        made.close()
+        started.close()

@@ -1,4 +1,4 @@
-"""One cluster of Spark for all tests of a run; `tests/conftest.py` has their session."""
+"""Spark clusters for the tests of a run; `tests/conftest.py` has the local session."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,14 @@ from tests.spark.cluster import NEWEST, OLDEST, QUICK_JAVA, Cluster, Driver, clu
 
 @pytest.fixture(scope="session", params=[pytest.param(NEWEST, id="4.3"), pytest.param(OLDEST, id="4.0")])
 def running(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The one cluster of these tests, of the newest Spark or the oldest; who has a session there has all of it."""
+    """A cluster of the newest or the oldest Spark; one session at a time uses all of it."""
     with cluster(tmp_path_factory.mktemp("cluster"), request.param) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """The one driver of a module, ended before the cluster is."""
+    """The driver of a module, which ends before the cluster."""
     assert running.workers
     with driver(tmp_path_factory.mktemp("driver"), running.python) as made:
         yield made
@@ -24,7 +24,7 @@ def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module", params=[pytest.param(False, id="once"), pytest.param(True, id="speculating")])
 def drives(running: Cluster, driven: Driver, request: pytest.FixtureRequest) -> Driver:
-    """The driver with a session there, with speculation or without, which tells of lost tasks."""
+    """The driver with a session on the cluster, with or without speculation; it logs lost tasks."""
     driven.session(
         running.url,
         spark_executor_memory="512m",

@@ -1,6 +1,6 @@
-"""What any Spark must do with the data source, as one run that gives plain answers: in this process, or as a program in another.
+"""Exercises the data source on any supported Spark and returns JSON values, in this process or as a program in another.
 
-`python -m tests.spark.battery MASTER|remote=URL SAMPLE` prints the answers as JSON. Nothing here is newer than Spark 4.0.
+`python -m tests.spark.data_source_checks MASTER|remote=URL SAMPLE` prints the values. The module uses nothing newer than Spark 4.0.
 """
 
 import hashlib
@@ -15,24 +15,24 @@ import pyarrow as pa
 import kafka_forensics.spark
 
 FACTS = ("records", "spans", "epoch_entries", "transactions", "findings")
-"""One for each way in which facts are read."""
-ELSEWHERE = ("records", "findings")
-"""Those that another Spark is asked for: what it may do otherwise is how it loads, plans and moves rows, whatever rows they are."""
+"""One fact per reader of facts."""
+FACTS_OF_OTHER_SPARKS = ("records", "findings")
+"""Facts that other Sparks read. They may differ in how they load, plan and transfer rows, which does not depend on the fact."""
 OF_SNAPSHOTS = ("batches", "changes")
 
 
 def snapshots_of(sample: Path) -> dict[str, str]:
-    """Two snapshots by their names, of which the sample is the newer one."""
+    """Name → path of two snapshots; the sample is the newer one."""
     return {"before": str(sample.parent / "healthy"), "after": str(sample)}
 
 
 def digest(table: pa.Table) -> str:
-    """Of the rows, whatever their order and the chunks they come in."""
+    """A hash of the rows in any order and any chunks."""
     return hashlib.sha256("\n".join(sorted(map(repr, table.to_pylist()))).encode()).hexdigest()
 
 
-def wrong(action: Callable[[], object]) -> str:
-    """What Spark says about a mistake, without the class of the error."""
+def error_text(action: Callable[[], object]) -> str:
+    """The text of the Spark error that an action raises."""
     from pyspark.errors import PySparkException
 
     try:
@@ -43,7 +43,7 @@ def wrong(action: Callable[[], object]) -> str:
 
 
 def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[str, Any]:
-    """Rows of facts, of a DataFrame that is used again, of a subset of columns, of small tasks; and words about mistakes."""
+    """Digests and counts of facts, of a reused DataFrame, of a subset of columns and of small tasks; texts of errors."""
     kafka_forensics.spark.register(spark)
     kafka_forensics.spark.register(spark)
     times = [f"{name}={path}" for name, path in snapshots_of(sample).items()]
@@ -56,7 +56,7 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
     orders, payments = again.filter("topic = 'orders'"), again.filter("topic = 'payments'")
     some = load("last_offset bigint, topic string", [str(sample / f"broker-{n}") for n in (1, 2)])
     of_times = load("last_offset bigint, snapshot string", times, snapshots=True, order="after")
-    possible = {"missing_path": lambda: load(path=f"{sample}-x").count(), "unknown_column": lambda: load("ofset bigint").count()}
+    mistakes = {"missing_path": lambda: load(path=f"{sample}-x").count(), "unknown_column": lambda: load("ofset bigint").count()}
     return {
         "version": spark.version,
         "digests": {fact: digest(load(fact=fact, includePayloads=True).toArrow()) for fact in facts},
@@ -68,7 +68,7 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
         "whole_after_filter": again.count(),
         "tasks": load(split_bytes=1 << 20).selectExpr("spark_partition_id() AS task").distinct().count(),
         "subset": [some.columns, *map(list, some.selectExpr("count(*)", "max(last_offset)").collect())],
-        "mistakes": {name: wrong(made) for name, made in possible.items()},
+        "mistakes": {name: error_text(action) for name, action in mistakes.items()},
     }
 
 
@@ -78,10 +78,10 @@ def main(where: str, sample: str) -> None:
     else:
         spark = kafka_forensics.spark.default_builder(where).getOrCreate()
     try:
-        told = answers(spark, Path(sample).resolve(), ELSEWHERE)
+        results = answers(spark, Path(sample).resolve(), FACTS_OF_OTHER_SPARKS)
     finally:
         spark.stop()
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The driver of Spark jobs in a process of its own: requests as lines of JSON on standard input, answers on standard output."""
+"""The driver of Spark jobs as a separate process: it reads requests as lines of JSON and writes answers the same way."""
 
 import json
 import os
@@ -29,36 +29,36 @@ if TYPE_CHECKING:
 
 
 def local_document(paths: list[str], options: ScanOptions, meanwhile: Callable[[], None] | None = None) -> str:
-    """What the local engine says of the paths, to which something happens after they are listed."""
+    """The JSON document of the local engine; `meanwhile` runs after the files are listed and before they are read."""
     inputs = gather(paths, options)
     if meanwhile is not None:
         meanwhile()
-    return written(scan_here(inputs, options))
+    return document_text(scan_here(inputs, options))
 
 
-def written(result: ScanResult) -> str:
-    """The JSON document, with the engine's name taken out, the one thing in which engines differ."""
+def document_text(result: ScanResult) -> str:
+    """The JSON document without the name of the engine, the only difference between engines."""
     return "".join(document(replace(result, engine="any")))
 
 
-def _chosen(asked: dict[str, Any], kind: type) -> dict[str, Any]:
+def _chosen(request: dict[str, Any], kind: type) -> dict[str, Any]:
     names = {field.name for field in fields(kind)}
-    return {name: value for name, value in asked.items() if name in names}
+    return {name: value for name, value in request.items() if name in names}
 
 
-def _options(asked: dict[str, Any]) -> ScanOptions:
-    options = ScanOptions(**_chosen(asked, ScanOptions))
+def _options(request: dict[str, Any]) -> ScanOptions:
+    options = ScanOptions(**_chosen(request, ScanOptions))
     return replace(options, storage_options=tuple((name, value) for name, value in options.storage_options))
 
 
-def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
-    paths, options = without_secrets(asked["paths"], _options(asked))
-    sizes = replace(job.DEFAULT_SIZES, **_chosen(asked, job.TaskSizes))
+def _scanned(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
+    paths, options = without_secrets(request["paths"], _options(request))
+    sizes = replace(job.DEFAULT_SIZES, **_chosen(request, job.TaskSizes))
     result, _ = job.scan_inputs(spark, gather(paths, options, ids_later=True), options, sizes)
-    return {"document": written(result)}
+    return {"document": document_text(result)}
 
 
-def _exported(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
+def _exported(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
     counted: Counter[str] = Counter()
 
     def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
@@ -67,17 +67,17 @@ def _exported(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
         return found
 
     vars(export_job)["tasks"] = tasks
-    sizes = _chosen(asked, job.TaskSizes)
-    export_job.export_paths(spark, asked["paths"], asked["output"], asked["facts"], _options(asked), payloads=True, **sizes)
+    sizes = _chosen(request, job.TaskSizes)
+    export_job.export_paths(spark, request["paths"], request["output"], request["facts"], _options(request), payloads=True, **sizes)
     return {"tasks": counted}
 
 
-def _started(before: "SparkSession | None", asked: dict[str, Any]) -> "SparkSession":
+def _started(before: "SparkSession | None", request: dict[str, Any]) -> "SparkSession":
     if before is not None:
         before.stop()
-    os.environ["PYSPARK_PYTHON"] = asked["python"]
-    made = builder(asked["master"]).config("spark.driver.memory", "512m").config("spark.driver.extraJavaOptions", QUICK_JAVA)
-    for name, value in asked["settings"].items():
+    os.environ["PYSPARK_PYTHON"] = request["python"]
+    made = builder(request["master"]).config("spark.driver.memory", "512m").config("spark.driver.extraJavaOptions", QUICK_JAVA)
+    for name, value in request["settings"].items():
         made = made.config(name.replace("_", "."), value)
     return made.getOrCreate()
 
@@ -87,14 +87,14 @@ def main() -> None:
     os.dup2(2, 1)
     spark: SparkSession | None = None
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         answer: dict[str, Any] = {}
         try:
-            if asked["do"] == "session":
-                spark = _started(spark, asked)
+            if request["do"] == "session":
+                spark = _started(spark, request)
             elif spark is not None:
-                with readable_spark_errors() if asked.get("as_the_command") else nullcontext():
-                    answer = (_exported if asked["do"] == "export" else _scanned)(spark, asked)
+                with readable_spark_errors() if request.get("as_the_command") else nullcontext():
+                    answer = (_exported if request["do"] == "export" else _scanned)(spark, request)
         except (ForensicsError, PySparkException) as error:
             answer = {"error": type(error).__name__, "text": str(error), "hint": getattr(error, "hint", None)}
         answers.write(json.dumps(answer) + "\n")

@@ -1,4 +1,4 @@
-"""As much of a Spark session as the scan's job asks for, on one table in memory: what tasks get and give, without Java."""
+"""The methods of a Spark session that the job of a scan calls, on a table in memory, without Java."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass
 class FakeSession:
-    """`settings` are what `conf` tells; `frames` counts what was made, kept and let go of."""
+    """A session with the settings of `conf`; `made` and `kept` count DataFrames that were created and are persisted."""
 
     settings: dict[str, str] = field(default_factory=lambda: {"spark.master": "local[2]"})
     made: int = 0
@@ -32,7 +32,7 @@ class FakeSession:
 
 @dataclass
 class FakeFrame:
-    """A DataFrame that is a table, cut in `parts` by the values of one column."""
+    """A DataFrame as a table, divided into `parts` by the values of the column `by`."""
 
     session: FakeSession
     table: pa.Table
@@ -57,8 +57,8 @@ class FakeFrame:
     def unionByName(self, other: "FakeFrame") -> "FakeFrame":  # noqa: N802 - Spark's name
         return FakeFrame(self.session, pa.concat_tables([self.table, other.table.select(self.table.column_names)]))
 
-    def filter(self, wanted: "FakeColumn") -> "FakeFrame":
-        kept = [value in wanted.among for value in self.table.column(wanted.name).to_pylist()]
+    def filter(self, condition: "FakeColumn") -> "FakeFrame":
+        kept = [value in condition.values for value in self.table.column(condition.name).to_pylist()]
         return FakeFrame(self.session, self.table.filter(pa.array(kept, pa.bool_())), self.parts, self.by)
 
     def persist(self) -> "FakeFrame":
@@ -69,11 +69,11 @@ class FakeFrame:
         self.session.kept -= 1
 
     def mapInArrow(self, task: Task, schema: str) -> "FakeFrame":  # noqa: N802 - Spark's name
-        """Each part in turn, the last first: no task may count on what another did."""
-        fields = [one.split() for one in schema.split(", ")]
+        """Run the task on each part, last part first, because tasks must not depend on each other."""
+        fields = [column.split() for column in schema.split(", ")]
         declared = pa.schema([(name, TYPES[kind]) for name, kind in fields])
-        given = [batch for part in reversed(self._cut()) for batch in task(iter(part.to_batches()))]
-        return FakeFrame(self.session, pa.Table.from_batches(given, declared))
+        batches = [batch for part in reversed(self._cut()) for batch in task(iter(part.to_batches()))]
+        return FakeFrame(self.session, pa.Table.from_batches(batches, declared))
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         return self.table
@@ -87,10 +87,10 @@ class FakeFrame:
 
 @dataclass(frozen=True)
 class FakeColumn:
-    """A column, perhaps with the values that are wanted."""
+    """A column, and the values that a filter selects."""
 
     name: str
-    among: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()
 
     def isin(self, values: list[int]) -> "FakeColumn":
         return FakeColumn(self.name, tuple(values))

@@ -1,4 +1,4 @@
-"""Large logs of one batch again and again, the same on three brokers."""
+"""Large logs that repeat one batch, equal on three brokers."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _BATCHES_AT_ONCE: Final = 4096
 
 
 def noisy_batch(records: int, value_bytes: int, compression_type: str, seed: int = 1) -> bytes:
-    """A batch at offset 0 of records with values that hardly compress."""
+    """A batch at offset 0 with random values, which do not compress."""
     noise = random.Random(seed)
     values = [noise.randbytes(value_bytes) for _ in range(records)]
     return write_batch(
@@ -24,31 +24,32 @@ def noisy_batch(records: int, value_bytes: int, compression_type: str, seed: int
     )
 
 
-def moved(one: bytes, base_offset: int) -> bytes:
-    return base_offset.to_bytes(8, "big") + one[8:]
+def moved(batch: bytes, base_offset: int) -> bytes:
+    """The batch at another base offset, which the CRC does not cover."""
+    return base_offset.to_bytes(8, "big") + batch[8:]
 
 
-def repeated(one: bytes, records: int, count: int) -> Iterator[bytes]:
-    """`count` batches of `records` offsets each, some at a time."""
+def repeated(batch: bytes, records: int, count: int) -> Iterator[bytes]:
+    """The bytes of `count` batches of `records` offsets each, in chunks of many batches."""
     for first in range(0, count, _BATCHES_AT_ONCE):
-        yield b"".join(moved(one, number * records) for number in range(first, min(first + _BATCHES_AT_ONCE, count)))
+        yield b"".join(moved(batch, number * records) for number in range(first, min(first + _BATCHES_AT_ONCE, count)))
 
 
 class RepeatedLogs:
-    """Three brokers' log directories below a folder, with one topic of some partitions, all of the same batches."""
+    """Log directories of three brokers, with partitions of one topic that all have the same batches."""
 
     def __init__(self, folder: Path, topic: str, *, partitions: int, batches: int, batch: bytes, records: int) -> None:
         self.folder, self.topic, self.batch, self.records, self.batches = folder, topic, batch, records, batches
         log = folder / "whole.log"
         folder.mkdir(parents=True)
-        with log.open("wb") as written:
-            for some in repeated(batch, records, batches):
-                written.write(some)
+        with log.open("wb") as file:
+            for chunk in repeated(batch, records, batches):
+                file.write(chunk)
         self.log_dirs = []
         for broker in (1, 2, 3):
             for number in range(partitions):
-                known: dict[str, Any] = {"topic_id": TOPIC_ID, "epochs": [(0, 0)], "high_watermark": records * batches}
-                log_dir = put_replica(folder, broker, {}, partition=f"{topic}-{number}", **known)
+                small_files: dict[str, Any] = {"topic_id": TOPIC_ID, "epochs": [(0, 0)], "high_watermark": records * batches}
+                log_dir = put_replica(folder, broker, {}, partition=f"{topic}-{number}", **small_files)
                 self.log_of(broker, number).hardlink_to(log)
             self.log_dirs.append(log_dir)
         log.unlink()
@@ -56,16 +57,16 @@ class RepeatedLogs:
     def log_of(self, broker: int, partition: int) -> Path:
         return self.folder / f"broker-{broker}" / f"{self.topic}-{partition}" / segment_file(0)
 
-    def change(self, broker: int, partition: int, number: int, wrong: bytes) -> None:
-        """Write other bytes in place of one replica's batch of a number, from its first on."""
+    def change(self, broker: int, partition: int, number: int, replacement: bytes) -> None:
+        """Overwrite the beginning of the n-th batch of one replica."""
         data, start = self.log_of(broker, partition).read_bytes(), number * len(self.batch)
-        self._replace(broker, partition, data[:start] + wrong + data[start + len(wrong) :])
+        self._replace(broker, partition, data[:start] + replacement + data[start + len(replacement) :])
 
     def cut(self, broker: int, partition: int, size_in_bytes: int) -> None:
         self._replace(broker, partition, self.log_of(broker, partition).read_bytes()[:size_in_bytes])
 
     def _replace(self, broker: int, partition: int, data: bytes) -> None:
-        """Give a replica a file of its own, which the others share."""
-        own = self.log_of(broker, partition).with_suffix(".own")
-        own.write_bytes(data)
-        own.replace(self.log_of(broker, partition))
+        """Replace the log of one replica, which is a link to the log of all."""
+        changed = self.log_of(broker, partition).with_suffix(".changed")
+        changed.write_bytes(data)
+        changed.replace(self.log_of(broker, partition))

@@ -1,4 +1,4 @@
-"""The data source `kafka_log` without a JVM: planned and read in this process, as Spark's workers would."""
+"""Plans and reads the data source `kafka_log` in this process, as Spark's workers do, without a JVM."""
 
 import json
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ BY_FILE = ("batches", "records", "spans", "control_records", "index_entries", "e
 
 
 def source(paths: Path | Sequence[Path], **options: object) -> KafkaLogDataSource:
-    several = [paths] if isinstance(paths, Path) else paths
-    told = {name: str(value) for name, value in options.items()}
-    return KafkaLogDataSource({"paths": json.dumps([str(path) for path in several]), **told})
+    path_list = [paths] if isinstance(paths, Path) else paths
+    texts = {name: str(value) for name, value in options.items()}
+    return KafkaLogDataSource({"paths": json.dumps([str(path) for path in path_list]), **texts})
 
 
 DAY: Final = timedelta(days=1)
@@ -44,7 +44,7 @@ def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False
 
 
 def as_source(table: pa.Table, fact: str) -> pa.Table:
-    """The rows of a fact as the data source gives them: with their time as a time, and as it is stored behind all else."""
+    """The rows of a fact as the data source gives them: `timestamp` as a time, and the stored number as the last column."""
     if fact == "records":
         stored = table.column("timestamp")
         kind: pa.DataType = pa.timestamp("us", "UTC")

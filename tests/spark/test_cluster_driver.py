@@ -1,4 +1,4 @@
-"""A driver that is killed in the middle on a real cluster leaves nothing behind, and a full disk of its workers is named."""
+"""A driver killed during a job leaves no processes or files on a real cluster; a full disk of workers is named."""
 
 import os
 import subprocess
@@ -27,10 +27,10 @@ def listed(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("is_export", [False, True], ids=["scan", "export"])
-def test_a_driver_killed_in_the_middle_leaves_nothing_behind(
+def test_a_killed_driver_leaves_no_processes_or_files(
     running: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_export: bool
 ) -> None:
-    """Of an export no seal, and the next attempt is refused; the cluster works on."""
+    """An export has no `_SUCCESS` and is not overwritten; the cluster runs the next scan."""
     batches = 300 if is_export else 1000
     logs = RepeatedLogs(
         tmp_path / "evidence", "orders", partitions=8, batches=batches, batch=noisy_batch(50, 100, "zstd"), records=50
@@ -58,12 +58,12 @@ def test_a_driver_killed_in_the_middle_leaves_nothing_behind(
     assert listed(logs.folder) == before
     if is_export:
         assert set(os.listdir(target)) == {"_UNFINISHED", "_temporary"}
-        left = listed(target)
+        files = listed(target)
         assert exports.export(target, *logs.log_dirs, "--engine", "spark", "--spark-master", running.url) == 2
-        said = capsys.readouterr().err
-        assert f"error: {target} holds an export that did not finish, or one that is running\n" in said
-        assert "nothing is resumed: if none is running, remove the directory and export again" in said
-        assert listed(target) == left
+        err = capsys.readouterr().err
+        assert f"error: {target} holds an export that did not finish, or one that is running\n" in err
+        assert "nothing is resumed: if none is running, remove the directory and export again" in err
+        assert listed(target) == files
     else:
         assert os.listdir(tmp_path / "killed" / "local") == []
         with driver(tmp_path / "next", running.python) as following:
@@ -75,7 +75,7 @@ def test_a_driver_killed_in_the_middle_leaves_nothing_behind(
 
 @contextmanager
 def small_disk(where: Path, size_in_bytes: int) -> Iterator[None]:
-    """A file system of a few bytes at a directory, unmounted with the block."""
+    """A small file system mounted at a directory during the block."""
     where.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_in_bytes}", "none", str(where)], check=True)
     try:
@@ -85,20 +85,20 @@ def small_disk(where: Path, size_in_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.two_users  # only root may mount a disk
-def test_a_full_disk_of_workers_is_named_and_one_with_room_is_enough(running: Cluster, tmp_path: Path) -> None:
-    """What is shuffled is put on the disks of Spark's local directories."""
+def test_a_full_disk_of_workers_is_named_and_a_larger_disk_is_enough(running: Cluster, tmp_path: Path) -> None:
+    """Spark writes shuffled rows to its local directories."""
     logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=24, batches=20, batch=noisy_batch(50, 100, "zstd"), records=50)
     paths = [str(path) for path in logs.log_dirs]
-    here = tmp_path / "cluster" / "local"
+    local_dir = tmp_path / "cluster" / "local"
     with (
-        small_disk(here, 64 << 10),
+        small_disk(local_dir, 64 << 10),
         cluster(tmp_path / "cluster", running.python) as full,
-        driver(tmp_path / "driver", running.python) as asked,
+        driver(tmp_path / "driver", running.python) as started,
     ):
-        asked.session(full.url, **SETTINGS)
-        name, text, _ = asked.scan(*paths, small_bytes=-1, work_bytes=1, as_the_command=True).error
+        started.session(full.url, **SETTINGS)
+        name, text, _ = started.scan(*paths, small_bytes=-1, work_bytes=1, as_the_command=True).error
         assert name == "ForensicsError"
         assert "the disk of Spark's local directories is full on the worker 127.0.0." in text
-        assert full.said().count("Exception in task") >= 4, "each of four attempts met it"
-        subprocess.run(["mount", "-o", f"remount,size={64 << 20}", str(here)], check=True)
-        assert asked.scan(*paths, small_bytes=-1, work_bytes=1).document == local_document(paths, ScanOptions())
+        assert full.executor_stderr().count("Exception in task") >= 4, "each of four attempts failed"
+        subprocess.run(["mount", "-o", f"remount,size={64 << 20}", str(local_dir)], check=True)
+        assert started.scan(*paths, small_bytes=-1, work_bytes=1).document == local_document(paths, ScanOptions())

@@ -1,4 +1,4 @@
-"""Keys of large compacted partitions, compared by Spark's own sorting and shuffling, give what the local engine gives."""
+"""Keys of large compacted partitions, sorted and shuffled by Spark, give the findings of the local engine."""
 
 import shutil
 from contextlib import redirect_stdout
@@ -16,37 +16,37 @@ from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import TaskSizes, scan_inputs
-from tests.spark.driver import written
+from tests.spark.driver import document_text
 from tests.support.brokers import TOPIC, put_checkpoint, put_compacted, put_differently_cleaned
 from tests.support.logs import CLEANED, History, keyed_history
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-APART = TaskSizes(deferred_keys_bytes=0, work_bytes=1)
+DEFERRED_KEYS = TaskSizes(deferred_keys_bytes=0, work_bytes=1)
 REFUSED = "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute."
 
 
-def judged_alike(spark: SparkSession, paths: list[str], sizes: TaskSizes = APART) -> set[str]:
-    """The kinds of findings that both engines give, in the same bytes."""
+def equal_kinds(spark: SparkSession, paths: list[str], sizes: TaskSizes = DEFERRED_KEYS) -> set[str]:
+    """The kinds of findings; asserts that both engines give the same document."""
     result, _ = scan_inputs(spark, gather(paths, ScanOptions()), ScanOptions(), sizes)
-    assert written(result) == written(local.scan(paths, ScanOptions()))
+    assert document_text(result) == document_text(local.scan(paths, ScanOptions()))
     return {finding.kind for finding in result.findings}
 
 
-def test_many_keys_are_judged_as_by_the_local_engine(spark: SparkSession, tmp_path: Path) -> None:
-    """Some hundreds, of which one is lost and many were cleaned on one side."""
-    story = History()
+def test_many_keys_give_the_findings_of_the_local_engine(spark: SparkSession, tmp_path: Path) -> None:
+    """250 keys: one record is lost, and many are cleaned on one broker only."""
+    history = History()
     for number in range(420):
-        story.put((f"key-{number % 250}", str(number)))
-    logs = {1: story.left(roll=400), 2: story.left(set(range(150)) | {390}, roll=400), 3: story.left({411}, roll=400)}
+        history.put((f"key-{number % 250}", str(number)))
+    logs = {1: history.left(roll=400), 2: history.left(set(range(150)) | {390}, roll=400), 3: history.left({411}, roll=400)}
     brokers = put_compacted(tmp_path, logs, {1: 0, 2: 400})
-    kinds = judged_alike(spark, [str(path) for path in brokers.log_dirs])
+    kinds = equal_kinds(spark, [str(path) for path in brokers.log_dirs])
     assert {"COMPACTED_VALUE_DIFFERS", "COMPACTION_SKEW"} & kinds
 
 
 @pytest.fixture
 def two_partitions(tmp_path: Path) -> list[str]:
-    """Log directories with two compacted partitions, which differ in different keys."""
+    """Log directories with two compacted partitions, in which different keys differ."""
     brokers = put_differently_cleaned(tmp_path / "brokers", keyed_history(), {2: {1}})
     others = put_differently_cleaned(tmp_path / "others", keyed_history(), {1: {3, 4}, 3: {6}})
     for log_dir, other in zip(brokers.log_dirs, others.log_dirs, strict=True):
@@ -56,7 +56,7 @@ def two_partitions(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_states_are_kept_for_the_slices_that_asked_or_worked_out_again(
+def test_key_states_are_persisted_or_computed_twice(
     spark: SparkSession, two_partitions: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: bool
 ) -> None:
     slices: list[list[int]] = []
@@ -64,32 +64,32 @@ def test_states_are_kept_for_the_slices_that_asked_or_worked_out_again(
     plans: list[str] = []
     judge_with_states, answer_key_questions = job.judge_with_states, keys.answer_key_questions
 
-    def noting_slices(heads: DataFrame, given: DataFrame, tasks: int, there: job.Task) -> DataFrame:
+    def record_slices(heads: DataFrame, key_states: DataFrame, tasks: int, task: job.Task) -> DataFrame:
         slices.append([row.slice for row in heads.select("slice").collect()])
-        states.append(given)
-        return judge_with_states(heads, given, tasks, there)
+        states.append(key_states)
+        return judge_with_states(heads, key_states, tasks, task)
 
-    def noting_plan(*given: Any) -> list[KeyAnswer]:
+    def record_plan(*arguments: Any) -> list[KeyAnswer]:
         output = StringIO()
         with redirect_stdout(output):
             states[0].explain()
         plans.append(output.getvalue())
-        return answer_key_questions(*given)
+        return answer_key_questions(*arguments)
 
     def refuse(_: object) -> None:
         raise AnalysisException(REFUSED)
 
-    monkeypatch.setattr(job, "judge_with_states", noting_slices)
-    monkeypatch.setattr(keys, "answer_key_questions", noting_plan)
+    monkeypatch.setattr(job, "judge_with_states", record_slices)
+    monkeypatch.setattr(keys, "answer_key_questions", record_plan)
     if refused:
         monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
-    judged_alike(spark, two_partitions)
+    equal_kinds(spark, two_partitions)
     assert slices == [[0, 1], [0, 1]]
     assert ("InMemoryTableScan" in plans[0]) is not refused
     assert ("large compacted logs are read twice" in caplog.text) is refused
     assert not states[0].is_cached
-    judged_alike(spark, two_partitions, TaskSizes())
-    assert len(slices) == 2, "small logs are compared where they are judged, without states that are put together"
+    equal_kinds(spark, two_partitions, TaskSizes())
+    assert len(slices) == 2, "small logs are compared by the task that judges them"
 
 
 def test_any_other_refusal_ends_the_scan(spark: SparkSession, two_partitions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,4 +98,4 @@ def test_any_other_refusal_ends_the_scan(spark: SparkSession, two_partitions: li
 
     monkeypatch.setattr(type(spark.range(1)), "persist", refuse)
     with pytest.raises(AnalysisException, match="no such session"):
-        judged_alike(spark, two_partitions)
+        equal_kinds(spark, two_partitions)

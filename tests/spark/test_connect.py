@@ -1,4 +1,4 @@
-"""`export` and `scan` with `--spark-remote`: a Spark Connect server does the work, for the local engine's answer."""
+"""`export` and `scan` with `--spark-remote`: a Spark Connect server gives the answer of the local engine."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ SAMPLE = str(SAMPLES / "unclean-election")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the one server of these tests, with two cores, which tries tasks up to four times."""
+    """The URL of a server with two cores that tries a task four times."""
     folder = tmp_path_factory.mktemp("connect")
     environment = spark_environment(folder) | {"SPARK_DAEMON_MEMORY": "768m"}
     port = free_port()
@@ -43,30 +43,30 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def run(server: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command in a process of its own, for no process can be a client and have a Spark of its own as well."""
+    """Run a command in another process, because a process cannot be a Connect client and have a local Spark."""
     command = [sys.executable, "-m", "kafka_forensics", *arguments, "--engine", "spark", "--spark-remote", server]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
 def files(target: Path) -> dict[str, bytes]:
-    """Path below the target → bytes of everything that lies there but the manifest, which names the engine."""
-    found = {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
-    assert found.pop("_manifest.json")
-    return found
+    """Path below the target → bytes of each file except the manifest, which names the engine."""
+    contents = {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    assert contents.pop("_manifest.json")
+    return contents
 
 
-def test_an_export_is_what_the_local_engine_writes(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = run(server, "export", SAMPLE, "--output", str(tmp_path / "there"), "--show-payloads", "--format", "tsv")
+def test_an_export_equals_that_of_the_local_engine(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run(server, "export", SAMPLE, "--output", str(tmp_path / "spark"), "--show-payloads", "--format", "tsv")
     assert (done.returncode, done.stderr) == (0, "")
-    assert exports.export(tmp_path / "here", SAMPLE, "--show-payloads") == 0
+    assert exports.export(tmp_path / "local", SAMPLE, "--show-payloads") == 0
     assert done.stdout == capsys.readouterr().out
-    assert files(tmp_path / "there") == files(tmp_path / "here")
-    told, expected = manifest(tmp_path / "there"), manifest(tmp_path / "here")
-    assert told.pop("tool") == expected.pop("tool") | {"engine": "spark"}
-    assert told == expected
+    assert files(tmp_path / "spark") == files(tmp_path / "local")
+    written, expected = manifest(tmp_path / "spark"), manifest(tmp_path / "local")
+    assert written.pop("tool") == expected.pop("tool") | {"engine": "spark"}
+    assert written == expected
 
 
-def test_a_scan_is_what_the_local_engine_says(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scan_equals_that_of_the_local_engine(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     done = run(server, "scan", SAMPLE, "--format", "json")
     assert json.loads(done.stdout)["tool"]["engine"] == "spark"
     assert done.returncode == outcome(["scan", SAMPLE, "--format", "json"])

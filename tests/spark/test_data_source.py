@@ -1,4 +1,4 @@
-"""The data source in Spark: the oldest and the newest that are supported, Classic and Connect, and what they say about mistakes."""
+"""The data source in the oldest and newest supported Spark, Classic and Connect, and its errors."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
-from tests.spark.battery import ELSEWHERE, FACTS, answers, digest, snapshots_of
 from tests.spark.cluster import NEWEST, OLDEST
+from tests.spark.data_source_checks import FACTS, FACTS_OF_OTHER_SPARKS, answers, digest, snapshots_of
 from tests.spark.source_facts import as_source
 from tests.support.brokers import put_meta_properties
 from tests.support.places import ROOT, SAMPLES
@@ -22,42 +22,42 @@ pytestmark = pytest.mark.spark
 
 SAMPLE = SAMPLES / "unclean-election"
 SECONDS = 300
-WORDS = {
+ERRORS = {
     "missing_path": f"PathMissingError: {SAMPLE}-x: no such file or directory: did you mean {SAMPLE}?",
     "unknown_column": "UsageError: the fact batches has no column 'ofset': did you mean ",
 }
 
 
-def assert_right(told: dict[str, Any], facts: tuple[str, ...]) -> None:
-    """The answers of the battery are those of the local engine."""
-    times = kf.scan_snapshots(snapshots_of(SAMPLE))
-    of_times = {fact: as_source(times.facts(fact), fact) for fact in ("batches", "changes")}
-    assert told["snapshots"] == {fact: digest(table) for fact, table in of_times.items()}
-    newer = of_times["batches"]["snapshot"].to_pylist().count("after")
-    columns, by_snapshot = told["snapshots_subset"]
+def assert_right(values: dict[str, Any], facts: tuple[str, ...]) -> None:
+    """Assert that the values of these checks agree with the local engine."""
+    snapshots = kf.scan_snapshots(snapshots_of(SAMPLE))
+    of_snapshots = {fact: as_source(snapshots.facts(fact), fact) for fact in ("batches", "changes")}
+    assert values["snapshots"] == {fact: digest(table) for fact, table in of_snapshots.items()}
+    newer = of_snapshots["batches"]["snapshot"].to_pylist().count("after")
+    columns, by_snapshot = values["snapshots_subset"]
     assert (columns, list(map(list, by_snapshot))) == (["last_offset", "snapshot"], [["after", newer]])
     result = kf.scan(str(SAMPLE))
     wanted = {fact: as_source(result.facts(fact), fact) for fact in ("batches", *facts)}
-    assert told["digests"] | {"batches": told["batches"]} == {fact: digest(table) for fact, table in wanted.items()}
+    assert values["digests"] | {"batches": values["batches"]} == {fact: digest(table) for fact, table in wanted.items()}
     topics = wanted["batches"]["topic"].to_pylist()
     counts = [topics.count("orders"), topics.count("payments")]
     union = [["orders", counts[0]], ["payments", counts[1]]]
-    assert [list(map(list, told[name])) for name in ("union", "union_once_more")] == [union, union]
-    assert told["whole_after_filter"] == sum(counts)
+    assert [list(map(list, values[name])) for name in ("union", "union_once_more")] == [union, union]
+    assert values["whole_after_filter"] == sum(counts)
     two = [row["last_offset"] for row in wanted["batches"].to_pylist() if row["broker"] in {"1", "2"}]
-    assert told["subset"] == [["last_offset", "topic"], [len(two), max(two)]]
-    assert told["tasks"] > 1
-    assert told["mistakes"].keys() == WORDS.keys()
-    for name, said in told["mistakes"].items():
-        first, _, behind = said.partition("\n")
-        assert WORDS[name] in first, "our sentence stands in the first line"
-        assert "Traceback" not in behind
+    assert values["subset"] == [["last_offset", "topic"], [len(two), max(two)]]
+    assert values["tasks"] > 1
+    assert values["mistakes"].keys() == ERRORS.keys()
+    for name, text in values["mistakes"].items():
+        first_line, _, rest = text.partition("\n")
+        assert ERRORS[name] in first_line
+        assert "Traceback" not in rest
 
 
-def test_in_this_spark(spark: SparkSession) -> None:
-    told = answers(spark, SAMPLE)
-    assert_right(told, FACTS)
-    assert told["version"].startswith("4.3.")
+def test_the_data_source_works_in_the_installed_spark(spark: SparkSession) -> None:
+    values = answers(spark, SAMPLE)
+    assert_right(values, FACTS)
+    assert values["version"].startswith("4.3.")
 
 
 @pytest.mark.nightly
@@ -70,23 +70,23 @@ def test_in_this_spark(spark: SparkSession) -> None:
         pytest.param(OLDEST, "remote=local[2]", "4.0.", id="4.0-connect"),
     ],
 )
-def test_in_another_spark_from_an_environment_that_is_not_activated(tmp_path: Path, python: str, where: str, version: str) -> None:
-    """With a module beside it that breaks Spark's own discovery of data sources."""
+def test_the_data_source_works_in_another_spark_without_activation(tmp_path: Path, python: str, where: str, version: str) -> None:
+    """A broken module on the path, at which Spark's discovery of data sources fails, does no harm."""
     assert Path(python).is_file(), "`make nightly PART=spark` makes the environments"
     (tmp_path / "pyspark_broken.py").write_text("raise RuntimeError('this module is broken')\n")
     java = shutil.which("java")
     places = ["/usr/bin", "/bin", *([os.path.dirname(java)] if java else [])]
     environment = {"PATH": os.pathsep.join(places), "PYTHONPATH": f"{tmp_path}:{ROOT}", "HOME": str(Path.home())}
     environment |= {name: os.environ[name] for name in ("JAVA_HOME", "XDG_CACHE_HOME") if name in os.environ}
-    command = [python, "-m", "tests.spark.battery", where, str(SAMPLE)]
+    command = [python, "-m", "tests.spark.data_source_checks", where, str(SAMPLE)]
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = json.loads(ran.stdout)
-    assert told["version"].startswith(version)
-    assert_right(told, ELSEWHERE)
+    values = json.loads(ran.stdout)
+    assert values["version"].startswith(version)
+    assert_right(values, FACTS_OF_OTHER_SPARKS)
 
 
-def test_bad_bytes_are_rows_or_the_end(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_is_a_row_or_with_strict_an_error(spark: SparkSession, tmp_path: Path) -> None:
     copy = tmp_path / "broker-1"
     shutil.copytree(SAMPLE / "broker-1", copy)
     log = max(copy.glob("orders-*/*.log"), key=lambda path: path.stat().st_size)
@@ -100,7 +100,7 @@ def test_bad_bytes_are_rows_or_the_end(spark: SparkSession, tmp_path: Path) -> N
         read.option("on_corrupt", "strict").load(str(copy)).count()
 
 
-def test_nothing_to_read_is_no_row_and_no_log_directory_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_log_directory_has_no_rows_and_a_missing_one_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
     put_meta_properties(tmp_path / "broker", 1, cluster_id=None)
     assert spark.read.format("kafka_log").load(str(tmp_path / "broker")).collect() == []

@@ -1,4 +1,4 @@
-"""Columns of records in the data source: times, payloads, the names of Spark's own source, and no more than is asked for."""
+"""Columns of records in the data source: times, payloads, the names of Spark's Kafka source, and subsets."""
 
 from collections import Counter
 from pathlib import Path
@@ -23,18 +23,18 @@ from tests.support.places import SAMPLES
 pytestmark = pytest.mark.spark
 
 SAMPLE = SAMPLES / "unclean-election"
-OF_SPARK = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+KAFKA_SOURCE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EDGES = (-(1 << 63), (1 << 63) - 1, -1, 0, -2, -62_135_596_800_000, 253_402_300_799_999, 253_402_214_399_999, 253_402_214_400_000)
 
 
 @given(st.lists(st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.sampled_from(EDGES))))
-def test_times_are_those_of_the_slow_way(stored: list[int]) -> None:
+def test_times_agree_with_a_plain_conversion(stored: list[int]) -> None:
     made = as_timestamps(pa.array(stored, pa.int64()))
     assert made.type == pa.timestamp("us", "UTC")
     assert made.to_pylist() == list(map(time_of, stored))
 
 
-def test_times_that_are_none_or_out_of_range_are_null() -> None:
+def test_missing_and_out_of_range_times_are_null() -> None:
     assert as_timestamps(pa.array([*EDGES, None], pa.int64())).is_null().to_pylist() == [
         True, True, True, False, False, True, True, False, True, True,
     ]  # fmt: skip
@@ -44,16 +44,16 @@ HEADER: Any = st.fixed_dictionaries({"key": st.binary(max_size=8), "value": st.n
 
 
 @given(st.lists(st.none() | st.lists(HEADER)), st.integers(0, 3))
-def test_keys_of_headers_are_text_whatever_their_bytes_are(headers: list[Any], first: int) -> None:
+def test_header_keys_of_any_bytes_are_text(headers: list[Any], first: int) -> None:
     made = with_text_keys(pa.array(headers, FACTS["records"].schema.field("headers").type)[first:])
     wanted = [
-        None if some is None else [{**header, "key": header["key"].decode("utf-8", "replace")} for header in some]
-        for some in headers[first:]
+        None if record is None else [{**header, "key": header["key"].decode("utf-8", "replace")} for header in record]
+        for record in headers[first:]
     ]
     assert made.to_pylist() == wanted
 
 
-def test_payloads_are_null_unless_they_are_asked_for() -> None:
+def test_payloads_are_null_unless_requested() -> None:
     with_payloads, _ = read(SAMPLE, "records")
     without, _ = read(SAMPLE, "records", includePayloads=False)
     made = source(SAMPLE, fact="records")
@@ -66,15 +66,15 @@ def test_payloads_are_null_unless_they_are_asked_for() -> None:
         assert all(table[name].null_count == table.num_rows > 0 for name in payloads)
 
 
-def test_names_of_sparks_own_source_come_first_and_are_of_its_types() -> None:
+def test_columns_of_sparks_kafka_source_come_first_with_its_types() -> None:
     columns = {column.name: column for column in source_columns("records", names="kafka")}
-    assert tuple(columns)[: len(OF_SPARK)] == OF_SPARK
+    assert tuple(columns)[: len(KAFKA_SOURCE_COLUMNS)] == KAFKA_SOURCE_COLUMNS
     of_snapshots = [column.name for column in source_columns("records", snapshots=True, names="kafka")]
-    assert of_snapshots[: 1 + len(OF_SPARK)] == ["snapshot", *OF_SPARK]
+    assert of_snapshots[: 1 + len(KAFKA_SOURCE_COLUMNS)] == ["snapshot", *KAFKA_SOURCE_COLUMNS]
     facts = {column.name for column in source_columns("records")}
     assert set(columns) == facts - {"timestamp_type"} | {"timestampType"}
     made = source(SAMPLE, fact="records", names="KAFKA", includePayloads=True)
-    types = [made.schema()[name].dataType.simpleString() for name in OF_SPARK]
+    types = [made.schema()[name].dataType.simpleString() for name in KAFKA_SOURCE_COLUMNS]
     headers = "array<struct<key:string,value:binary>>"
     assert types == ["binary", "binary", "string", "int", "bigint", "timestamp", "int", headers]
     reader = made.reader(made.schema())
@@ -89,7 +89,7 @@ def test_names_of_sparks_own_source_come_first_and_are_of_its_types() -> None:
     )
 
 
-def test_columns_that_are_not_asked_for_reach_no_reader() -> None:
+def test_readers_get_only_the_requested_columns() -> None:
     made = source(SAMPLE, fact="records", columns="timestamp_ms, topic,timestamp")
     assert made.schema().names == ["timestamp_ms", "topic", "timestamp"]
     reader = made.reader(made.schema())
@@ -107,20 +107,20 @@ def test_columns_that_are_not_asked_for_reach_no_reader() -> None:
         source(SAMPLE, fact="records").reader(StructType([StructField("timestamp", LongType())]))
 
 
-def test_streams_and_writes_are_refused_in_one_sentence() -> None:
+def test_streams_and_writes_are_refused() -> None:
     made = source(SAMPLE)
     stream = made.streamReader(made.schema())
     assert isinstance(stream, RefusedStream)
-    for ask in (stream.initialOffset, stream.latestOffset, lambda: stream.partitions({}, {}), lambda: stream.read(None)):  # type: ignore[arg-type]
+    for method in (stream.initialOffset, stream.latestOffset, lambda: stream.partitions({}, {}), lambda: stream.read(None)):  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"^kafka_log has no readStream, for the log directories .*: use spark\.read$"):
-            ask()
+            method()
     for write in (made.writer, made.streamWriter):
         with pytest.raises(UsageError, match=r"^kafka_log has no write, for evidence is only ever read: "):
             write(made.schema(), overwrite=True)
 
 
-def test_spark_shows_times_whatever_they_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Those that no TIMESTAMP can be, one that is none, the last one that can be, and a header whose key is no text."""
+def test_spark_reads_any_time(spark: SparkSession, tmp_path: Path) -> None:
+    """A time that no TIMESTAMP can have, a missing one and the last possible one; and a header key that is not UTF-8."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     times = [(1 << 63) - 1, -1, 253_402_214_399_999, 1_795_233_325_689]
@@ -141,7 +141,7 @@ def test_spark_shows_times_whatever_they_are(spark: SparkSession, tmp_path: Path
     assert [header["key"] for row in rows for header in row["headers"]] == ["k\ufffd\ufffd"] * len(times)
 
 
-def test_a_stream_is_refused_in_one_sentence(spark: SparkSession) -> None:
+def test_spark_shows_the_refusal_of_a_stream(spark: SparkSession) -> None:
     query = spark.readStream.format("kafka_log").load(str(SAMPLE)).writeStream.format("memory").queryName("refused").start()
     with pytest.raises(StreamingQueryException, match="kafka_log has no readStream, for the log directories it reads are copies"):
         query.processAllAvailable()

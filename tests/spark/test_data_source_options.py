@@ -1,4 +1,4 @@
-"""What may be said to the data source, and what it says of what cannot be meant. No JVM runs here."""
+"""Options of the data source, and the errors for invalid ones. No JVM runs here."""
 
 import json
 import pkgutil
@@ -22,8 +22,8 @@ from tests.support.places import SAMPLES
 HEALTHY = SAMPLES / "healthy"
 
 
-def test_names_in_any_case_and_values_as_people_write_them() -> None:
-    given = {
+def test_option_names_have_any_case_and_values_any_usual_form() -> None:
+    options = {
         "PATH": str(HEALTHY),
         "Topics": "orders, pay*",
         "partitions": "0,2-4",
@@ -37,7 +37,7 @@ def test_names_in_any_case_and_values_as_people_write_them() -> None:
         "storage.Endpoint": "localhost:9",
         "storage.secret_key": "hidden",
     }
-    parsed = parse_options(given)
+    parsed = parse_options(options)
     query = parsed.query
     assert (query.fact, query.topics) == ("batches", ("orders", "pay*"))
     assert (query.partitions, query.brokers) == (((0, 0), (2, 4)), ("1", "b"))
@@ -48,27 +48,27 @@ def test_names_in_any_case_and_values_as_people_write_them() -> None:
     assert "hidden" not in repr(parsed)
 
 
-def test_a_scan_behind_a_fact_is_told_what_a_scan_is() -> None:
+def test_facts_of_a_scan_take_the_options_of_a_scan() -> None:
     path = SAMPLES / "unclean-election"
-    given = {"live": "TRUE", "deep": "false", "as_of": "2030-03-17T17:46:40Z"}
-    query = parse_options({"path": str(path), **given}).query
+    options = {"live": "TRUE", "deep": "false", "as_of": "2030-03-17T17:46:40Z"}
+    query = parse_options({"path": str(path), **options}).query
     assert (query.live, query.deep, query.as_of_ms) == (True, False, 1_900_000_000_000)
     assert parse_options({"path": str(path), "as_of": "019000000"}).query.as_of_ms == 19_000_000
     result = kf.scan(str(path), deep=query.deep, live=query.live, as_of_ms=query.as_of_ms)
     for fact in ("transactions", "findings"):
-        assert rows(read(path, fact, **given)[0]) == rows(result.facts(fact))
+        assert rows(read(path, fact, **options)[0]) == rows(result.facts(fact))
     assert rows(result.facts("findings")) != rows(kf.scan(str(path)).facts("findings"))
 
 
-@pytest.mark.parametrize(("given", "deep"), [({}, True), ({"deep": "true"}, True), ({"deep": "false"}, False)])
-def test_spans_look_into_records_where_that_is_said(given: dict[str, str], deep: bool) -> None:
-    made = source(HEALTHY, fact="spans", **given)
+@pytest.mark.parametrize(("options", "deep"), [({}, True), ({"deep": "true"}, True), ({"deep": "false"}, False)])
+def test_spans_decode_records_unless_deep_is_false(options: dict[str, str], deep: bool) -> None:
+    made = source(HEALTHY, fact="spans", **options)
     tasks = made.reader(made.schema()).partitions()
     assert {decode(task.task)[1] for task in tasks if isinstance(task, FactTask)} == {deep}
 
 
 @pytest.mark.parametrize(
-    ("options", "words", "hint"),
+    ("options", "message", "hint"),
     [
         ({"deep": "perhaps"}, "deep is 'perhaps', which is none of its values", "choose from true, false"),
         ({"topic": "x"}, "there is no option 'topic' of kafka_log", "did you mean topics?"),
@@ -94,14 +94,14 @@ def test_spans_look_into_records_where_that_is_said(given: dict[str, str], deep:
         ({"fact": "findings", "on_corrupt": "strict"}, "on_corrupt=strict does not apply to the fact findings", None),
     ],
 )
-def test_what_cannot_be_meant(options: dict[str, str], words: str, hint: str | None) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], message: str, hint: str | None) -> None:
     with pytest.raises(UsageError) as caught:
         parse_options({"path": str(HEALTHY)} | options)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert hint is None or str(caught.value.hint).startswith(hint)
 
 
-def test_paths_patterns_and_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_paths_can_be_patterns_and_have_broker_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pattern = str(HEALTHY / "broker-*")
     every = [str(HEALTHY / f"broker-{number}") for number in (1, 2, 3)]
     assert parse_options({"path": pattern}).paths == every
@@ -117,7 +117,7 @@ def test_paths_patterns_and_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("fact", FACTS)
-def test_schemas_are_those_of_the_model(fact: str) -> None:
+def test_schemas_agree_with_the_model(fact: str) -> None:
     declared, made = FACTS[fact].schema, spark_schema(fact)
     assert made.names == [*declared.names, *(["timestamp_ms"] if fact == "records" else [])]
     assert spark_schema(fact, snapshots=True).names == ["snapshot", *made.names]
@@ -129,9 +129,9 @@ def test_schemas_are_those_of_the_model(fact: str) -> None:
             assert str(pa.int64() if field.type == pa.uint32() else field.type).replace(" not null", "") in wider
 
 
-def test_a_subset_of_columns_in_any_order() -> None:
-    asked = StructType([StructField("last_offset", LongType()), spark_schema("batches")["topic"]])
-    made = source(HEALTHY).reader(asked)
+def test_a_schema_selects_columns_in_any_order() -> None:
+    schema = StructType([StructField("last_offset", LongType()), spark_schema("batches")["topic"]])
+    made = source(HEALTHY).reader(schema)
     (task,) = made.partitions()
     batches = list(made.read(task))
     assert {tuple(zip(batch.schema.names, map(str, batch.schema.types), strict=True)) for batch in batches} == {
@@ -141,18 +141,18 @@ def test_a_subset_of_columns_in_any_order() -> None:
     with pytest.raises(UsageError) as caught:
         requested_columns("batches", pa.schema([("snapshot", pa.string())]))
     assert str(caught.value.hint).startswith("say snapshots=true")
-    for wrong, words in (
+    for invalid_schema, message in (
         (StructType([StructField("offset", LongType())]), "the fact batches has no column 'offset'"),
         (StructType([StructField("last_offset", IntegerType())]), "last_offset of the fact batches is bigint, not int"),
         (StructType([StructField("last_offset", LongType(), nullable=False)]), "is nullable"),
         (StructType([StructField("topic", spark_schema("batches")["topic"].dataType)] * 2), "asked for twice"),
     ):
-        with pytest.raises(UsageError, match=words):
-            source(HEALTHY).reader(wrong)
+        with pytest.raises(UsageError, match=message):
+            source(HEALTHY).reader(invalid_schema)
 
 
-def test_no_filter_is_pushed() -> None:
-    """Spark 4.3 and older keep a pushed filter for later uses of a DataFrame, whose rows are wrong then."""
+def test_the_reader_takes_no_filters() -> None:
+    """Spark 4.3 and older apply a pushed filter to later uses of a DataFrame too, which then lack rows."""
     assert "pushFilters" not in vars(KafkaLogReader)
 
 
@@ -161,7 +161,7 @@ def test_no_module_of_the_package_takes_the_name_of_a_function() -> None:
     assert all(isinstance(getattr(spark, name), FunctionType) for name in spark.__all__)
 
 
-def test_tasks_hold_nothing_but_text() -> None:
+def test_tasks_have_only_text() -> None:
     tasks = source(HEALTHY, fact="records", split_bytes=4096).reader(spark_schema("records")).partitions()
     assert len(tasks) > 5
     assert all(list(map(type, vars(task).values())) == [str] for task in tasks if vars(task))

@@ -1,4 +1,4 @@
-"""Rows of the data source are those of the local engine, whatever the bytes are and wherever files are cut. No JVM runs here."""
+"""Rows of the data source equal those of the local engine for any bytes and any division of files. No JVM runs here."""
 
 import tarfile
 from collections.abc import Iterable
@@ -26,34 +26,37 @@ from tests.support.places import SAMPLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OF_BYTES = ("Bytes of a batch", "Segments", "Compression", "Transactions")
-BOMBS = ("32 GiB", "256 MiB")
-"""Of cases that take minutes and have nothing to be cut."""
+LOG_SECTIONS = ("Bytes of a batch", "Segments", "Compression", "Transactions")
+LARGE_CASES = ("32 GiB", "256 MiB")
+"""Parts of names of cases that take minutes and have only one batch."""
 CASES = [
-    case for name in OF_BYTES for case in SECTIONS[name] if case.during is None and not any(size in case.injected for size in BOMBS)
+    case
+    for name in LOG_SECTIONS
+    for case in SECTIONS[name]
+    if case.during is None and not any(size in case.injected for size in LARGE_CASES)
 ]
 REAL = ("kafka-0.10.2.2-hw-divergence", "kafka-4.3.0-unclean", "public-magic0-golden")
 LOG_FACTS = ("batches", "records", "spans", "control_records")
-OF_SMALL_FILES = ("spans", "index_entries", "epoch_entries", "producer_states", "checkpoints")
+SMALL_FILE_FACTS = ("spans", "index_entries", "epoch_entries", "producer_states", "checkpoints")
 SMALL = 2048
 """Bytes of a part: a few batches."""
 
 
 @pytest.fixture(autouse=True)
-def _spans_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_spans, "SPAN_BYTES", SMALL)
     monkeypatch.setattr(fact_splits, "SPAN_BYTES", SMALL)
 
 
 def local(paths: list[Path]) -> FactReader:
-    """What reads the facts of files as the local engine does, without a scan before it."""
+    """A reader of facts as the local engine has, without a scan."""
     options = ScanOptions()
     result = ScanResult("local", [], [], [], Totals(records_decoded=True), [])
     return FactReader(gather(list(map(str, paths)), options), options, result, Witnesses(), lambda finding: (finding.kind, None))
 
 
 def assert_equal(paths: list[Path], facts: Iterable[str], expected: FactReader | ScanResult, **options: object) -> int:
-    """The number of tasks, those facts' rows being equal."""
+    """Assert that the rows of these facts are equal; return the number of tasks."""
     tasks = 0
     for fact in facts:
         wanted: pa.Table = expected.table(fact) if isinstance(expected, FactReader) else expected.facts(fact)
@@ -64,7 +67,7 @@ def assert_equal(paths: list[Path], facts: Iterable[str], expected: FactReader |
 
 
 @pytest.mark.parametrize("name", daily_subset(["unclean-election"], ["healthy", "silent-divergence", "unclean-election"]))
-def test_every_fact_of_the_samples(name: str) -> None:
+def test_every_fact_of_the_samples_is_equal(name: str) -> None:
     result = kf.scan(str(SAMPLES / name))
     assert assert_equal([SAMPLES / name], FACTS, result) <= len(FACTS)
     assert assert_equal([SAMPLES / name], BY_FILE, result, split_bytes=SMALL) > len(FACTS)
@@ -72,7 +75,7 @@ def test_every_fact_of_the_samples(name: str) -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", first_of_each_kind(CASES, lambda case: case.fault, named))
-def test_facts_of_damaged_logs(tmp_path: Path, case: Case) -> None:
+def test_facts_of_damaged_logs_are_equal(tmp_path: Path, case: Case) -> None:
     paths = case.make(tmp_path).log_dirs
     assert_equal(paths, LOG_FACTS, local(paths), split_bytes=SMALL)
 
@@ -80,18 +83,18 @@ def test_facts_of_damaged_logs(tmp_path: Path, case: Case) -> None:
 @pytest.mark.faults
 @pytest.mark.nightly
 @pytest.mark.parametrize("heading", ["Indexes, snapshots, checkpoints", "Environment"])
-def test_facts_of_damaged_small_files(tmp_path: Path, heading: str) -> None:
-    for number, case in enumerate(one for one in SECTIONS[heading] if one.during is None):
+def test_facts_of_damaged_small_files_are_equal(tmp_path: Path, heading: str) -> None:
+    for number, case in enumerate(case for case in SECTIONS[heading] if case.during is None):
         paths = case.make(tmp_path / str(number)).log_dirs
         if gather(list(map(str, paths)), ScanOptions()).incomplete:
             with pytest.raises(SourceError, match=r"not followed|not a regular file"):
                 read(paths, "spans", split_bytes=SMALL)
         else:
-            assert_equal(paths, OF_SMALL_FILES, local(paths), split_bytes=SMALL)
+            assert_equal(paths, SMALL_FILE_FACTS, local(paths), split_bytes=SMALL)
 
 
 @pytest.mark.parametrize("name", archive_params(*REAL, nightly=REAL[1:]))
-def test_facts_of_real_brokers(archives: Path, tmp_path: Path, name: str) -> None:
+def test_facts_of_real_brokers_are_equal(archives: Path, tmp_path: Path, name: str) -> None:
     with tarfile.open(archives / f"{name}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     assert_equal([tmp_path], BY_FILE, local([tmp_path]), split_bytes=SMALL)
@@ -100,6 +103,6 @@ def test_facts_of_real_brokers(archives: Path, tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize(
     "name", archive_params("kafka-0.10.2.2-hw-truncation", "public-five-brokers", nightly=["public-five-brokers"])
 )
-def test_facts_of_an_archive_that_cannot_seek(archives: Path, name: str) -> None:
+def test_facts_of_an_archive_without_seek_are_equal(archives: Path, name: str) -> None:
     paths = [archives / f"{name}.tar.xz"]
     assert assert_equal(paths, BY_FILE, local(paths), split_bytes=SMALL) <= len(BY_FILE), "it is read by one task"

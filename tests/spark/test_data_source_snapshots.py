@@ -1,4 +1,4 @@
-"""Several snapshots read by the data source: their names in a column, the rows of the local engine. No JVM runs here."""
+"""Several snapshots read by the data source: a column with their names, and the rows of the local engine. No JVM runs here."""
 
 import shutil
 from pathlib import Path
@@ -37,8 +37,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def here(root: Path) -> SnapshotsResult:
-    """The local engine's answer."""
+def local_result(root: Path) -> SnapshotsResult:
+    """The result of the local engine."""
     return kf.scan_snapshots(str(root))
 
 
@@ -47,12 +47,12 @@ def local(result: SnapshotsResult, fact: str) -> pa.Table:
     return as_source(result.facts(fact), fact)
 
 
-def test_every_fact_is_that_of_the_local_engine(root: Path, here: SnapshotsResult) -> None:
+def test_every_fact_equals_that_of_the_local_engine(root: Path, local_result: SnapshotsResult) -> None:
     for fact in (*FACTS, "changes"):
         table, tasks = read(root, fact, snapshots="true")
         assert table.column_names[0] == ("topic" if fact == "changes" else "snapshot")
-        assert table.schema == local(here, fact).schema
-        assert rows(table) == rows(local(here, fact)), fact
+        assert table.schema == local(local_result, fact).schema
+        assert rows(table) == rows(local(local_result, fact)), fact
         if fact in BY_FILE:
             assert list(dict.fromkeys(table["snapshot"].to_pylist())) == ["day-9", "day-10", "day-11"]
         if fact == "findings":
@@ -60,16 +60,18 @@ def test_every_fact_is_that_of_the_local_engine(root: Path, here: SnapshotsResul
             assert "COMMITTED_TRUNCATED_SINCE" in table["kind"].to_pylist()
 
 
-def test_segments_are_cut_within_each_snapshot(root: Path, here: SnapshotsResult, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_are_divided_within_each_snapshot(
+    root: Path, local_result: SnapshotsResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(facts_spans, "SPAN_BYTES", SMALL)
     monkeypatch.setattr(fact_splits, "SPAN_BYTES", SMALL)
     for fact in BY_FILE:
         table, tasks = read(root, fact, snapshots="true", split_bytes=SMALL)
         assert tasks > 3
-        assert rows(table) == rows(local(here, fact)), fact
+        assert rows(table) == rows(local(local_result, fact)), fact
 
 
-def test_what_is_left_out_of_a_folder_is_told(root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_links_in_the_folder_are_reported_as_left_out(root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copytree(root / "day-9", tmp_path / "day-9")
     (tmp_path / "lin\x1bk").symlink_to(root / "day-10")
     table, _ = read(tmp_path, "replicas", snapshots="true")
@@ -77,31 +79,31 @@ def test_what_is_left_out_of_a_folder_is_told(root: Path, tmp_path: Path, caplog
     assert caplog.messages[0].endswith("are not followed, give them as paths themselves: lin\\x1bk")
 
 
-def test_snapshots_are_chosen_and_put_in_order(root: Path) -> None:
+def test_order_selects_and_orders_snapshots(root: Path) -> None:
     order = ("day-10", "day-9")
     result = kf.scan_snapshots(str(root), order=order)
     for fact in ("batches", "changes", "findings"):
         table, _ = read(root, fact, snapshots="true", order="day-10, day-9")
         assert rows(table) == rows(local(result, fact)), fact
-    alone, _ = read(root, "findings", snapshots="true", order="day-11")
-    assert set(alone["snapshot"].to_pylist()) <= {"day-11"}
+    last, _ = read(root, "findings", snapshots="true", order="day-11")
+    assert set(last["snapshot"].to_pylist()) <= {"day-11"}
     paths = [Path(f"{name}={root / name}") for name in order]
     assert rows(read(paths, "spans", snapshots="true")[0]) == rows(local(result, "spans"))
 
 
-def test_what_is_asked_for_may_be_in_one_snapshot_alone(root: Path, here: SnapshotsResult) -> None:
+def test_filters_may_match_in_one_snapshot_only(root: Path, local_result: SnapshotsResult) -> None:
     for fact in ("batches", "checkpoints", "transactions", "replicas", "findings", "changes"):
-        wanted = [row for row in local(here, fact).to_pylist() if row["broker"] == "4" and row["topic"] == "late"]
-        got = read(root, fact, snapshots="true", brokers="4", topics="late", partitions="4")[0].to_pylist()
-        assert sorted(map(repr, got)) == sorted(map(repr, wanted)), fact
+        wanted = [row for row in local(local_result, fact).to_pylist() if row["broker"] == "4" and row["topic"] == "late"]
+        rows_read = read(root, fact, snapshots="true", brokers="4", topics="late", partitions="4")[0].to_pylist()
+        assert sorted(map(repr, rows_read)) == sorted(map(repr, wanted)), fact
     for fact, name, value in (("batches", "topics", "lat"), ("batches", "partitions", "9"), ("findings", "brokers", "5")):
         with pytest.raises(UsageError, match=f"nothing fits {name}={value}"):
             read(root, fact, snapshots="true", **{name: value})
 
 
-def test_a_subset_of_columns_with_the_snapshot_among_them_or_not(root: Path, here: SnapshotsResult) -> None:
+def test_a_schema_may_have_the_snapshot_column(root: Path, local_result: SnapshotsResult) -> None:
     names, offsets = StructField("snapshot", StringType()), StructField("last_offset", LongType())
-    whole = local(here, "batches")
+    whole = local(local_result, "batches")
     for fields in ([offsets, names], [names], [offsets]):
         reader = source(root, snapshots="true").reader(StructType(fields))
         batches = [batch for task in reader.partitions() for batch in reader.read(task)]
@@ -111,16 +113,16 @@ def test_a_subset_of_columns_with_the_snapshot_among_them_or_not(root: Path, her
     assert {tuple(batch.schema.names) for batch in between.read(task)} == {("kind", "snapshot")}
 
 
-def test_what_is_no_snapshot(root: Path, tmp_path: Path) -> None:
+def test_invalid_snapshots_are_refused(root: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for path, order, kind, words in (
+    for path, order, error, message in (
         (root, "day-99", UsageError, "there is no snapshot day-99: did you mean day-9"),
         (root, "day-9,day-9", UsageError, "snapshot day-9 was chosen twice"),
         (tmp_path / "empty", None, UsageError, "there is no snapshot in"),
         (tmp_path, None, UsageError, "there is no Kafka log in .*empty"),
         (root / "day-12", None, PathMissingError, "no such file or directory"),
     ):
-        with pytest.raises(kind, match=words):
+        with pytest.raises(error, match=message):
             source(path, snapshots="true", **({} if order is None else {"order": order}))
     with pytest.raises(UsageError, match="there is nothing to compare: snapshots here: day-9"):
         read(root, "changes", snapshots="true", order="day-9")

@@ -1,4 +1,4 @@
-"""What Java says while it starts: nothing of it is seen if it starts, and the line with the reason if it does not."""
+"""Output of Java at its start is hidden if it starts; if not, the error has the line with the reason."""
 
 import os
 import subprocess
@@ -21,18 +21,18 @@ To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLeve
 26/11/21 16:57:36 WARN NativeCodeLoader: Unable to load native-hadoop library
 Setting Spark log level to "ERROR".
 """
-NOT_MADE = """Error: Could not create the Java Virtual Machine.
+CREATE_FAILED = """Error: Could not create the Java Virtual Machine.
 Error: A fatal exception has occurred. Program will exit.
 /s/bin/spark-class: line 97: CMD: bad array subscript
 """
-REPORTED = """# An error report file with more information is saved as:
+ERROR_REPORT = """# An error report file with more information is saved as:
 # /s/hs_err_pid1.log
 """
 
 
-def said_by(words: JavaOutput, text: str) -> None:
-    """Let a process say that."""
-    with words.child():
+def write_stderr(output: JavaOutput, text: str) -> None:
+    """Run a process that writes the text to standard error."""
+    with output.child():
         subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write(sys.argv[1])", text], check=True)
 
 
@@ -42,33 +42,36 @@ def said_by(words: JavaOutput, text: str) -> None:
         ("", None),
         (STARTED, None),
         ("Error occurred during initialization of VM\nToo small maximum heap\n", "Too small maximum heap"),
-        (f"Invalid initial heap size: -Xms9x\n{NOT_MADE}", "Invalid initial heap size: -Xms9x"),
-        (f"#\n# There is insufficient memory\n# Native memory allocation failed\n{REPORTED}", "Native memory allocation failed"),
+        (f"Invalid initial heap size: -Xms9x\n{CREATE_FAILED}", "Invalid initial heap size: -Xms9x"),
+        (
+            f"#\n# There is insufficient memory\n# Native memory allocation failed\n{ERROR_REPORT}",
+            "Native memory allocation failed",
+        ),
         ("java.lang.X: why\n\tat a.B.c(D.java:1)\n\t... 3 more\n", "java.lang.X: why"),
         ("no \x1b[31mred\x07 \u202ehere\n\n", r"no \x1b[31mred\x07 \u202ehere"),
         ("cut off", "cut off"),
         ("x" * 100_000, "x" * 400),
     ],
 )
-def test_the_last_line_that_says_why_is_the_reason(text: str, reason: str | None) -> None:
-    with JavaOutput(lambda _: None) as words:
-        said_by(words, text)
-        assert words.reason() == reason
+def test_the_last_line_with_an_error_is_the_reason(text: str, reason: str | None) -> None:
+    with JavaOutput(lambda _: None) as output:
+        write_stderr(output, text)
+        assert output.reason() == reason
 
 
-def test_what_was_said_at_a_start_is_passed_on_without_the_noise(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_start_is_passed_on_without_the_usual_lines(capfd: pytest.CaptureFixture[str]) -> None:
     start = StartupOutput()
-    with JavaOutput(start.take) as words:
-        said_by(words, f"{STARTED}something odd\n")
-        assert words.reason() == "something odd"
+    with JavaOutput(start.take) as output:
+        write_stderr(output, f"{STARTED}something odd\n")
+        assert output.reason() == "something odd"
         assert capfd.readouterr() == ("", "")
         start.done()
     start.take(INCUBATOR.encode())
     assert capfd.readouterr() == ("", f"something odd\n{INCUBATOR}\n")
 
 
-def test_a_command_says_why_java_does_not_start(tmp_path: Path) -> None:
-    """Java ends at once, after some words to both of its streams."""
+def test_a_command_prints_why_java_does_not_start(tmp_path: Path) -> None:
+    """Java writes to both streams and ends."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'Error occurred during initialization of VM'\nprintf 'Too \\033[31msmall\\n'\nexit 1\n")

@@ -1,4 +1,4 @@
-"""`examples/nightly_audit.py`, by a real `spark-submit` on this machine and on a cluster, and with the session of these tests."""
+"""`examples/nightly_audit.py` works with `spark-submit` on this machine and on a cluster, and in the session of the tests."""
 
 import os
 import runpy
@@ -27,13 +27,13 @@ Audited = Callable[..., int]
 
 
 def submit(folder: Path, master: str, *arguments: Path | str, python: str = sys.executable) -> "subprocess.CompletedProcess[str]":
-    """What `spark-submit` of the audit did, of the Spark that `python` has, which keeps what it needs in `folder`."""
+    """Run the audit with the `spark-submit` of the Spark that `python` has; Spark writes only below `folder`."""
     return submitted(AUDIT, arguments, master=master, folder=folder, environment=spark_environment(folder, python))
 
 
 @pytest.fixture
 def audited(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Audited:
-    """The status of an audit in this process, whose session it takes."""
+    """A function that runs an audit in this process and its session, and returns the exit status."""
     main = runpy.run_path(str(AUDIT))["main"]
 
     def run(*arguments: Path | str) -> int:
@@ -48,7 +48,7 @@ def kinds(rows: list[dict[str, Any]]) -> list[tuple[str, str | None, int | None]
 
 
 def damaged(folder: Path) -> Path:
-    """A copy of the healthy sample in which one byte of a batch is another, and one log is a pipe."""
+    """A copy of the healthy sample with a changed byte in a batch, and a pipe in place of a log."""
     copied = Path(shutil.copytree(SAMPLES / "healthy", folder / "damaged"))
     log = copied / "broker-1" / "orders-0" / "00000000000000000000.log"
     data = bytearray(log.read_bytes())
@@ -60,10 +60,10 @@ def damaged(folder: Path) -> Path:
     return copied
 
 
-def test_on_a_cluster_findings_are_written_and_end_it_with_1(running: Cluster, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_audit_on_a_cluster_writes_findings_and_exits_with_1(running: Cluster, spark: SparkSession, tmp_path: Path) -> None:
     tonight, last_night, lake = SAMPLES / "unclean-election", SAMPLES / "healthy", tmp_path / "lake"
-    asked = (tonight, "--output", lake, "--snapshot", "2026-11-25", "--since", f"2026-11-24={last_night}")
-    done = submit(tmp_path, running.url, *asked, python=running.python)
+    arguments = (tonight, "--output", lake, "--snapshot", "2026-11-25", "--since", f"2026-11-24={last_night}")
+    done = submit(tmp_path, running.url, *arguments, python=running.python)
     assert done.returncode == 1, done.stderr[-4000:]
     assert "2026-11-25: critical; 14 partitions, 351,864 bytes\nchanged: 36 unchanged, 3 appended, 3 created\n" in done.stdout
     assert "  critical  UNCLEAN_LOSS  audit-0\n" in done.stdout
@@ -74,40 +74,42 @@ def test_on_a_cluster_findings_are_written_and_end_it_with_1(running: Cluster, s
     assert {(row["topic"], row["from_snapshot"]) for row in changes if row["kind"] == "created"} == {("audit", "2026-11-24")}
 
 
-def test_on_this_machine_what_cannot_be_read_ends_it_with_3(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unreadable_log_makes_the_audit_exit_with_3(spark: SparkSession, tmp_path: Path) -> None:
     done = submit(tmp_path, "local[2,4]", damaged(tmp_path), "--output", "lake", "--snapshot", "today", "--fact", "spans")
     assert done.returncode == 3, done.stderr[-4000:]
     assert "broker-2/payments-0/00000000000000000000.log: " in done.stdout
     assert "  error     BATCH_CRC_MISMATCH  orders-0\n" in done.stdout
-    there = tmp_path / "lake" / "today"
-    assert {path.name for path in there.iterdir()} == {"_INCOMPLETE", "_manifest.json", "spans", "findings", "incomplete"}
-    assert read_export(spark, str(there), "spans").filter("topic = 'orders' and kind = 'damaged'").count() == 1
+    output = tmp_path / "lake" / "today"
+    assert {path.name for path in output.iterdir()} == {"_INCOMPLETE", "_manifest.json", "spans", "findings", "incomplete"}
+    assert read_export(spark, str(output), "spans").filter("topic = 'orders' and kind = 'damaged'").count() == 1
 
 
-def test_a_healthy_cluster_gives_0_and_one_audit(audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = (SAMPLES / "healthy", "--output", tmp_path, "--snapshot", "today", "--whole")
-    assert audited(*asked) == 0
+def test_a_healthy_cluster_exits_with_0_and_is_audited_once(
+    audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (SAMPLES / "healthy", "--output", tmp_path, "--snapshot", "today", "--whole")
+    assert audited(*arguments) == 0
     assert "today: info; " in capsys.readouterr().out
-    seal = (tmp_path / "today" / "_SUCCESS").stat()
-    assert audited(*asked) == 2
+    success = (tmp_path / "today" / "_SUCCESS").stat()
+    assert audited(*arguments) == 2
     assert f"error: {tmp_path}/today" in capsys.readouterr().err
-    assert (tmp_path / "today" / "_SUCCESS").stat() == seal
+    assert (tmp_path / "today" / "_SUCCESS").stat() == success
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["older", "newer"])
 def test_a_missing_path_writes_nothing(audited: Audited, tmp_path: Path, capsys: pytest.CaptureFixture[str], older: bool) -> None:
     absent, sample = str(tmp_path / "absent"), str(SAMPLES / "healthy")
-    asked = [sample, "--since", f"before={absent}"] if older else [absent]
-    assert audited(*asked, "--output", tmp_path / "lake") == 2
+    arguments = [sample, "--since", f"before={absent}"] if older else [absent]
+    assert audited(*arguments, "--output", tmp_path / "lake") == 2
     assert f"error: {absent}: no such file or directory" in capsys.readouterr().err
     assert not (tmp_path / "lake").exists()
 
 
 @pytest.mark.parametrize(
-    "asked", ["--snapshot ../x", "--snapshot changes", "--since x", "--since =x", "--since today=x", "--since a=x --since b=x"]
+    "arguments", ["--snapshot ../x", "--snapshot changes", "--since x", "--since =x", "--since today=x", "--since a=x --since b=x"]
 )
-def test_names_that_cannot_be_are_refused(audited: Audited, tmp_path: Path, asked: str) -> None:
+def test_invalid_snapshot_names_are_refused(audited: Audited, tmp_path: Path, arguments: str) -> None:
     with pytest.raises(SystemExit) as end:
-        audited(SAMPLES / "healthy", "--output", tmp_path / "lake", "--snapshot", "today", *asked.split())
+        audited(SAMPLES / "healthy", "--output", tmp_path / "lake", "--snapshot", "today", *arguments.split())
     assert end.value.code == 2
     assert not (tmp_path / "lake").exists()

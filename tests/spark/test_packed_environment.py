@@ -1,4 +1,4 @@
-"""The archive of `make packed-environment` on a cluster whose interpreter knows nothing of this package, and of no other."""
+"""The archive of `make packed-environment` works on a cluster whose interpreter has no packages."""
 
 import subprocess
 import sys
@@ -30,17 +30,17 @@ print("batches", read.count(), read.selectExpr("count(distinct broker)").first()
 
 
 @pytest.fixture(scope="module")
-def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster that finds no package in its environment."""
+def bare_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster without packages on its path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONPATH", raising=False)
-        with cluster(tmp_path_factory.mktemp("strangers")) as made:
+        with cluster(tmp_path_factory.mktemp("bare_cluster")) as made:
             yield made
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the archive is unpacked for the driver, as `environment`."""
+    """The folder with the unpacked archive `environment`, for the driver."""
     folder = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder / "environment", filter="tar")
@@ -48,30 +48,32 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def submit(unpacked: Path, master: str, script: Path, *arguments: Path | str, python: str) -> "subprocess.CompletedProcess[str]":
-    """What `spark-submit` did whose driver runs the unpacked environment, and its workers `python`."""
+    """Run `spark-submit` with the unpacked environment for the driver and `python` for the workers."""
     environment = spark_environment(unpacked) | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": f"./{PACKED}"}
     environment.pop("PYTHONPATH", None)
     archives = ("--archives", f"{ARCHIVE}#environment") if python == f"./{PACKED}" else ()
     return submitted(script, arguments, master=master, folder=unpacked, environment=environment, options=archives)
 
 
-def test_without_the_archive_workers_say_so(strangers: Cluster, unpacked: Path, tmp_path: Path) -> None:
+def test_without_the_archive_the_missing_module_is_named(bare_cluster: Cluster, unpacked: Path, tmp_path: Path) -> None:
     for module in ("kafka_forensics", "pyarrow"):
         command = [str(BARE), "-I", "-c", f"import {module}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert f"No module named '{module}'" in done.stderr
-    done = submit(unpacked, strangers.url, AUDIT, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=str(BARE))
+    done = submit(unpacked, bare_cluster.url, AUDIT, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=str(BARE))
     assert done.returncode == 2, done.stderr[-4000:]
-    assert "error: Spark's workers have no module kafka_forensics\n" in done.stdout  # spark-submit puts both of Python's there
+    assert (
+        "error: Spark's workers have no module kafka_forensics\n" in done.stdout
+    )  # spark-submit joins stdout and stderr of Python
     assert not (tmp_path / "today").exists()
 
 
-def test_with_the_archive_they_audit_and_read_the_data_source(strangers: Cluster, unpacked: Path, tmp_path: Path) -> None:
+def test_with_the_archive_workers_audit_and_read_the_data_source(bare_cluster: Cluster, unpacked: Path, tmp_path: Path) -> None:
     packed = f"./{PACKED}"
-    done = submit(unpacked, strangers.url, AUDIT, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=packed)
+    done = submit(unpacked, bare_cluster.url, AUDIT, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=packed)
     assert done.returncode == 1, done.stdout + done.stderr[-4000:]
     assert "  critical  FORK_BELOW_HW  ledger-0\n" in done.stdout
     assert (tmp_path / "today" / "_SUCCESS").exists()
     (tmp_path / "read.py").write_text(READ)
-    done = submit(unpacked, strangers.url, tmp_path / "read.py", SAMPLE, python=packed)
+    done = submit(unpacked, bare_cluster.url, tmp_path / "read.py", SAMPLE, python=packed)
     assert (done.returncode, done.stdout) == (0, "batches 9 3\n"), done.stderr[-4000:]

@@ -1,4 +1,4 @@
-"""Workers of Spark: a Python that cannot do the work is an error that says what is missing; what they hold stays small."""
+"""Workers of Spark: an unsuitable Python is an error that names what is missing, and memory stays bounded."""
 
 import re
 import shutil
@@ -19,13 +19,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 SAMPLE = SAMPLES / "unclean-election" / "broker-1"
 PACKAGE = Path(kafka_forensics.__file__).parent
-MOST_BYTES = 512 << 20
+MAX_MEMORY_BYTES = 512 << 20
 REPLICA_BYTES = 350 << 20
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver whose sessions run whichever Python they are told, and whose environment names no package."""
+def isolated_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver without packages on its path, whose workers run the Python of each session."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONPATH", raising=False)
         with driver(tmp_path_factory.mktemp("driver")) as made:
@@ -33,7 +33,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 
 def python_with(folder: Path, *places: Path) -> str:
-    """An interpreter of an environment that finds what is in these places and nothing else."""
+    """The interpreter of an environment with the packages in these folders."""
     venv.create(folder / "venv", symlinks=True)
     packages = folder / "venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (packages / "elsewhere.pth").write_text("".join(f"{place}\n" for place in places))
@@ -41,7 +41,7 @@ def python_with(folder: Path, *places: Path) -> str:
 
 
 def without_package(folder: Path, *places: Path) -> str:
-    """One with everything that is installed here but kafka_forensics."""
+    """An interpreter with all installed packages except kafka_forensics."""
     installed = folder / "installed"
     installed.mkdir()
     for item in Path(site.getsitepackages()[0]).iterdir():
@@ -51,7 +51,7 @@ def without_package(folder: Path, *places: Path) -> str:
 
 
 def with_other_version(folder: Path) -> str:
-    """One with the package as of another version."""
+    """An interpreter with another version of the package."""
     shutil.copytree(PACKAGE, folder / "old" / "kafka_forensics", ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / "old" / "kafka_forensics" / "version.py"
     source = path.read_text()
@@ -60,20 +60,20 @@ def with_other_version(folder: Path) -> str:
     return without_package(folder, folder / "old")
 
 
-def with_other_steps(folder: Path) -> str:
-    """One with a version whose steps differ."""
+def with_other_functions(folder: Path) -> str:
+    """An interpreter with a version whose tasks have other functions."""
     python = with_other_version(folder)
-    (folder / "old" / "kafka_forensics" / "spark" / "job.py").write_text('"""Nothing that is asked for."""\n')
+    (folder / "old" / "kafka_forensics" / "spark" / "job.py").write_text('"""No function."""\n')
     return python
 
 
-def nowhere(folder: Path) -> str:
-    """One that is not there."""
+def missing_python(folder: Path) -> str:
+    """An interpreter that does not exist."""
     return str(folder / "bin" / "python")
 
 
 @pytest.mark.parametrize(
-    ("make", "words", "hint"),
+    ("make", "message", "hint"),
     [
         (without_package, "Spark's workers have no module kafka_forensics$", "PYSPARK_PYTHON"),
         (python_with, "Spark's workers have no module ", "PYSPARK_PYTHON"),
@@ -82,40 +82,42 @@ def nowhere(folder: Path) -> str:
             f"Spark's workers have kafka-forensics 0.0.1, and this is {re.escape(kafka_forensics.__version__)}$",
             "install",
         ),
-        (with_other_steps, "Spark's workers cannot do the work: ", ""),
-        (nowhere, ".*/bin/python", "PYSPARK_PYTHON"),
+        (with_other_functions, "Spark's workers cannot do the work: ", ""),
+        (missing_python, ".*/bin/python", "PYSPARK_PYTHON"),
     ],
 )
-def test_workers_with_an_unfit_python(asked: Driver, tmp_path: Path, make: Callable[[Path], str], words: str, hint: str) -> None:
-    asked.session("local[1]", python=make(tmp_path))
-    name, text, hinted = asked.scan(SAMPLE).error
+def test_an_unsuitable_python_of_workers_is_reported(
+    isolated_driver: Driver, tmp_path: Path, make: Callable[[Path], str], message: str, hint: str
+) -> None:
+    isolated_driver.session("local[1]", python=make(tmp_path))
+    name, text, shown_hint = isolated_driver.scan(SAMPLE).error
     assert name == "UsageError"
-    assert re.match(words, text), text
-    assert hint in hinted
+    assert re.match(message, text), text
+    assert hint in shown_hint
 
 
-def test_the_next_session_is_fine_again(asked: Driver) -> None:
-    asked.session("local[1]")
-    assert asked.scan(SAMPLE).document
+def test_the_next_session_works(isolated_driver: Driver) -> None:
+    isolated_driver.session("local[1]")
+    assert isolated_driver.scan(SAMPLE).document
 
 
 def test_python_workers_stay_below_512_mib_on_a_gib_of_small_batches(tmp_path: Path) -> None:
-    one = noisy_batch(5, 50, "none")
-    count = REPLICA_BYTES // len(one)
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=1, batches=count, batch=one, records=5)
+    batch = noisy_batch(5, 50, "none")
+    count = REPLICA_BYTES // len(batch)
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=1, batches=count, batch=batch, records=5)
     logs.change(2, 0, count // 2, moved(noisy_batch(5, 50, "none", seed=2), count // 2 * 5))
     peaks: dict[int, int] = {}
 
-    def seen() -> bool:
-        for pid in python_workers(fresh.process.pid):
+    def measure() -> bool:
+        for pid in python_workers(started.process.pid):
             peaks[pid] = max(peaks.get(pid, 0), peak_memory(pid))
-        return fresh.ready()
+        return started.ready()
 
-    with driver(tmp_path / "driver") as fresh:
-        fresh.session("local[2]")
-        fresh.send_scan(*logs.log_dirs, deep=True)
-        wait_until(seen, "the answer", SECONDS_OF_A_SCAN)
-        seen()
-        assert '"kind": "SAME_EPOCH_DIVERGENCE"' in fresh.take().document
+    with driver(tmp_path / "driver") as started:
+        started.session("local[2]")
+        started.send_scan(*logs.log_dirs, deep=True)
+        wait_until(measure, "the answer", SECONDS_OF_A_SCAN)
+        measure()
+        assert '"kind": "SAME_EPOCH_DIVERGENCE"' in started.take().document
     assert peaks
-    assert max(peaks.values()) <= MOST_BYTES, [size >> 20 for size in sorted(peaks.values())]
+    assert max(peaks.values()) <= MAX_MEMORY_BYTES, [size >> 20 for size in sorted(peaks.values())]

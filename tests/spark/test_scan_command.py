@@ -1,4 +1,4 @@
-"""`scan --engine spark`: the local engine's bytes on stdout, and no word of Java's on stderr."""
+"""`scan --engine spark` prints the bytes of the local engine, and no output of Java."""
 
 import json
 import os
@@ -27,16 +27,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_it_prints_what_the_local_engine_does_and_no_word_of_java(tmp_path: Path) -> None:
+def test_the_output_equals_that_of_the_local_engine(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    there = run("--engine", "spark", "--jobs", "2", "--format", "json", "--report", str(page), str(SAMPLE))
-    here = run("--format", "json", str(SAMPLE))
-    assert there.stdout.replace('"engine": "spark"', '"engine": "local"') == here.stdout
-    assert (there.returncode, here.returncode) == (1, 1)
-    said = [line for line in there.stderr.splitlines() if "tasks are done" not in line]  # said every 30 s, if it takes so long
-    assert said[0].startswith("critical: 1 critical")
-    assert said[-1] == f"wrote {page}"
-    assert "WARN" not in there.stderr
+    by_spark = run("--engine", "spark", "--jobs", "2", "--format", "json", "--report", str(page), str(SAMPLE))
+    local = run("--format", "json", str(SAMPLE))
+    assert by_spark.stdout.replace('"engine": "spark"', '"engine": "local"') == local.stdout
+    assert (by_spark.returncode, local.returncode) == (1, 1)
+    lines = [line for line in by_spark.stderr.splitlines() if "tasks are done" not in line]  # printed every 30 s
+    assert lines[0].startswith("critical: 1 critical")
+    assert lines[-1] == f"wrote {page}"
+    assert "WARN" not in by_spark.stderr
     text = page.read_text()
     assert "engine spark" in text
     assert f"kafka-forensics scan {SAMPLE} --engine spark" in text
@@ -46,7 +46,7 @@ def test_it_prints_what_the_local_engine_does_and_no_word_of_java(tmp_path: Path
 
 
 @pytest.mark.parametrize("to_all", [False, True], ids=["process", "group"])
-def test_ctrl_c_while_spark_starts_leaves_nothing(to_all: bool) -> None:
+def test_ctrl_c_while_spark_starts_leaves_no_process(to_all: bool) -> None:
     command = [sys.executable, "-m", "kafka_forensics", "scan", "--engine", "spark", "--jobs", "2", "--format", "json", str(SAMPLE)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
@@ -62,7 +62,7 @@ def test_ctrl_c_while_spark_starts_leaves_nothing(to_all: bool) -> None:
 
 
 def javas_of(session: int) -> set[int]:
-    """Ids of running Javas that were started below a process with a session of its own."""
+    """Ids of the running Java processes of a session."""
     return {running.pid for running in processes() if running.session == session and JAVA.match(running.command)}
 
 
@@ -94,7 +94,7 @@ run()
 
 
 @pytest.mark.parametrize("taken", [0, 2])
-def test_ctrl_c_while_spark_works_prints_what_is_known(taken: int, tmp_path: Path) -> None:
+def test_ctrl_c_while_spark_works_prints_finished_partitions(taken: int, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     sample = SAMPLE.with_name("unclean-election")
     arguments = ["--engine", "spark", "--jobs", "2", "--topic", "[!_]*", "--format", "json", "--report", str(page), str(sample)]

@@ -1,4 +1,4 @@
-"""The scan on Spark gives the local engine's answer, row for row: of samples, archives, bundles and snapshots.
+"""The scan on Spark gives the local engine's answer, byte for byte: of samples, archives, bundles and snapshots.
 
 `tests/equivalence` compares both on trees with many faults.
 """
@@ -53,42 +53,42 @@ def brokers(sample: str) -> list[str]:
 
 
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
-def test_on_a_sample(spark: SparkSession, sample: str) -> None:
+def test_a_sample_gives_the_same(spark: SparkSession, sample: str) -> None:
     assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
 
 
 @pytest.mark.parametrize("archive", archive_params(*ALL_ARCHIVES, nightly=[name for name in ALL_ARCHIVES if name not in DAILY]))
-def test_on_an_archive(spark: SparkSession, archive: str, archives: Path) -> None:
+def test_an_archive_gives_the_same(spark: SparkSession, archive: str, archives: Path) -> None:
     paths = [str(archives / f"{archive}.tar.xz")]
     assert text(scan(spark, paths)) == text(kf.scan(paths))
 
 
-def test_on_bundles(spark: SparkSession, tmp_path: Path) -> None:
+def test_bundles_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
     paths = [str(make_bundle(Path(log_dir), tmp_path / f"{Path(log_dir).name}.kfb")) for log_dir in brokers("unclean-election")]
     assert text(scan(spark, paths)) == text(kf.scan(paths))
     read = spark.read.format("kafka_log").load(paths).drop("log_dir").toArrow()
     assert rows(read) == rows(kf.scan(brokers("unclean-election")).facts("batches").drop_columns(["log_dir"]))
 
 
-def test_the_answer_gives_dataframes_and_lanes(spark: SparkSession) -> None:
-    """Of a part of what is there, as it was asked for."""
+def test_a_result_has_dataframes_and_lanes(spark: SparkSession) -> None:
+    """They keep the filters and options of the scan."""
     paths = brokers("unclean-election")
-    asked: dict[str, Any] = {"topic": "a*", "live": True, "deep": False, "as_of_ms": 1_900_000_000_000}
-    there, here = scan(spark, paths, **asked), kf.scan(paths, **asked)
-    assert text(there) == text(here)
-    told = rows(there.dataframe("transactions").toArrow())
-    assert told == rows(here.facts("transactions"))
-    assert told != rows(kf.scan(paths).facts("transactions"))
-    query = parse_options({"path": paths[0], **there.options}).query
+    options: dict[str, Any] = {"topic": "a*", "live": True, "deep": False, "as_of_ms": 1_900_000_000_000}
+    by_spark, local = scan(spark, paths, **options), kf.scan(paths, **options)
+    assert text(by_spark) == text(local)
+    transactions = rows(by_spark.dataframe("transactions").toArrow())
+    assert transactions == rows(local.facts("transactions"))
+    assert transactions != rows(kf.scan(paths).facts("transactions"))
+    query = parse_options({"path": paths[0], **by_spark.options}).query
     assert (query.live, query.deep, query.as_of_ms) == (True, False, 1_900_000_000_000)
-    assert there.dataframe("batches").count() == sum(replica.batches or 0 for replica in there.replicas)
-    lost = there.dataframe("findings").filter("kind = 'UNCLEAN_LOSS'").select("offset_start", "offset_end").collect()
+    assert by_spark.dataframe("batches").count() == sum(replica.batches or 0 for replica in by_spark.replicas)
+    lost = by_spark.dataframe("findings").filter("kind = 'UNCLEAN_LOSS'").select("offset_start", "offset_end").collect()
     assert [tuple(row) for row in lost] == [(300, 370)]
-    drawn = there.lanes("audit", 0)._repr_html_()
-    assert drawn == here.lanes("audit", 0)._repr_html_()
+    drawn = by_spark.lanes("audit", 0)._repr_html_()
+    assert drawn == local.lanes("audit", 0)._repr_html_()
     assert "cut at 300: 70 offsets lost" in drawn
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
-        there.dataframe("batchs")
+        by_spark.dataframe("batchs")
 
 
 def test_a_path_without_a_log_is_refused_before_any_task_runs(spark: SparkSession, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_path_without_a_log_is_refused_before_any_task_runs(spark: SparkSessio
         scan(spark, str(tmp_path))
 
 
-def test_on_snapshots_with_many_histories_at_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_snapshots_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """Appends, retention, a fork, a loss, a partition that comes and goes, damage, an absent broker."""
     trees = Snapshots(tmp_path)
     trees.put("1", HEALTHY)
@@ -107,38 +107,40 @@ def test_on_snapshots_with_many_histories_at_once(spark: SparkSession, tmp_path:
     log = trees.put("3", HEALTHY.extended().after_retention(29), log_start=29) / "b2" / DIRECTORY / "00000000000000000055.log"
     log.write_bytes(log.read_bytes()[:-50])
     shutil.rmtree(trees.put("4", HEALTHY.truncated_to(29), 29) / "b3")
-    there, here = scan_snapshots(spark, str(tmp_path)), kf.scan_snapshots(str(tmp_path))
-    assert text(there, *there.snapshots.values()) == text(here, *here.snapshots.values())
-    assert len(there.findings) > 1
-    assert {scan_result.engine for scan_result in there.snapshots.values()} == {"spark"}
+    by_spark, local = scan_snapshots(spark, str(tmp_path)), kf.scan_snapshots(str(tmp_path))
+    assert text(by_spark, *by_spark.snapshots.values()) == text(local, *local.snapshots.values())
+    assert len(by_spark.findings) > 1
+    assert {scan_result.engine for scan_result in by_spark.snapshots.values()} == {"spark"}
 
 
 @pytest.mark.nightly
-def test_keys_are_sorted_within_and_between_snapshots(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two partitions, of which nobody knows one as compacted; small ones are compared where they are judged."""
-    logs_of, story = (1, 2), keyed_history()
-    given: dict[str, dict[int, set[int]]] = {"a": {}, "b": {1: {1}, 2: {0, 3}}}
-    for name, dropped in given.items():
-        logs = {broker: story.left(dropped.get(broker, ()), roll=CLEANED) for broker in logs_of}
-        put_compacted(tmp_path / name, logs, dict.fromkeys(logs_of, CLEANED))
+def test_keys_are_compared_within_and_between_snapshots(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing shows that the second partition is compacted. Small logs are compared by the task that judges them."""
+    broker_ids, history = (1, 2), keyed_history()
+    dropped_keys: dict[str, dict[int, set[int]]] = {"a": {}, "b": {1: {1}, 2: {0, 3}}}
+    for name, dropped in dropped_keys.items():
+        logs = {broker: history.left(dropped.get(broker, ()), roll=CLEANED) for broker in broker_ids}
+        put_compacted(tmp_path / name, logs, dict.fromkeys(broker_ids, CLEANED))
         for directory in (tmp_path / name).glob(f"*/{DIRECTORY}"):
             shutil.copytree(directory, directory.parent / "other-1")
-    asked: list[int] = []
-    right = keys.answer_key_questions
+    question_counts: list[int] = []
+    answer_key_questions = keys.answer_key_questions
 
-    def noting(*given: Any) -> Any:
-        asked.append(len(given[2]))
-        return right(*given)
+    def record_count(*arguments: Any) -> Any:
+        question_counts.append(len(arguments[2]))
+        return answer_key_questions(*arguments)
 
-    monkeypatch.setattr(keys, "answer_key_questions", noting)
+    monkeypatch.setattr(keys, "answer_key_questions", record_count)
     options = ScanOptions()
-    here = changes(str(tmp_path), options).result
+    local = changes(str(tmp_path), options).result
     for sizes in (TaskSizes(), TaskSizes(work_bytes=1, deferred_keys_bytes=0)):
-        assert asked == []
+        assert question_counts == []
         gathered = gather_snapshots(snapshot_paths(str(tmp_path), options, (), []), options)
-        assert comparable(compare_inputs(spark, gathered, options, sizes).result) == comparable(here)
-    assert asked == [3]
-    assert [(finding.kind, finding.place.broker) for finding in here.findings] == [("KEYS_LOST_SINCE", 1)]
+        assert comparable(compare_inputs(spark, gathered, options, sizes).result) == comparable(local)
+    assert question_counts == [3]
+    assert [(finding.kind, finding.place.broker) for finding in local.findings] == [("KEYS_LOST_SINCE", 1)]
 
 
 def test_commands_print_the_same(

@@ -1,4 +1,4 @@
-"""A wrong Spark address fails quickly with one error."""
+"""Wrong Spark addresses and failures of Spark give one short error."""
 
 import contextlib
 import socket
@@ -23,7 +23,7 @@ from kafka_forensics.spark.sessions import (
     require_server_of_client,
     without_url_parameters,
 )
-from tests.spark.fake import FakeSession
+from tests.spark.fake_session import FakeSession
 from tests.support.object_stores import free_port
 from tests.support.places import SAMPLES
 
@@ -33,48 +33,48 @@ SAMPLE = str(SAMPLES / "healthy")
 
 
 @contextlib.contextmanager
-def answering(how: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The URL of a server that does `how` with each connection, and leaves it open unless `how` closes it."""
+def connect_server(handle: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The URL of a server that passes each connection to `handle`; connections stay open unless `handle` closes them."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        kept = []
+        connections = []
 
         def serve() -> None:
             with contextlib.suppress(OSError):
                 while True:
-                    kept.append(server.accept()[0])
-                    how(kept[-1])
+                    connections.append(server.accept()[0])
+                    handle(connections[-1])
 
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"sc://127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
         thread.join()
-        for one in kept:
-            one.close()
+        for connection in connections:
+            connection.close()
 
 
-def _speaks_http(one: socket.socket) -> None:
-    one.recv(16)
-    one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+def _answer_http(connection: socket.socket) -> None:
+    connection.recv(16)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-@pytest.mark.parametrize("how", [socket.socket.close, lambda _: None, _speaks_http], ids=["closes", "is silent", "HTTP/1.1"])
-def test_what_does_not_answer_as_spark_connect_is_told_in_time(
-    how: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("handle", [socket.socket.close, lambda _: None, _answer_http], ids=["closes", "is silent", "HTTP/1.1"])
+def test_a_server_that_is_not_spark_connect_is_reported_in_time(
+    handle: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sessions, "CONNECT_SECONDS", 0.5)
-    with answering(how) as url:
-        begun = time.monotonic()
+    with connect_server(handle) as url:
+        start = time.monotonic()
         with pytest.raises(ForensicsError, match=rf"^{url} takes connections and did not answer .* within 0\.5 seconds"):
             session(remote=f"{url}/;user_id=x;token=SECRET")
         assert outcome(["scan", SAMPLE, "--engine", "spark", "--spark-remote", f"{url}/;user_id=x;token=SECRET"]) == 3
-        assert time.monotonic() - begun < 120  # by itself, PySpark tries again for minutes
-    said = capfd.readouterr().err  # gRPC may have been loaded before the command could quiet it
-    assert said.splitlines()[-1].startswith(f"error: {url} takes connections")
-    assert "SECRET" not in said
+        assert time.monotonic() - start < 120  # PySpark alone retries for minutes
+    err = capfd.readouterr().err  # gRPC may have been loaded before the command could quiet it
+    assert err.splitlines()[-1].startswith(f"error: {url} takes connections")
+    assert "SECRET" not in err
 
 
-def test_of_several_masters_one_must_be_there() -> None:
+def test_one_of_several_masters_must_answer() -> None:
     port = free_port()
     with pytest.raises(UsageError, match=r"127\.0\.0\.1:\d+: connection refused; 127\.0\.0\.1:\d+: connection refused"):
         default_builder(f"spark://127.0.0.1:{port},127.0.0.1:{port}")
@@ -82,7 +82,7 @@ def test_of_several_masters_one_must_be_there() -> None:
         assert default_builder(f"spark://127.0.0.1:{port},127.0.0.1:{server.getsockname()[1]}") is not None
 
 
-def test_masters_are_known_before_java_starts() -> None:
+def test_invalid_masters_are_refused_before_java_starts() -> None:
     for master in ("bogus", "bogus://x", "local[x]", "local[2", "spark://", ""):
         with pytest.raises(UsageError, match="there is no Spark master"):
             default_builder(master)
@@ -99,7 +99,7 @@ def test_a_token_is_not_shown() -> None:
     assert without_url_parameters("local[2,4]") == "local[2,4]"
 
 
-def test_failures_are_told_by_their_cause() -> None:
+def test_a_failure_has_the_message_of_its_cause() -> None:
     stack = "An error occurred\njava.lang.A: outer\n\tat x\nCaused by: java.io.IOException: no space\n\tat y"
     with pytest.raises(ForensicsError, match=r"^Spark did not finish: java\.io\.IOException: no space$"), readable_spark_errors():
         raise Py4JError(stack)
@@ -111,7 +111,7 @@ def test_failures_are_told_by_their_cause() -> None:
 
 
 class ConnectSession:
-    """A session of a Connect server, as far as its version is asked for."""
+    """A session of a Connect server with only its version."""
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -124,8 +124,10 @@ VERSIONS = [("4.0.1", True), ("4.2.9", True), ("4.3.0", False), ("4.3.7", False)
 
 
 @pytest.mark.parametrize(("server", "is_older"), VERSIONS)
-def test_a_client_newer_than_its_server_is_told_both_versions(server: str, is_older: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real 4.3.0 client of a 4.0.1 server reads rows of the data source, and its scans fail for a setting that server lacks."""
+def test_a_client_newer_than_its_server_is_refused_with_both_versions(
+    server: str, is_older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scans of a real 4.3.0 client fail on a 4.0.1 server, which lacks a setting."""
     monkeypatch.setattr("pyspark.__version__", "4.3.0")
     spark: Any = ConnectSession(server)
     sentence = f"this client is of Spark 4.3.0, and the Connect server of Spark {server}: a client must not be the newer one"
@@ -138,7 +140,7 @@ def test_a_client_newer_than_its_server_is_told_both_versions(server: str, is_ol
     assert (str(caught.value), caught.value.hint) == (sentence, f"pip install 'pyspark=={server}' here, or run a newer Spark there")
 
 
-def test_a_full_disk_of_spark_is_told_with_the_worker_it_is_on() -> None:
+def test_a_full_disk_of_spark_is_reported_with_its_worker() -> None:
     lost = "Lost task 0.3 in stage 1.0 (TID 7) (host-3 executor 1): java.io.IOException: No space left on device\n\tat x"
     plain = "java.io.IOException: No space left on device"
     for text, where in ((lost, "on the worker host-3"), (plain, "on the driver or a worker")):
@@ -155,8 +157,8 @@ def test_transient_worker_error_is_not_a_usage_error(monkeypatch: pytest.MonkeyP
         with pytest.raises(kind, match=r"^a worker of Spark: cannot write to s3://bucket/out: "):
             export_job._require_none([problem])
 
-    told = pa.record_batch({"problem": [f"a worker of Spark cannot read s3://bucket/x: s3://bucket/x: {STILL_FAILING} after 4"]})
-    monkeypatch.setattr(job, "_look", lambda *_: iter([told]))
+    batch = pa.record_batch({"problem": [f"a worker of Spark cannot read s3://bucket/x: s3://bucket/x: {STILL_FAILING} after 4"]})
+    monkeypatch.setattr(job, "_look", lambda *_: iter([batch]))
     with pytest.raises(TransientError, match=r"^a worker of Spark cannot read s3://bucket/x: ") as caught:
         probe(cast("Any", FakeSession()), Inputs(), ScanOptions())
     assert caught.value.hint == TRY_AGAIN

@@ -1,4 +1,4 @@
-"""What docs/spark.md shows in Python runs as it stands, on copies that lie elsewhere."""
+"""The Python examples of docs/spark.md work, with other paths."""
 
 import shutil
 from typing import Any
@@ -19,14 +19,14 @@ SAMPLE = SAMPLES / "silent-divergence"
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the page calls a place → where that is here."""
+    """A place on the page → its path here."""
     folder = tmp_path_factory.mktemp("page")
     for copies in ("copies", "copies/old", "copies/new", "snapshots/2026-11-20", "snapshots/2026-11-27"):
         shutil.copytree(SAMPLE, folder / copies)
     datasets = folder / "datasets"
     assert outcome(["export", str(SAMPLE), "--output", str(datasets), "--fact", "records", "-q", "--fail-on", "none"]) == 0
-    named = {"s3://bucket/snapshots": "snapshots", "/shared/datasets": "datasets", "/copies/": "copies/"}
-    return {name: f"{folder}/{place}" for name, place in named.items()}
+    folders = {"s3://bucket/snapshots": "snapshots", "/shared/datasets": "datasets", "/copies/": "copies/"}
+    return {name: f"{folder}/{place}" for name, place in folders.items()}
 
 
 def test_the_examples_work(spark: SparkSession, places: dict[str, str]) -> None:

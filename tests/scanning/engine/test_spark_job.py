@@ -18,7 +18,7 @@ from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.engine.serialization import pack
 from kafka_forensics.scanning.engine.task_values import StretchRow, slices
 from kafka_forensics.spark import job, keys
-from tests.spark.fake import FakeSession
+from tests.spark.fake_session import FakeSession
 from tests.support.brokers import put_copies, put_replica
 from tests.support.places import SAMPLES
 from tests.support.segments import log
