@@ -1,7 +1,7 @@
 """Which rule placed a topic's keys into its partitions, when it changed, and which keys are in several partitions.
 
-Every rule gives one partition per key. It is weighed by how often it is right, against the rule that knows nothing and is right in
-one of as many cases as there are partitions.
+Every rule gives one partition per key. A rule is weighed by how often it is right, against a guess, which is right once in as many
+cases as there are partitions.
 """
 
 import itertools
@@ -227,11 +227,11 @@ class _Keys:
         """Each hash as a partitioner uses it."""
         return {MURMUR2: self.murmur2 & 0x7FFFFFFF, CRC32: self.crc32}
 
-    def taken(self, which: "NDArray[Any]") -> "_Keys":
+    def rows_at(self, indices: "NDArray[Any]") -> "_Keys":
         """The records at these indices."""
-        return _Keys(*(column[which] for column in (self.partition, self.offset, self.timestamp, self.murmur2, self.crc32)))
+        return _Keys(*(column[indices] for column in (self.partition, self.offset, self.timestamp, self.murmur2, self.crc32)))
 
-    def appended(self) -> "Ints":
+    def append_times(self) -> "Ints":
         """Estimated append times: the largest timestamp so far in the partition, since clients may set old timestamps."""
         times = self.timestamp.copy()
         edges = np.flatnonzero(np.diff(self.partition)) + 1
@@ -247,7 +247,7 @@ class _Keys:
         first[1:] = (identity[1:] != identity[:-1]) | (partition[1:] != partition[:-1])
         last = np.ones(self.size, np.bool_)
         last[:-1] = first[1:]
-        return self.taken(np.sort(order[first | last]))
+        return self.rows_at(np.sort(order[first | last]))
 
     def scattered(self) -> tuple[list[dict[int, int]], int]:
         """Keys in several partitions: the first offset by partition for the first few of them, and how many there are."""
@@ -268,9 +268,9 @@ class _Keys:
         return examples, int(scattered.size)
 
 
-def _one_hash_throughout(keys: _Keys, different: int, partition_count: int) -> RulePeriod | None:
-    """The one hash that gives the partition of every record; None if none or both do, or if `different` keys are too few."""
-    if different * (log(1 - _STRAY) + log(partition_count)) < _SURE:
+def _one_hash_throughout(keys: _Keys, distinct_keys: int, partition_count: int) -> RulePeriod | None:
+    """The one hash that gives the partition of every record; None if none or both do, or if `distinct_keys` are too few."""
+    if distinct_keys * (log(1 - _STRAY) + log(partition_count)) < _SURE:
         return None
     fitting = [name for name, hashed in keys.hashes.items() if bool((hashed % partition_count == keys.partition).all())]
     if len(fitting) != 1:
@@ -282,7 +282,7 @@ class _Rules:
     """The possible rules, each with the records for which it is right, over records in order of time."""
 
     def __init__(self, keys: _Keys, partition_count: int, *, exact_count: bool) -> None:
-        self._keys = keys.taken(np.lexsort((keys.offset, keys.partition, keys.appended())))
+        self._keys = keys.rows_at(np.lexsort((keys.offset, keys.partition, keys.append_times())))
         counts = sorted(_counts(partition_count, exact_count=exact_count))
         self._rules = [Rule(name, count) for name in _HASHES for count in counts]
         self._rules += [Rule(BOTH, partition_count), Rule(NEITHER, partition_count)]
@@ -301,17 +301,17 @@ class _Rules:
 
     def periods(self) -> tuple[list[RulePeriod], list[dict[int, int]]]:
         """The periods in which one rule holds, and where each change shows in the partitions."""
-        periods = self._found()
+        periods = self._periods_by_likelihood()
         if periods and not _one_partition_first([period for period, _ in periods]):
             self._prior[[rule.partition_count == 1 for rule in self._rules]] = -np.inf
-            periods = self._found()
+            periods = self._periods_by_likelihood()
         counts = [period.rule.partition_count for period, _ in periods]
         if counts != sorted(counts):
             return [], []  # Kafka never removes partitions, so the timestamps are not those of appending
         changes = [self._first_offsets(before, after) for (_, before), (_, after) in itertools.pairwise(periods)]
         return [period for period, _ in periods], changes
 
-    def _found(self) -> "list[tuple[RulePeriod, Hits]]":
+    def _periods_by_likelihood(self) -> "list[tuple[RulePeriod, Hits]]":
         """Periods of different rules, each with the records for which its rule is right; none if a period lacks evidence.
 
         A rule with a low share fits some stretches better than others by chance, so it never takes part in a change.
@@ -380,7 +380,8 @@ def _one_partition_first(periods: list[RulePeriod]) -> bool:
 
 
 def _counts(partition_count: int, *, exact_count: bool) -> set[int]:
-    """Numbers of partitions the topic may have had: all if they are few, else those near the present one and simple fractions."""
+    """Numbers of partitions the topic may have had: all if they are few, else those near the present one and simple fractions;
+    unless `exact_count`, also larger ones."""
     counts = {partition_count, *range(1, min(partition_count, _ALL_COUNTS_UP_TO) + 1)}
     counts |= set(range(max(partition_count - _NEIGHBOURS, 1), partition_count))
     counts |= {partition_count // 2, partition_count // 3, partition_count // 4, partition_count * 2 // 3, partition_count * 3 // 4}

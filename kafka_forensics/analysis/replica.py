@@ -508,8 +508,8 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
     offset_sequence = judge([*_empty_first_segment(context, state), *runs, *_empty_last_segment(context, state)])
     for batch in misplaced:
         written = Run(batch.written, batch.written + batch.offsets, batch.segment, batch.position, 1)
-        irregularity = OffsetAnomaly("OFFSET_DISCONTINUITY", batch.offset, batch.end_offset, written, batch.offset)
-        offset_sequence.anomalies.append(irregularity)
+        anomaly = OffsetAnomaly("OFFSET_DISCONTINUITY", batch.offset, batch.end_offset, written, batch.offset)
+        offset_sequence.anomalies.append(anomaly)
     start = context.segment_base_offsets[0] if context.segment_base_offsets else 0
     if runs and runs[0].start_offset < start:
         start = max(runs[0].start_offset, 0)

@@ -40,7 +40,7 @@ from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.commands.verify import verify
 from kafka_forensics.cli.options import EXIT_INCOMPLETE, EXIT_INTERRUPTED, PROGRAM, choose
-from kafka_forensics.cli.streams import destination, logging_to, printable, say
+from kafka_forensics.cli.streams import destination, printable, say, warnings_to
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.scanning.engine.garbage import OBJECTS_BETWEEN
 
@@ -224,7 +224,7 @@ def outcome(arguments: list[str], on_ready: Callable[[], object] = int) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not support every letter
-    with logging_to(destination(sys.stderr, color="never"), "WARNING"):
+    with warnings_to(destination(sys.stderr, color="never")):
         return _outcome(arguments, on_ready)
 
 

@@ -373,7 +373,7 @@ class ConsoleOptions:
 
     @property
     def is_verbose(self) -> bool:
-        """Whether the command shows every finding, and logs its progress."""
+        """False: these commands have no --verbose."""
         return False
 
 

@@ -268,13 +268,16 @@ def log_to(screen: Destination, level: str = "INFO") -> None:
 
 
 @contextmanager
-def logging_to(screen: Destination, level: str) -> Iterator[None]:
-    """`log_to` within a block, which may itself call `log_to`. Restores the handlers, as the stream may be closed later."""
+def warnings_to(screen: Destination) -> Iterator[None]:
+    """Show warnings of the package within a block, which may itself call `log_to`.
+
+    Restores the handlers, as the stream may be closed later.
+    """
     import logging
 
     logger = logging.getLogger("kafka_forensics")
     handlers, previous_level = logger.handlers, logger.level
-    log_to(screen, level)
+    log_to(screen, "WARNING")
     try:
         yield
     finally:

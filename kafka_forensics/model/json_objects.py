@@ -36,21 +36,21 @@ def with_number_texts(evidence: JsonValue) -> JsonValue:
         return [with_number_texts(item) for item in evidence]
     if not isinstance(evidence, dict):
         return evidence
-    twins: Json = {}
+    with_texts: Json = {}
     for key, value in evidence.items():
         name = str(key)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if whole and _TIME.search(name):
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if is_integer and _TIME.search(name):
             plain = name.removesuffix("_ms")
-            twins[f"{plain}_ms"] = value
-            twins[plain] = rfc3339(value)
+            with_texts[f"{plain}_ms"] = value
+            with_texts[plain] = rfc3339(value)
             continue
-        twins[name] = with_number_texts(value)
-        if whole and (_WIDE.search(name) or abs(value) > _EXACT_IN_JSON):
-            twins[f"{name}_string"] = str(value)
+        with_texts[name] = with_number_texts(value)
+        if is_integer and (_WIDE.search(name) or abs(value) > _EXACT_IN_JSON):
+            with_texts[f"{name}_string"] = str(value)
         elif isinstance(value, list | tuple) and _WIDE.search(name):
-            twins[f"{name}_string"] = [str(item) for item in value]
-    return twins
+            with_texts[f"{name}_string"] = [str(item) for item in value]
+    return with_texts
 
 
 def rfc3339(time_ms: int) -> str | None:

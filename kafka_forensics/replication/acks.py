@@ -30,8 +30,8 @@ class ProduceResponse(Enum):
 
 
 def before_append(acks: int, state: LeaderState) -> ProduceResponse:
-    """Whether a leader appends a batch: with acks=all only while the ISR has min.insync.replicas members
-    (Partition.appendRecordsToLeader)."""
+    """NOT_ENOUGH_REPLICAS if the leader refuses a batch, which happens only with acks=all and an ISR below min.insync.replicas;
+    else WAITING (Partition.appendRecordsToLeader)."""
     return ProduceResponse.NOT_ENOUGH_REPLICAS if acks == ACKS_ALL and state.under_min_isr else ProduceResponse.WAITING
 
 

@@ -89,7 +89,7 @@ class History:
         cluster = self.cluster
         if self.coordinator is not None:
             complete(cluster, self.coordinator)
-        partitions = tuple(_moment(cluster, partition) for partition in cluster.partitions.values())
+        partitions = tuple(_partition_view(cluster, partition) for partition in cluster.partitions.values())
         self.events.append(Event(len(self.events) + 1, cluster.now_ms - cluster.changes[0].timestamp_ms, text, partitions))
         cluster.tick()
 
@@ -329,7 +329,7 @@ def records_text(ids: Iterable[int]) -> str:
     return " and ".join(filter(None, (text, markers_text))) or "nothing"
 
 
-def _moment(cluster: Cluster, partition: SimulatedPartition) -> PartitionView:
+def _partition_view(cluster: Cluster, partition: SimulatedPartition) -> PartitionView:
     replicas = tuple(
         ReplicaView(
             broker,

@@ -131,22 +131,23 @@ def _same_damage_everywhere(case: PartitionEvidence) -> ConditionResult:
     return False
 
 
-def _any_has(case: PartitionEvidence, kind: str, *names: str) -> ConditionResult:
-    """The first finding of a kind with a true value under one of these names."""
-    return next((finding for finding in case.of(kind) if any(finding.evidence.get(name) for name in names)), False)
+def _values_differ_by(case: PartitionEvidence, *names: str) -> ConditionResult:
+    """The first `COMPACTED_VALUE_DIFFERS` with a true value under one of these names."""
+    findings = case.of("COMPACTED_VALUE_DIFFERS")
+    return next((finding for finding in findings if any(finding.evidence.get(name) for name in names)), False)
 
 
 def _cleaned_on_one(case: PartitionEvidence) -> ConditionResult:
     """Keys of one replica that a tombstone or marker, removed since, deleted on another (`compaction.REASONS`)."""
-    return _any_has(case, "COMPACTED_VALUE_DIFFERS", "vanished", "tombstones", "markers")
+    return _values_differ_by(case, "vanished", "tombstones", "markers")
 
 
 def _other_values(case: PartitionEvidence) -> ConditionResult:
-    return _any_has(case, "COMPACTED_VALUE_DIFFERS", "contents", "missing")
+    return _values_differ_by(case, "contents", "missing")
 
 
 def _transactional(case: PartitionEvidence) -> ConditionResult:
-    return _any_has(case, "COMPACTED_VALUE_DIFFERS", "transactional")
+    return _values_differ_by(case, "transactional")
 
 
 def _repeated(case: PartitionEvidence) -> ConditionResult:

@@ -30,7 +30,7 @@ COORDINATOR_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE
 
 
 def has_finding(*kinds: str, **evidence: object) -> Check:
-    """Returns the first finding of these kinds that has this evidence, False without one."""
+    """A check for the first finding of these kinds with this evidence; False without one."""
     return lambda case: next((finding for finding in case.of(*kinds) if evidence.items() <= finding.evidence.items()), False)
 
 
@@ -48,8 +48,8 @@ def replica_of(subject: Check, test: Callable[[ReplicaFacts], bool]) -> Check:
     """Whether the replica of the finding that `subject` returns passes; None without such a replica."""
 
     def holds(case: PartitionEvidence) -> ConditionResult:
-        shown = subject(case)
-        facts = case.facts(shown.place.broker) if isinstance(shown, Finding) else None
+        found = subject(case)
+        facts = case.facts(found.place.broker) if isinstance(found, Finding) else None
         return None if facts is None else test(facts)
 
     return holds
@@ -59,8 +59,8 @@ def _has_holders(subject: Check) -> Check:
     """Whether the finding that `subject` returns has holders of a good copy; None if it says nothing about holders."""
 
     def holds(case: PartitionEvidence) -> ConditionResult:
-        shown = subject(case)
-        holders = shown.evidence.get("held_by") if isinstance(shown, Finding) else None
+        found = subject(case)
+        holders = found.evidence.get("held_by") if isinstance(found, Finding) else None
         return bool(holders) if isinstance(holders, list) else None
 
     return holds
@@ -350,9 +350,9 @@ def risky_settings(
         return []
     now_ms = controller.last_ms if as_of_ms is None else as_of_ms
     by_topic: dict[str, list[Finding]] = {}
-    for of_scan in findings:
-        if of_scan.place.topic in topics:
-            by_topic.setdefault(of_scan.place.topic or "", []).append(of_scan)
+    for found in findings:
+        if found.place.topic in topics:
+            by_topic.setdefault(found.place.topic or "", []).append(found)
     partitions: dict[str, list[PartitionControl]] = {}
     for (topic, _), control in sorted(controller.partitions.items()):
         if topic in topics:

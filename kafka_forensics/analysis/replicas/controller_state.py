@@ -14,7 +14,7 @@ from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_prem
 from kafka_forensics.analysis.replica import Replica, first_kept_offset
 from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage
-from kafka_forensics.analysis.replicas.holders import held_ranges, holding_all, same_as, with_held_ranges
+from kafka_forensics.analysis.replicas.holders import equal_ranges, held_ranges, holding_all, with_held_ranges
 from kafka_forensics.analysis.replicas.remote_segments import was_copied_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
@@ -159,7 +159,7 @@ def _lost_versions(replicas: list[Replica], conflicts: Conflicts, fork: Finding)
             epochs = [entry for entry in lineage(longest) if entry.leader_epoch <= epoch]
             lost = _LostRange(start, end, epochs, leaders_epochs, committed=fork.kind != "FORK_ABOVE_HW")
             proving = next(number for number, replica in enumerate(replicas) if replica is longest)
-            rows = held_ranges(same_as(replicas, conflicts, proving, start, end), start, end)
+            rows = held_ranges(equal_ranges(replicas, conflicts, proving, start, end), start, end)
             yield fork.with_evidence(held_by=holding_all(rows), held_ranges=rows), lost
 
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import Broker, HeldRange
 
 _ROWS_KEPT: Final = 64
-"""Sub-ranges listed in one finding, the first."""
+"""Most sub-ranges listed in one finding; the first ones are."""
 
 
 def with_held_ranges(replicas: Sequence[Replica], conflicts: Conflicts, subject: Finding) -> Finding:
-    """A finding with `held_ranges` (evidence), if not all of its offsets are held by the same brokers.
+    """The finding, with `held_ranges` in its evidence if different brokers hold different parts of its offsets.
 
     A broker holds offsets where its log has the same batches as the first broker in `held_by`, which has all of them.
     """
@@ -27,7 +27,7 @@ def with_held_ranges(replicas: Sequence[Replica], conflicts: Conflicts, subject:
     proving = next((number for number, replica in enumerate(replicas) if holders and replica.broker == holders[0]), None)
     if start is None or end is None or proving is None:
         return subject
-    return with_ranges(subject, same_as(replicas, conflicts, proving, start, end))
+    return with_ranges(subject, equal_ranges(replicas, conflicts, proving, start, end))
 
 
 def with_ranges(subject: Finding, by_broker: "Iterable[tuple[Broker, Ranges]]") -> Finding:
@@ -40,7 +40,9 @@ def with_ranges(subject: Finding, by_broker: "Iterable[tuple[Broker, Ranges]]") 
     return subject.with_evidence(held_by=whole, held_ranges=rows[:_ROWS_KEPT])
 
 
-def same_as(replicas: Sequence[Replica], conflicts: Conflicts, proving: int, start: int, end: int) -> "list[tuple[Broker, Ranges]]":
+def equal_ranges(
+    replicas: Sequence[Replica], conflicts: Conflicts, proving: int, start: int, end: int
+) -> "list[tuple[Broker, Ranges]]":
     """The part of `[start, end)` that each replica holds the same as the one with number `proving`."""
     return [
         (replica.broker, without(held_offsets(replica, start, end), _different(replicas, conflicts, number, proving)))

@@ -59,8 +59,8 @@ class Outlook:
 def regresses(replica: Replica, base_offset: int) -> bool:
     """Whether offsets of a segment go back, so that rebuilding its index may fail."""
     return any(
-        irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.segment == base_offset
-        for irregularity in replica.offset_sequence.anomalies
+        anomaly.kind in kinds_with(Trait.OUT_OF_ORDER) and anomaly.run.segment == base_offset
+        for anomaly in replica.offset_sequence.anomalies
     )
 
 

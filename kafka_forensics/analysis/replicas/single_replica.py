@@ -96,12 +96,12 @@ def order_findings(replica: Replica) -> list[Finding]:
     context = replica.context
     misplaced = {moved.place: moved for moved in replica.misplaced}
     findings = []
-    for irregularity in replica.offset_sequence.anomalies:
-        run, start, end = irregularity.run, irregularity.start, irregularity.end
-        evidence: Json = {"expected_offset": irregularity.expected, "found_offset": run.start_offset}
+    for anomaly in replica.offset_sequence.anomalies:
+        run, start, end = anomaly.run, anomaly.start, anomaly.end
+        evidence: Json = {"expected_offset": anomaly.expected, "found_offset": run.start_offset}
         severity = confidence = None
-        is_gap = irregularity.kind == "OFFSET_GAP"
-        if irregularity.kind == "OFFSET_DISCONTINUITY" and run.last_place in misplaced:
+        is_gap = anomaly.kind == "OFFSET_GAP"
+        if anomaly.kind == "OFFSET_DISCONTINUITY" and run.last_place in misplaced:
             witnesses = misplaced[run.last_place].witnesses
             evidence["witnesses"] = list(witnesses)
             confidence = Confidence.INFERRED if witnesses == (BATCH_BEFORE,) else None
@@ -111,7 +111,7 @@ def order_findings(replica: Replica) -> list[Finding]:
                 evidence["snapshot_end"] = context.snapshot_end
                 severity = Severity.INFO
         place = context.place(context.log_file(run.segment), byte_start=run.position, offset_start=start, offset_end=end)
-        findings.append(finding(irregularity.kind, place, evidence, severity=severity, confidence=confidence))
+        findings.append(finding(anomaly.kind, place, evidence, severity=severity, confidence=confidence))
         if is_gap and (cut := _cut_between_batches(replica, start)) is not None:
             findings.append(cut)
         if is_gap and severity is None and _is_missing_segment(replica, start, end):
@@ -180,9 +180,7 @@ def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int
     """`EPOCH_FIELD_MISMATCH` of batches whose epoch their neighbours contradict, except those out of order."""
     context = replica.context
     displaced = {
-        (irregularity.run.segment, irregularity.run.position)
-        for irregularity in replica.offset_sequence.anomalies
-        if irregularity.kind != "OFFSET_GAP"
+        (anomaly.run.segment, anomaly.run.position) for anomaly in replica.offset_sequence.anomalies if anomaly.kind != "OFFSET_GAP"
     }
     for run, expected in [*strays, *replica.state.epochs.regressions()]:
         run_place = _run_place(replica, run) if displaced else None
@@ -227,18 +225,19 @@ def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -
     return finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.INFO)
 
 
-def _run_place(replica: Replica, batch: EpochRun) -> tuple[int, int] | None:
-    """Segment and position of the run of joining batches with this batch: if out of order, it is so with its epoch."""
+def _run_place(replica: Replica, epoch_run: EpochRun) -> tuple[int, int] | None:
+    """Segment and position of the run of consecutive batches that contains this one. If that run is out of order, so is this
+    epoch."""
     runs = replica.state.continuity.runs
-    number = bisect_right(runs, (batch.segment, batch.position), key=lambda run: (run.segment, run.position))
+    number = bisect_right(runs, (epoch_run.segment, epoch_run.position), key=lambda run: (run.segment, run.position))
     return (runs[number - 1].segment, runs[number - 1].position) if number else None
 
 
-def _alone_in(replica: Replica, batch: EpochRun, run_place: tuple[int, int] | None) -> bool:
+def _alone_in(replica: Replica, epoch_run: EpochRun, run_place: tuple[int, int] | None) -> bool:
     """Whether both neighbours of a batch within its run have one epoch and it has another."""
     runs = replica.state.epochs.runs
-    number = next(index for index, run in enumerate(runs) if run is batch)
-    if (batch.segment, batch.position) == run_place or not 0 < number < len(runs) - 1:
+    number = next(index for index, run in enumerate(runs) if run is epoch_run)
+    if (epoch_run.segment, epoch_run.position) == run_place or not 0 < number < len(runs) - 1:
         return False
     left, right = runs[number - 1], runs[number + 1]
     return left.leader_epoch == right.leader_epoch and _run_place(replica, right) == run_place
@@ -263,9 +262,7 @@ def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: li
 def index_findings(replica: Replica) -> list[Finding]:
     """Index entries that contradict the log, one finding for each index file."""
     by_file: dict[tuple[int, str], list[BadEntry]] = {}
-    disordered = {
-        irregularity.run.segment for irregularity in replica.offset_sequence.anomalies if irregularity.kind != "OFFSET_GAP"
-    }
+    disordered = {anomaly.run.segment for anomaly in replica.offset_sequence.anomalies if anomaly.kind != "OFFSET_GAP"}
     disordered |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
     disordered |= {segment for segment, _ in misnamed(replica)}
     for bad in replica.state.bad_entries:
@@ -273,42 +270,42 @@ def index_findings(replica: Replica) -> list[Finding]:
         doubtful = bad.segment in disordered and bad.reason in _BY_OFFSET
         if not (cleaned or doubtful or _proves_lost_bytes(replica, bad)):
             by_file.setdefault((bad.segment, bad.file_kind), []).append(bad)
-    return [_index_finding(replica, segment, kind, by_file) for segment, kind in sorted(by_file)]
+    return [_index_finding(replica, segment, file_kind, by_file) for segment, file_kind in sorted(by_file)]
 
 
-def _index_finding(replica: Replica, segment: int, kind: str, by_file: dict[tuple[int, str], list[BadEntry]]) -> Finding:
-    entries = by_file[segment, kind]
-    size = 8 if kind == "index" else 12
+def _index_finding(replica: Replica, segment: int, file_kind: str, by_file: dict[tuple[int, str], list[BadEntry]]) -> Finding:
+    entries = by_file[segment, file_kind]
+    size = 8 if file_kind == "index" else 12
     first = min(entries, key=lambda bad: bad.entry)
     beyond = all(bad.reason in _TAIL_KINDS for bad in entries)
     evidence: Json = {"reason": first.reason, "entry": first.entry, "entries": len(entries)}
     if first.offset >= 0:
-        evidence |= {"offset": first.offset, "position" if kind == "index" else "timestamp": first.value}
+        evidence |= {"offset": first.offset, "position" if file_kind == "index" else "timestamp": first.value}
     if first.expected is not None:
         evidence["expected"] = first.expected
-    place = replica.context.place(f"{segment:020d}.{kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
-    dropped = _may_be_dropped_entries(replica, segment, kind, entries)
+    place = replica.context.place(f"{segment:020d}.{file_kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
+    dropped = _may_be_dropped_entries(replica, segment, file_kind, entries)
     left_over = dropped and _was_cut_back(replica, segment, by_file)
     if left_over:
         evidence["harmless_if"] = CUT_BACK
     elif dropped:
         evidence["behind_log_end"] = True
-    name = "INCONSISTENT_CUT" if beyond and replica.context.live else "INDEX_MISMATCH"
-    return finding(name, place, evidence, severity=Severity.INFO if left_over else None)
+    kind = "INCONSISTENT_CUT" if beyond and replica.context.live else "INDEX_MISMATCH"
+    return finding(kind, place, evidence, severity=Severity.INFO if left_over else None)
 
 
 CUT_BACK: Final = "the log was cut back while its broker ran, and the index was not closed since"
 """Why entries of an open index after its last one are harmless."""
 
 
-def _may_be_dropped_entries(replica: Replica, segment: int, kind: str, entries: list[BadEntry]) -> bool:
+def _may_be_dropped_entries(replica: Replica, segment: int, file_kind: str, entries: list[BadEntry]) -> bool:
     """Whether these bad entries may be bytes dropped by a truncation: an open index keeps them after its last entry until it is
     closed. `AbstractIndex.truncateToEntries` moves only the end; later appends overwrite them one by one.
 
     They are the last before the zeros of an untrimmed index: no sound entry follows, or the first is only out of order, where a log
     was rewritten with the same content.
     """
-    tail = next((tail for tail in replica.state.zero_tails if (tail.segment, tail.file_kind) == (segment, kind)), None)
+    tail = next((tail for tail in replica.state.zero_tails if (tail.segment, tail.file_kind) == (segment, file_kind)), None)
     if replica.context.clean_shutdown or tail is None or any(entry.entry >= tail.entries for entry in entries):
         return False
     first = min(entry.entry for entry in entries)
@@ -321,11 +318,11 @@ def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str],
     The first dropped entry of a file points to newer content, or has an older time than the segment, which no append gives it.
     """
     newest = max((tail.max_timestamp for tail in replica.state.zero_tails if tail.segment == segment), default=-1)
-    for (base_offset, kind), entries in by_file.items():
-        if base_offset != segment or not _may_be_dropped_entries(replica, segment, kind, entries):
+    for (base_offset, file_kind), entries in by_file.items():
+        if base_offset != segment or not _may_be_dropped_entries(replica, segment, file_kind, entries):
             continue
         first = min(entries, key=lambda entry: entry.entry)
-        if first.reason not in _TAIL_KINDS or (kind == "timeindex" and first.value < newest):
+        if first.reason not in _TAIL_KINDS or (file_kind == "timeindex" and first.value < newest):
             return True
     return False
 
@@ -355,7 +352,8 @@ def _torn(replica: Replica, segment: int) -> bool:
 
 
 def checkpoint_findings(replica: Replica) -> list[Finding]:
-    """High watermark, recovery point and log start in order: log start ≤ HW ≤ log end, recovery point ≤ log end."""
+    """Findings of checkpoints that violate log start ≤ high watermark ≤ log end, or recovery point and cleaner checkpoint ≤ log
+    end; and of a zero high watermark."""
     if not replica.end_is_known:
         return []
     findings: list[Finding] = []

@@ -118,7 +118,7 @@ class IndexSummary:
 class IndexFold:
     """State: bad entries, and what a merge of two parts of a segment needs.
 
-    After `lighten` it holds summaries instead of entries, which suffice unless `needs_entries` says otherwise.
+    After `drop_entries` it holds summaries instead of entries, which suffice unless `needs_entries` says otherwise.
     """
 
     def __init__(self, segment_base_offset: int, index: "OffsetIndex | None", time_index: "TimeIndex | None") -> None:
@@ -130,7 +130,7 @@ class IndexFold:
         self.last_offset = -1
         self.end_position = 0
         self.summaries: dict[str, IndexSummary] | None = None
-        """By kind of file, after `lighten`."""
+        """By kind of file, after `drop_entries`."""
         self._by_position = _Sorted(index.positions) if index is not None and index.positions.size else _NO_ENTRIES
         self._by_offset = _Sorted(time_index.offsets) if time_index is not None and time_index.offsets.size else _NO_ENTRIES
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}

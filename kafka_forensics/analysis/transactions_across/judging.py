@@ -96,7 +96,10 @@ class CrossPartitionTransactions:
         }
         judged: list[Finding] = []
         hanging: dict[tuple[TopicPartition, int], Finding] = {}
-        for found in [*findings, *(opened for _, of in sorted(facts.items()) for opened in _forgotten(of))]:
+        for found in [
+            *findings,
+            *(opened for _, partition_facts in sorted(facts.items()) for opened in _forgotten(partition_facts)),
+        ]:
             key = _transaction(found)
             if key is None:
                 judged.append(found)
@@ -112,13 +115,15 @@ class CrossPartitionTransactions:
             judged += disagreements(facts, self._broker_as_of)
         else:
             decided = completed_decisions(self._log)
-            by_partition: dict[TopicPartition, list[Finding]] = {where: [] for where, of in facts.items() if of.beyond}
+            by_partition: dict[TopicPartition, list[Finding]] = {
+                topic_partition: [] for topic_partition, partition_facts in facts.items() if partition_facts.beyond
+            }
             for found in judged if by_partition else ():
-                if (where := (found.place.topic or "", found.place.partition or 0)) in by_partition:
-                    by_partition[where].append(found)
+                if (topic_partition := (found.place.topic or "", found.place.partition or 0)) in by_partition:
+                    by_partition[topic_partition].append(found)
             for summary in partitions:
-                if (where := (summary.topic, summary.partition)) in by_partition:
-                    judged += committed_beyond(facts[where], summary, decided, by_partition[where])
+                if (topic_partition := (summary.topic, summary.partition)) in by_partition:
+                    judged += committed_beyond(facts[topic_partition], summary, decided, by_partition[topic_partition])
         _update_summaries(partitions, findings, judged, set(hanging))
         return judged
 

@@ -99,7 +99,8 @@ class RedactionOptions:
     def pseudonyms(self, *, kept: bool) -> "PseudonymMap | None":
         """The pseudonyms of names, read from the map if they are to be `kept`; None without --redact.
 
-        Raises UsageError for one option without the other, and for a map that cannot be used.
+        Raises UsageError for --redact-map without --redact, for --redact without --redact-map if `kept`, and for a map that cannot
+        be used.
         """
         if not self.redact:
             if self.redact_map is not None:
@@ -164,7 +165,7 @@ def collect(
             return 0
         collected = _write_bundle(log_dirs, collect_options, pseudonyms, output, screen)
     lines = [] if screen.quiet else _summary(collected, output)
-    say(screen, [*lines, *(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in collected.incomplete)])
+    say(screen, [*lines, *(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in collected.incomplete)])
     return options.EXIT_INCOMPLETE if collected.incomplete else 0
 
 

@@ -59,10 +59,10 @@ def _quoted(values: Column) -> list[Column]:
     return ['"', values, '"']
 
 
-def _unless_null(pieces: list[Column], null: str) -> list[Column]:
-    """The pieces, or the text `null` in rows where one of them is null."""
+def _unless_null(pieces: list[Column]) -> list[Column]:
+    """The pieces, or `null` in rows where one of them is null."""
     if any(not isinstance(piece, str) and piece.null_count for piece in pieces):
-        return [pc.fill_null(_join_rows(pieces), null)]
+        return [pc.fill_null(_join_rows(pieces), "null")]
     return pieces
 
 
@@ -105,7 +105,7 @@ def _json_pieces(values: Column) -> list[Column]:
     if pa.types.is_null(kind):
         return ["null"]
     if pa.types.is_string(kind):
-        return _unless_null(_quoted(_mapped(values, lambda part: part)), "null")
+        return _unless_null(_quoted(_mapped(values, lambda part: part)))
     if pa.types.is_binary(kind):
         return _bytes_in_quotes(values)
     if pa.types.is_list(kind):
@@ -116,7 +116,7 @@ def _json_pieces(values: Column) -> list[Column]:
 def _bytes_in_quotes(values: Column) -> list[Column]:
     """Bytes as JSON, see `plain`; null for null."""
     if _needs_no_escape(values, in_quotes=True):
-        return _unless_null(_quoted(values.view(pa.string())), "null")
+        return _unless_null(_quoted(values.view(pa.string())))
     return [pc.fill_null(_each(values, lambda value: json_text(plain(value))), "null")]
 
 
@@ -134,7 +134,7 @@ def _times(values: Column) -> list[Column]:
     times = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)]
     in_calendar = numbers(times, null=(times < 0) | (times > LAST_TIME_MS))
     moments = in_calendar.cast(pa.timestamp("ms")).cast(pa.string())
-    return _unless_null(['"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'], "null")
+    return _unless_null(['"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'])
 
 
 def _each(values: Column, spell: Callable[[Column], str]) -> Column:

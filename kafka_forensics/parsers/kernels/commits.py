@@ -133,7 +133,10 @@ def same_bytes(buffer: "Buffer", start: int, other: int, size: int) -> bool:
 
 @kernel
 def take_commit(buffer: "Buffer", scratch: "Columns", row: int, age: int, slots: "Columns", alive: "Columns") -> int:
-    """Read the record in `scratch`: returns its `key_kind`, and counts a commit that it supersedes as no longer alive."""
+    """Read the record in `scratch`; a commit that it supersedes is no longer counted as alive.
+
+    Returns its `key_kind`, _OTHER also if the value is not a plain commit.
+    """
     key, size = int(scratch[record_column.KEY_POSITION, 0]), int(scratch[record_column.KEY_LENGTH, 0])
     kind = key_kind(buffer, key, size)
     if kind != _COMMIT:

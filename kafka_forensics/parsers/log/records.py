@@ -113,7 +113,8 @@ RecordFilter = Callable[["BatchHeader", bytes | memoryview | None, "NDArray[np.i
 class DecodedBatch:
     """An opened batch: `problems` is the damage inside, `records_count` the number of valid records.
 
-    `header` is None for magic 0 and 1, `legacy` for magic 2. `payload` has the decompressed records, at most the first 16 MiB.
+    `header` is None for magic 0 and 1, `legacy` for magic 2. `payload` has the decompressed records: the first 16 MiB, up to
+    256 KiB more.
     """
 
     header: BatchHeader | None
@@ -333,7 +334,8 @@ def _file_pieces(file: "ByteFile", start: int, end: int) -> Iterator[bytes]:
 def _open_payload(
     header: BatchHeader, stored: memoryview
 ) -> tuple[bytes | memoryview, Iterator[bytes] | None, Decompression | None]:
-    """(the decompressed payload or its first 16 MiB, the pieces after it or None, the stream of the pieces or None)."""
+    """(the decompressed payload or its first 16 MiB, up to 256 KiB more; the pieces after it or None; the stream of the pieces or
+    None)."""
     if header.codec == 0:
         return stored, None, None
     source = Decompression(header.codec, stored)
@@ -429,9 +431,9 @@ LEAST_GRAIN: Final = 64
 COMPRESSED_GRAINS: Final = 4
 """Factor for compressed batches, each of which is opened separately and costs more."""
 MOST_FOR_ONE_MORE: Final = 32
-"""Of a batch the first record is sampled, and one more for each 32 records; for fewer records in small logs,"""
+"""Records per sampled record of a batch, at most; its first record is always sampled."""
 BYTES_FOR_EACH: Final = 2048
-"""where this many bytes of log add one to that number: of a log of some kilobytes nearly every record is sampled."""
+"""Bytes of log that add one to that number, so that small logs are sampled more densely."""
 
 
 class KeySampler:

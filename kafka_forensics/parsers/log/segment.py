@@ -88,11 +88,10 @@ class SegmentReader:
         file: "ByteFile",
         max_plausible_offset: int = INT64_MAX,
         *,
-        deep: bool = False,
         key: "NDArray[np.int64] | None" = None,
     ) -> Self:
-        """A reader with `BatchChecks`: it opens compressed messages of magic 0 and 1, and with `deep` every batch."""
-        return cls(file, max_plausible_offset, key=key, inspect=BatchChecks(deep=deep))
+        """A reader with `BatchChecks`: it opens compressed messages of magic 0 and 1."""
+        return cls(file, max_plausible_offset, key=key, inspect=BatchChecks(deep=False))
 
     def first_chunk(self, position: int) -> BatchChunk:
         """The chunk of the batch that begins at `position`; empty if none does. Raises SourceError if the file cannot be read."""

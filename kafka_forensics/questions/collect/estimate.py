@@ -118,7 +118,7 @@ def _record_bytes(entry: "CollectedEntry", options: FactOptions) -> float:
     start, size = entry.name.offset, entry.entry.size_in_bytes
     sampled_end = start + sample.offsets * size // sample.bytes_read if entry.next_base_offset is None else entry.next_base_offset
     end = min(max_plausible_offset(start, entry.next_base_offset), sampled_end)
-    offsets = sum(max(min(end, last) - max(start, first), 0) for first, last in options.records)
+    offsets = sum(max(min(end, records_end) - max(start, records_start), 0) for records_start, records_end in options.records)
     return ratio * size * offsets / max(end - start, 1)
 
 

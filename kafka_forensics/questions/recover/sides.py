@@ -17,14 +17,14 @@ class KeptSide:
 
     candidate: Candidate
     why: str
-    of_some: bool = False
+    some_are_dead: bool = False
     """Whether some copies belong to dead brokers, and may conflict with the others."""
 
     @property
     def sentence(self) -> str:
         """The choice in words, without a full stop."""
         why = "no leader is known whose copy is here, and no copies conflict"
-        if self.of_some:
+        if self.some_are_dead:
             why = "no leader is known that comes back, and of brokers that do no copies conflict"
         reasons = {
             "asked": "as --keep says",
@@ -93,4 +93,4 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
             f"say which copy stays with --keep N: {names}; `plan` says what each would lose",
         )
     assert planned.recommended is not None
-    return KeptSide(planned.recommended, "recommended", of_some=not all(is_live))
+    return KeptSide(planned.recommended, "recommended", some_are_dead=not all(is_live))

@@ -23,7 +23,7 @@ lacks the start of the log."""
 
 @dataclass(frozen=True, slots=True)
 class LogCopy:
-    """One copy of a partition; offsets are exclusive ends."""
+    """One copy of a partition; ends are exclusive."""
 
     broker: Broker
     good: Ranges
@@ -36,8 +36,8 @@ class LogCopy:
     """Offsets of bytes that are not good batches."""
     committed_end: int = 0
     """`[0, committed_end)` of its log is proven committed."""
-    expected_start: int | None = None
-    """Where its log would start if the missing start has no known reason."""
+    expected_log_start: int | None = None
+    """Where its log should start, if nothing known explains its missing start; None: nothing is missing."""
     high_watermark: int = 0
     """By its checkpoint; after the end of its log if that end is lost."""
 
@@ -112,7 +112,9 @@ class _Trace:
     def follow(self, base: int) -> tuple[int, int]:
         """Use the base, fill it, and continue with other copies; the start of the log and the end of its batches."""
         first = self.copies[base]
-        start = first.log_start_offset if first.expected_start is None else min(first.expected_start, first.log_start_offset)
+        start = (
+            first.log_start_offset if first.expected_log_start is None else min(first.expected_log_start, first.log_start_offset)
+        )
         number: int | None = base
         position = start
         while number is not None:
@@ -137,12 +139,12 @@ class _Trace:
             self.ranges += [LineageRange(number, *span, why) for span in used]
             rest = without(rest, used)
 
-    def _proven(self, followed: int, donor: int, missing: Range) -> Ranges:
-        """Good offsets of a donor in a range that the followed copy lacks, proven to be of the same lineage."""
-        ours, theirs = self.copies[followed], self.copies[donor]
+    def _proven(self, followed: int, source: int, missing: Range) -> Ranges:
+        """Good offsets of a source in a range that the followed copy lacks, proven to be of the same lineage."""
+        ours, theirs = self.copies[followed], self.copies[source]
         start, end = missing
-        conflicts = self.conflicting(followed, donor)
-        proven = list(without(clipped(ours.damaged, start, end), self.differing(followed, donor)))
+        conflicts = self.conflicting(followed, source)
+        proven = list(without(clipped(ours.damaged, start, end), self.differing(followed, source)))
         next_epoch = epoch_at(ours.epochs, end)
         if next_epoch is not None and next_epoch >= 0:  # its leader had the whole epoch, and supplied the offsets after the range
             bounds = (*_epoch_range(ours.epochs, next_epoch), *_epoch_range(theirs.epochs, next_epoch))
@@ -164,16 +166,16 @@ class _Trace:
         others = [number for number in range(len(self.copies)) if number != followed]
         return max((number for number in others if self._continues(followed, number, position)), key=rank, default=None)
 
-    def _continues(self, followed: int, donor: int, position: int) -> bool:
-        """Whether a donor has more of the lineage after `position`, where the followed copy ends."""
-        ours, theirs = self.copies[followed], self.copies[donor]
-        if not clipped(theirs.good, position, NO_END) or clipped(self.conflicting(followed, donor), 0, position):
+    def _continues(self, followed: int, source: int, position: int) -> bool:
+        """Whether a source has more of the lineage after `position`, where the followed copy ends."""
+        ours, theirs = self.copies[followed], self.copies[source]
+        if not clipped(theirs.good, position, NO_END) or clipped(self.conflicting(followed, source), 0, position):
             return False
         if not ours.good:
             return theirs.log_start_offset <= position
         last = epoch_at(ours.epochs, position - 1)
         if last is None or last < 0:
-            return not theirs.epochs and holds(theirs.good, position - 1) and not self.differing(followed, donor)
+            return not theirs.epochs and holds(theirs.good, position - 1) and not self.differing(followed, source)
         return epoch_at(theirs.epochs, position - 1) == last
 
     def left_behind(self, start: int) -> list[LeftBehind]:

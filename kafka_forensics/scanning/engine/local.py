@@ -180,21 +180,21 @@ def _answers_of_processes(
     tasks = [parts[:1], *packed(((part, len(part[1])) for part in parts[1:]), TASK_REPLICAS)]
 
     def task(number: int) -> bytes:
-        before = [(len(run.incomplete), len(run.inputs.incomplete), run.inputs.manifest.count) for run in runs]
+        before = [(len(running.incomplete), len(running.inputs.incomplete), running.inputs.manifest.count) for running in runs]
         answers = list(_answers_here(tasks[number], key, 1, answer, _Reporter(None, 0)))
-        gaps = [run.incomplete[count:] for run, (count, _, _) in zip(runs, before, strict=True)]
-        seen = [
-            TaskNotes(run.inputs.manifest.files(files), run.inputs.incomplete[count:])
-            for run, (_, count, files) in zip(runs, before, strict=True)
+        gaps = [running.incomplete[count:] for running, (count, _, _) in zip(runs, before, strict=True)]
+        notes = [
+            TaskNotes(running.inputs.manifest.files(files), running.inputs.incomplete[count:])
+            for running, (_, count, files) in zip(runs, before, strict=True)
         ]
-        return pack((answers, gaps, seen))
+        return pack((answers, gaps, notes))
 
     by_name = {source.name: source for running in runs for source in running.inputs.sources}
     for done, packed_answers in zip(tasks, forked(task, len(tasks), jobs), strict=True):
-        answers, gaps, seen = unpack(packed_answers, lambda name, _: by_name[name])
-        for running, gaps_of_run, seen_by_run in zip(runs, gaps, seen, strict=True):
+        answers, gaps, notes = unpack(packed_answers, lambda name, _: by_name[name])
+        for running, gaps_of_run, notes_of_run in zip(runs, gaps, notes, strict=True):
             running.incomplete += gaps_of_run
-            merge_notes(running.inputs, seen_by_run)
+            merge_notes(running.inputs, notes_of_run)
         reporter.add_bytes(sum(plan.bytes for _, planned in done for _, plan in planned))
         yield from answers
 

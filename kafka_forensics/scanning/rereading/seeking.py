@@ -42,7 +42,8 @@ def start_position_of(plan: "ReplicaPlan", log: "SegmentLog", offset: int) -> in
 def start_position(log: "ByteFile", index: "ByteFile", base_offset: int, offset: int) -> int:
     """The byte of `log` before which no batch holds `offset` or a later one.
 
-    It is the last `index` entry below `offset` at which a batch really begins, else 0. Raises SourceError.
+    It is the position of the last `index` entry below `offset` if a batch begins there whose base offset is not above `offset`,
+    else 0. Raises SourceError.
     """
     entries = parse_offset_index(index, base_offset)
     below = np.flatnonzero((entries.offsets < offset) & (entries.positions > 0))

@@ -10,8 +10,9 @@ from kafka_forensics.parsers.log_dir import REMOTE_INDEX_CACHE
 def set_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None:
     """Set `is_tiered` of all replicas.
 
-    It is decided by finished segments in `__remote_log_metadata`, then by the topic's setting in the controllers' log, then by the
-    replicas' files: only of tiered topics do brokers write a log start offset and epochs that precede the first segment.
+    It is decided by finished segments in `__remote_log_metadata`, then by the topic's setting in the controllers' log, then no if
+    `__remote_log_metadata` is complete or a replica is compacted, then by the replicas' files: only of tiered topics do brokers
+    write a log start offset and epochs that precede the first segment.
     """
     by_topic: dict[tuple[str, str | None], list[ReplicaPlan]] = {}
     for plan in inputs.replicas:
@@ -22,7 +23,9 @@ def set_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None:
         contexts = [plan.context for plan in plans]
         controls = [context.control for context in contexts if context.control is not None]
         settings = [control.is_tiered for control in controls if control.unknown_after is None]
-        if any(context.remote_log is not None and _is_later(context.remote_log, context.control) for context in contexts):
+        if any(
+            context.remote_log is not None and _segments_prove_tiered(context.remote_log, context.control) for context in contexts
+        ):
             is_tiered = True
         elif settings:
             is_tiered = any(settings)
@@ -34,8 +37,9 @@ def set_tiered_topics(inputs: Inputs, history: RemoteLogHistory | None) -> None:
             context.is_tiered = is_tiered
 
 
-def _is_later(log: RemoteLog, control: PartitionControl | None) -> bool:
-    """Whether segments finished after the controllers' log was copied, or there is no such log; otherwise its settings decide."""
+def _segments_prove_tiered(log: RemoteLog, control: PartitionControl | None) -> bool:
+    """Whether finished segments prove the topic tiered: any of them, unless a dated controllers' log says it is not tiered; then
+    only those newer than that log."""
     if control is None or control.as_of_ms is None or control.is_tiered:
         return bool(log.finished)
     return any(segment.event_timestamp_ms > control.as_of_ms for segment in log.finished)

@@ -1,4 +1,4 @@
-"""Continuity: the fold against plain lists and any cut; the kind of each irregularity."""
+"""Continuity: the fold against plain lists and any cut; the kind of each anomaly."""
 
 from dataclasses import dataclass, replace
 
@@ -174,10 +174,7 @@ def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: 
 
 
 def kinds_and_offsets(offset_sequence: OffsetSequence) -> list[tuple[str, int, int]]:
-    return [
-        (irregularity.kind.removeprefix("OFFSET_"), irregularity.start, irregularity.end)
-        for irregularity in offset_sequence.anomalies
-    ]
+    return [(anomaly.kind.removeprefix("OFFSET_"), anomaly.start, anomaly.end) for anomaly in offset_sequence.anomalies]
 
 
 def log_of(*, without: tuple[int, ...] = ()) -> list[tuple[int, int]]:
@@ -230,8 +227,8 @@ def test_kinds_of_irregularities(
         end,
         lost,
     )
-    for irregularity in offset_sequence.anomalies:
-        assert irregularity.kind != "OFFSET_GAP" or irregularity.run.start_offset == irregularity.end
+    for anomaly in offset_sequence.anomalies:
+        assert anomaly.kind != "OFFSET_GAP" or anomaly.run.start_offset == anomaly.end
 
 
 @pytest.mark.parametrize("number", [0, 1, 4, 8])
@@ -282,8 +279,8 @@ def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) 
 def test_any_log_can_be_judged(log: list[Item]) -> None:
     runs, _ = naive(log, compacted=False)
     offset_sequence = judge(runs)
-    for irregularity in offset_sequence.anomalies:
-        assert irregularity.run in runs
-        assert irregularity.kind in ("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY")
+    for anomaly in offset_sequence.anomalies:
+        assert anomaly.run in runs
+        assert anomaly.kind in ("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY")
     if len(runs) == 1:
         assert offset_sequence.end_offset == runs[0].end_offset

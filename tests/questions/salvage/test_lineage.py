@@ -18,12 +18,12 @@ def copy(
     epochs: dict[int, int] | None = None,
     committed: int = 0,
     damaged: Ranges = (),
-    expected_start: int | None = None,
+    expected_log_start: int | None = None,
 ) -> LogCopy:
     """A copy with these good offsets; `epochs` (epoch → start) has one epoch by default."""
     entries = tuple(EpochEntry(epoch, start) for epoch, start in ({0: good[0][0]} if epochs is None else epochs).items())
     end = max(high for _, high in (*good, *damaged))
-    return LogCopy(broker, tuple(good), good[0][0], end, entries, damaged, committed, expected_start)
+    return LogCopy(broker, tuple(good), good[0][0], end, entries, damaged, committed, expected_log_start)
 
 
 def taken(lineage: LogLineage) -> list[tuple[int, int, int, str]]:
@@ -84,7 +84,7 @@ def test_the_epoch_at_the_end_decides_whether_a_copy_continues() -> None:
 
 
 def test_the_start_of_the_log_comes_from_copies_that_join() -> None:
-    assert taken(trace([copy(1, (10, 20), expected_start=0), copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, LOG_START)
+    assert taken(trace([copy(1, (10, 20), expected_log_start=0), copy(2, (0, 15))], {}, 0))[0] == (1, 0, 10, LOG_START)
     assert trace([copy(1, (10, 20)), copy(2, (0, 15))], {}, 0).log_start_offset == 10
 
 

@@ -246,8 +246,8 @@ def key_question(
         plan, replica = plans[number], replicas[number]
         corrected = {misplaced.place for misplaced in replica.misplaced}
         in_order = not any(
-            irregularity.kind in kinds_with(Trait.OUT_OF_ORDER) and irregularity.run.last_place not in corrected
-            for irregularity in replica.offset_sequence.anomalies
+            anomaly.kind in kinds_with(Trait.OUT_OF_ORDER) and anomaly.run.last_place not in corrected
+            for anomaly in replica.offset_sequence.anomalies
         )
         files = [
             *plan.log_dir.found.entries.values(),
