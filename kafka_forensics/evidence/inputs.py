@@ -616,10 +616,10 @@ def _had_log(directory: PartitionDirectory) -> bool:
 def with_replicas(gaps: Iterable[Incomplete], log_dirs: Sequence[LogDir]) -> list[Incomplete]:
     """`gaps` with the broker in whose log directory each is, and the partition in whose directory.
 
-    A gap that is a log directory, or contains some, gets no broker, because its content is unknown.
+    An unread path that is a log directory, or contains some, gets no broker, because its content is unknown.
     """
     by_name = {log_dir.name.rstrip(os.sep): log_dir for log_dir in log_dirs}
-    return [gap if gap.broker is not None else _attributed(gap, by_name) for gap in gaps]
+    return [unread if unread.broker is not None else _attributed(unread, by_name) for unread in gaps]
 
 
 def may_hide_log_directory(inputs: Inputs) -> bool:
@@ -628,22 +628,22 @@ def may_hide_log_directory(inputs: Inputs) -> bool:
     It may contain further copies, so no record can be called lost everywhere.
     """
     is_truncated = any(source.problems for source in inputs.sources)
-    return is_truncated or any(gap.broker is None for gap in with_replicas(inputs.incomplete, inputs.log_dirs))
+    return is_truncated or any(unread.broker is None for unread in with_replicas(inputs.incomplete, inputs.log_dirs))
 
 
-def _attributed(gap: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:
-    log_dir, inside = _innermost_log_dir(gap.path, by_name)
+def _attributed(unread: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:
+    log_dir, inside = _innermost_log_dir(unread.path, by_name)
     if log_dir is None:
-        return gap
+        return unread
     for directory in log_dir.found.partitions:
         if directory.path == log_dir.found.path:  # the log directory is one partition's, or one file
-            return replace(gap, topic=directory.topic, partition=directory.partition, broker=log_dir.broker)
+            return replace(unread, topic=directory.topic, partition=directory.partition, broker=log_dir.broker)
     if not inside:
-        return gap
+        return unread
     name = parse_partition_name(inside.split(os.sep, 1)[0])
     if name is None:
-        return replace(gap, broker=log_dir.broker)
-    return replace(gap, topic=name.topic, partition=name.partition, broker=log_dir.broker)
+        return replace(unread, broker=log_dir.broker)
+    return replace(unread, topic=name.topic, partition=name.partition, broker=log_dir.broker)
 
 
 def _innermost_log_dir(path: str, by_name: dict[str, LogDir]) -> tuple[LogDir | None, str]:

@@ -60,7 +60,7 @@ class GivenDirectory:
     name: str
     node_id: int | None = None
     directory_id: str | None = None
-    there: Mapping[TopicPartition, Presence] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, Presence] = field(default_factory=dict)
     """Partitions that have a directory in it, including the controllers' log."""
     set_aside: frozenset[TopicPartition] = frozenset()
     """Partitions whose directory its broker renamed: `-delete`, `-stray`."""
@@ -88,7 +88,7 @@ class DirectoryReading:
     """How one log directory is read, and by which row of the table of `read_directory`."""
 
     directory: GivenDirectory
-    reading: CopyExtent
+    extent: CopyExtent
     reason: str
 
 
@@ -100,7 +100,7 @@ class ExpectedReplica:
     partition: int
     broker: int | str
     """Its name in the scan; the node id of a broker without any given directory."""
-    case: Presence
+    presence: Presence
     expected_by: tuple[str, ...]
     log_dir: str | None = None
     """Its log directory; None if that was not given."""
@@ -138,7 +138,7 @@ def read_directory(
 ) -> DirectoryReading:
     """How a log directory is read, by the first row that applies; `expected` are the partitions that should be in it.
 
-    | row | reading |
+    | row | extent |
     |---|---|
     | the user says so (`--partial`, `--whole`) | as the user says |
     | a partition directory or a file given by itself | partial |
@@ -149,8 +149,8 @@ def read_directory(
     | all else | whole |
     """
     keys = set(expected)
-    absent = keys - directory.there.keys()
-    has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.there)
+    absent = keys - directory.partitions.keys()
+    has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.partitions)
     bare = (directory.has_identity or directory.is_empty) and not directory.has_checkpoints and not has_data
     rows = (
         (directory.is_lone_partition, CopyExtent.PARTIAL, "alone"),
@@ -158,7 +158,7 @@ def read_directory(
         (copied is not None, copied or CopyExtent.WHOLE, "said"),
         (directory.is_empty, CopyExtent.WIPED, "empty"),
         (not directory.has_identity and not directory.has_checkpoints, CopyExtent.PARTIAL, "no_small_files"),
-        (bare and (bool(keys) or not directory.there), CopyExtent.WIPED, "identity_alone"),
+        (bare and (bool(keys) or not directory.partitions), CopyExtent.WIPED, "identity_alone"),
         (len(keys) < 2 * len(absent) < 2 * len(keys), CopyExtent.PARTIAL, "most_absent"),
     )
     extent, reason = next(((extent, reason) for applies, extent, reason in rows if applies), (CopyExtent.WHOLE, "whole"))
@@ -186,17 +186,17 @@ class Ledger:
         for directory in directories:
             expected = self._expected_in(directory, assigned.get(id(directory), ()))
             self.readings.append(read_directory(directory, expected, copied or directory.copied))
-        self._extent = {id(reading.directory): reading.reading for reading in self.readings}
-        self._wiped = [reading.directory for reading in self.readings if reading.reading is CopyExtent.WIPED]
+        self._extent = {id(reading.directory): reading.extent for reading in self.readings}
+        self._wiped = [reading.directory for reading in self.readings if reading.extent is CopyExtent.WIPED]
         self._topics = frozenset(() if controller is None else (history.topic for history in controller.topics.values()))
         self._listed: dict[TopicPartition, list[GivenDirectory]] = {}
         """Directories whose high-watermark checkpoint lists a partition that they do not have."""
         self._present: dict[TopicPartition, list[GivenDirectory]] = {}
         for directory in directories:
-            for key in directory.there:
+            for key in directory.partitions:
                 self._present.setdefault(key, []).append(directory)
             for key, offset in directory.watermarks.items():
-                if offset > 0 and key not in directory.there and key not in directory.set_aside:
+                if offset > 0 and key not in directory.partitions and key not in directory.set_aside:
                     self._listed.setdefault(key, []).append(directory)
 
     def keys(self) -> list[TopicPartition]:
@@ -207,7 +207,7 @@ class Ledger:
         """The replicas of one partition, with and without a copy."""
         key = (topic, partition)
         replicas = [self._present_row(key, directory) for directory in self._present.get(key, ())]
-        return replicas + [row for row in self.rows_without_copy(topic, partition) if row.case not in NOT_READ]
+        return replicas + [row for row in self.rows_without_copy(topic, partition) if row.presence not in NOT_READ]
 
     def rows_without_copy(self, topic: str, partition: int) -> list[ExpectedReplica]:
         """The replicas of one partition without a copy, or without a readable one."""
@@ -215,7 +215,7 @@ class Ledger:
         if topic == CLUSTER_METADATA_TOPIC:
             return []
         present = self._present.get(key, ())
-        replicas = [self._present_row(key, directory) for directory in present if directory.there[key] in NOT_READ]
+        replicas = [self._present_row(key, directory) for directory in present if directory.partitions[key] in NOT_READ]
         holders = {directory.broker for directory in present}
         for directory in self._listed.get(key, ()):
             if directory.broker not in holders:
@@ -271,7 +271,7 @@ class Ledger:
 
     def _present_row(self, key: TopicPartition, directory: GivenDirectory) -> ExpectedReplica:
         by = (HIGH_WATERMARKS,) if key in directory.watermarks else ()
-        return self._row(key, directory, directory.there[key], by)
+        return self._row(key, directory, directory.partitions[key], by)
 
     def _absent_row(self, key: TopicPartition, directory: GivenDirectory, by: tuple[str, ...]) -> ExpectedReplica:
         is_partial = self._extent[id(directory)] is CopyExtent.PARTIAL
@@ -280,7 +280,7 @@ class Ledger:
     def _assigned_row(self, key: TopicPartition, node: int) -> ExpectedReplica:
         """The row of a broker to which the controllers' log assigns a replica of which there is no copy."""
         given = self._of_node.get(node, [])
-        directory_id = directory_of(self._controlled[key], node)
+        directory_id = assigned_directory_id(self._controlled[key], node)
         with_id = _with_id(given, directory_id)
         wiped = [directory for directory in given if self._extent[id(directory)] is CopyExtent.WIPED]
         has_other_ids = directory_id is not None and all(directory.directory_id is not None for directory in given)
@@ -317,7 +317,7 @@ class Ledger:
         for key, control in self._controlled.items():
             for node in control.replica_assignment or ():
                 given = self._of_node.get(node, [])
-                with_id = _with_id(given, directory_of(control, node))
+                with_id = _with_id(given, assigned_directory_id(control, node))
                 for directory in (with_id or (given if len(given) == 1 else []))[:1]:
                     partitions.setdefault(id(directory), []).append(key)
         return partitions
@@ -326,9 +326,9 @@ class Ledger:
         """Partitions that should be in a log directory by its checkpoint, unless the controllers contradict it, and by them."""
         listed = {key for key, offset in directory.watermarks.items() if offset > 0 and not self._is_gone(key)}
         others = [other for other in self._of_broker[directory.broker] if other is not directory]
-        elsewhere = {key for other in others for key in other.there}
+        elsewhere = {key for other in others for key in other.partitions}
         expected = (listed - directory.set_aside | set(assigned)) - elsewhere
-        return {key for key in expected if key in directory.there or self._may_contain(directory, key)}
+        return {key for key in expected if key in directory.partitions or self._may_contain(directory, key)}
 
     def _may_contain(self, directory: GivenDirectory, key: TopicPartition) -> bool:
         """Whether the controllers' log assigns a partition to the directory's broker, or that is unknown."""
@@ -340,7 +340,7 @@ def _with_id(directories: Iterable[GivenDirectory], directory_id: str | None) ->
     return [directory for directory in directories if directory_id is not None and directory.directory_id == directory_id]
 
 
-def directory_of(control: PartitionControl, node: int) -> str | None:
+def assigned_directory_id(control: PartitionControl, node: int) -> str | None:
     """Id of the log directory to which a broker's replica is assigned; None if the records have none, or a reserved one."""
     pairs = zip(control.replica_assignment or (), control.directories or (), strict=False)
     directory = next((directory for broker, directory in pairs if broker == node), None)
@@ -352,5 +352,5 @@ def lost_directory_ids(
 ) -> dict[TopicPartition, str]:
     """Partition → id of the log directory to which the controllers assign it on a node, if that id is not `present`."""
     partitions = {} if controller is None else controller.partitions
-    assigned = ((key, directory_of(control, node)) for key, control in partitions.items())
+    assigned = ((key, assigned_directory_id(control, node)) for key, control in partitions.items())
     return {key: directory for key, directory in assigned if directory is not None and directory not in present}

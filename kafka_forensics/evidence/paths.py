@@ -202,7 +202,7 @@ def _has_only_links(discovery: Discovery) -> bool:
     links = {
         entry.path for entry in discovery.irregular if entry.kind is EntryKind.SYMLINK and parse_partition_name(entry.name) is None
     }
-    gaps = {gap.path for gap in discovery.incomplete}
+    gaps = {unread.path for unread in discovery.incomplete}
     return bool(gaps) and gaps <= links and not (discovery.log_directories or discovery.files)
 
 
@@ -223,7 +223,7 @@ def typed_path(source: ByteSource, path: str) -> str:
 
 
 def not_read(source: ByteSource, error: SourceError) -> Incomplete:
-    """The gap of a file of a source that could not be read, or not completely."""
+    """An unread row for a file of a source that could not be read, or not completely."""
     return Incomplete(typed_path(source, error.path), error.reason)
 
 
@@ -248,7 +248,7 @@ def single_file_name(source: ByteSource) -> FileName | None:
 
 
 def _discovered(source: ByteSource) -> Discovery:
-    """The content of the source; if its root cannot be listed, that is the only gap."""
+    """The content of the source; if its root cannot be listed, that is its only unread row."""
     try:
         return discover(source)
     except SourceError as error:

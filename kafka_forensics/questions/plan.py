@@ -626,12 +626,12 @@ class _PartitionBuilder:
         context = self.context
         values = [self._plan_replica(replica, witnesses_of(replica)) for replica in self.read]
         for row in context.without_copy:  # a broker that finds no directory of the replica starts with an empty log
-            if row.case is Presence.ABSENT and row.is_assigned is not False:
+            if row.presence is Presence.ABSENT and row.is_assigned is not False:
                 is_live, crashed = not is_dead(self._dead, row.broker, row.node), not row.stopped_cleanly
                 empty = PlanReplica(row.broker, 0, 0, 0, is_live=is_live, checkpoint=(), crashed=crashed, is_absent=True)
                 values.append(empty)
         here = {replica.broker for replica in self.read} | {context.broker for context in self.not_read}
-        not_seen = [row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Presence.NOT_COPIED]
+        not_seen = [row.broker for row in context.without_copy if row.presence in NOT_READ or row.presence is Presence.NOT_COPIED]
         # segments that running brokers uploaded after their logs were copied are no evidence for the copies
         remote_end = max((replica.log_end_offset for replica in self.read), default=0) if context.live else NO_END
         return PlanPartition(

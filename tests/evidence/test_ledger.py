@@ -18,7 +18,7 @@ def log_dir(
     broker: int, *replicas: tuple[str, int], checkpointed: Iterable[tuple[str, int]] = (), **other_fields: object
 ) -> GivenDirectory:
     """A log directory with whole replicas, and a checkpoint with an offset for each partition of `checkpointed`."""
-    fields: dict[str, object] = {"name": f"b{broker}", "node_id": broker, "there": dict.fromkeys(replicas, Presence.WHOLE)}
+    fields: dict[str, object] = {"name": f"b{broker}", "node_id": broker, "partitions": dict.fromkeys(replicas, Presence.WHOLE)}
     fields["watermarks"] = dict.fromkeys(checkpointed, 10)
     return GivenDirectory(broker, **(fields | other_fields))  # type: ignore[arg-type]
 
@@ -30,7 +30,7 @@ def controller(**assigned: list[int]) -> ControllerHistory:
 
 
 def cases(ledger: Ledger, key: tuple[str, int]) -> dict[int | str, str]:
-    return {row.broker: row.case.value for row in ledger.rows(*key)}
+    return {row.broker: row.presence.value for row in ledger.rows(*key)}
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_a_log_directory_is_whole_partial_or_wiped(
     directory: GivenDirectory, requested: CopyExtent | None, reading: CopyExtent, reason: str
 ) -> None:
     directory_reading = read_directory(directory, directory.watermarks, requested)
-    assert (directory_reading.reading, directory_reading.reason) == (reading, reason)
+    assert (directory_reading.extent, directory_reading.reason) == (reading, reason)
 
 
 def test_only_a_directory_with_assigned_replicas_is_wiped() -> None:
     alone = log_dir(1, METADATA, has_checkpoints=False)
-    assert Ledger([alone], controller(a=[2])).readings[0].reading is CopyExtent.WHOLE
-    assert Ledger([alone], controller(a=[1])).readings[0].reading is CopyExtent.WIPED
+    assert Ledger([alone], controller(a=[2])).readings[0].extent is CopyExtent.WHOLE
+    assert Ledger([alone], controller(a=[1])).readings[0].extent is CopyExtent.WIPED
 
 
 def test_a_checkpoint_expects_replicas_in_whole_and_partial_directories() -> None:
@@ -97,21 +97,21 @@ def test_the_controllers_log_expects_replicas_of_brokers_that_were_not_log_dir()
 
 def test_a_replica_that_is_no_longer_assigned() -> None:
     [_, moved] = Ledger([log_dir(1, A), log_dir(2, B, checkpointed=[A, B])], controller(a=[1], b=[2])).rows(*A)
-    assert (moved.broker, moved.case, moved.is_assigned) == (2, Presence.ABSENT, False)
+    assert (moved.broker, moved.presence, moved.is_assigned) == (2, Presence.ABSENT, False)
 
 
 def test_a_partition_missing_from_the_controllers_log_is_deleted() -> None:
     known = controller(b=[1])
     known.topics["of a"] = TopicHistory(A[0], "of a")
     [row] = Ledger([log_dir(1, B, checkpointed=[A, B])], known).rows(*A)
-    assert (row.case, row.is_deleted, row.never_known) == (Presence.ABSENT, True, False)
+    assert (row.presence, row.is_deleted, row.never_known) == (Presence.ABSENT, True, False)
 
 
 def test_a_topic_that_a_complete_controllers_log_never_had_is_not_deleted() -> None:
     directory = log_dir(1, B, checkpointed=[A, B])
     known = controller(b=[1])
     [row] = Ledger([directory], known).rows(*A)
-    assert (row.case, row.is_deleted, row.never_known) == (Presence.ABSENT, False, True)
+    assert (row.presence, row.is_deleted, row.never_known) == (Presence.ABSENT, False, True)
     [elsewhere] = Ledger([replace(directory, of_another_cluster=True)], known).rows(*A)
     assert (elsewhere.is_deleted, elsewhere.never_known) == (True, False)
     lacking: list[dict[str, Any]] = [{"log_start_offset": 1}, {"gaps": [(3, 4)]}, {"malformed_records": 1}, {"unknown_after": 7}]
@@ -138,7 +138,7 @@ def test_a_replica_is_expected_in_the_directory_that_the_controllers_assign(
     directories: list[GivenDirectory], case: str, name: str | None
 ) -> None:
     [row] = Ledger(directories, ControllerHistory({A: PartitionControl(1, 0, [1], [], [1], directories=[FIRST_ID])})).rows(*A)
-    assert (row.case.value, row.log_dir) == (case, name)
+    assert (row.presence.value, row.log_dir) == (case, name)
 
 
 def test_a_wiped_directory_is_expected_to_have_the_partitions_of_other_brokers() -> None:
@@ -159,4 +159,4 @@ def test_the_ledger_takes_linear_time() -> None:
     keys = [(f"t{number}", 0) for number in range(30_000)]
     brokers = [log_dir(broker, *keys[(broker == 3) * 10_000 :], checkpointed=keys) for broker in (1, 2, 3)]
     history = ControllerHistory({key: PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3]) for key in keys})
-    assert sum(row.case is Presence.ABSENT for row in Ledger(brokers, history).without_copy()) == 10_000
+    assert sum(row.presence is Presence.ABSENT for row in Ledger(brokers, history).without_copy()) == 10_000

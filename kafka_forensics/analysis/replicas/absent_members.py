@@ -40,7 +40,7 @@ class _LossUnderEmptyLeader:
 def with_absent_members(replicas: list[Replica], findings: list[Finding], reader: BatchReader) -> list[Finding]:
     """`findings` of a comparison, with those about absent and empty replicas that may lead."""
     control = replicas[0].context.control
-    absent = [row for row in replicas[0].context.without_copy if row.case is Presence.ABSENT]
+    absent = [row for row in replicas[0].context.without_copy if row.presence is Presence.ABSENT]
     if control is not None:
         judged = [_absent_member(replicas, row, control, reader) for row in absent]
     else:
@@ -67,7 +67,7 @@ def _suspects(replicas: list[Replica], absent: list[ExpectedReplica], findings: 
 
 
 def _loss_under_empty_leader(holding: Sequence[Replica]) -> _LossUnderEmptyLeader | None:
-    """The offsets of `holding` up to their highest watermark, or all of them if none is known."""
+    """The offsets of `holding` up to their highest watermark, or all of them if none is known; None if there are none."""
     start = min((replica.log_start_offset for replica in holding), default=0)
     ends = [(min(replica.context.high_watermark or 0, replica.log_end_offset), number) for number, replica in enumerate(holding)]
     end, best = max(ends, key=lambda row: row[0], default=(0, 0))
@@ -82,7 +82,7 @@ def _loss_under_empty_leader(holding: Sequence[Replica]) -> _LossUnderEmptyLeade
 
 
 def _absent_member(replicas: list[Replica], row: ExpectedReplica, control: PartitionControl, reader: BatchReader) -> Finding | None:
-    """`LRS_RISK` or `ISR_MEMBER_MISSING_COMMITTED` of a replica without a directory that the controller's log may elect."""
+    """`LRS_RISK` or `ISR_MEMBER_MISSING_COMMITTED` of a replica without a directory that may be elected by the controllers' log."""
     members = electable(control)
     holding = [replica for replica in replicas if replica.context.node != row.node]
     risk = _loss_under_empty_leader(holding)
@@ -153,8 +153,8 @@ def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
 
 
 def _suspected_empty(replicas: list[Replica], empty: Replica, missing: Finding | None) -> Finding | None:
-    """The same of a replica with an empty log: a warning, since one that never copied anything looks the same; unless other files
-    prove that its segment is missing."""
+    """`EMPTY_REPLICA_MAY_LEAD` of a replica with an empty log. A warning, because a replica that never copied anything looks the
+    same, unless other files prove that its segment is missing."""
     risk = _loss_under_empty_leader([replica for replica in replicas if replica is not empty])
     if risk is None or risk.witness is None:
         return None
@@ -169,7 +169,7 @@ def _suspected_empty(replicas: list[Replica], empty: Replica, missing: Finding |
 
 
 def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
-    """A lagging replica with the number of committed records that it lacks, if the ISR is unknown: a member of it whose disks were
+    """A lagging replica, with the number of committed records that it lacks if the ISR is unknown. An ISR member whose disks were
     replaced by an older copy looks the same."""
     if lags.kind != "REPLICA_LAGS" or lags.place.offset_start is None:
         return lags

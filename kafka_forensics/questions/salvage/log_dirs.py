@@ -17,7 +17,7 @@ from typing import Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, LogDir
-from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, directory_of, lost_directory_ids
+from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, assigned_directory_id, lost_directory_ids
 from kafka_forensics.evidence.paths import is_lone_partition
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
@@ -173,7 +173,7 @@ def targets_of(key: TopicPartition, targets: Sequence[TargetDir], controller: Co
     chosen = []
     for node in control.replica_assignment:
         of_node = [target for target in targets if target.node == node and not target.is_only_of_controller]
-        assigned = directory_of(control, node)
+        assigned = assigned_directory_id(control, node)
         if assigned is not None and all(target.directory_id is not None for target in of_node):
             chosen += [target for target in of_node if target.directory_id == assigned][:1]
         else:  # the id does not decide: the directory of the copy, or else the new disk

@@ -137,7 +137,7 @@ def lost_partitions(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list
     absent: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in ledger.without_copy():
         is_there = row.key in served if _is_in_remote_storage(row, inputs) else ledger.is_there(row.key)
-        if row.case is Presence.ABSENT and not is_there and _may_have_held_records(row, inputs):
+        if row.presence is Presence.ABSENT and not is_there and _may_have_held_records(row, inputs):
             absent.setdefault(row.key, []).append(row)
     for row in _known_by_remote_log(inputs, ledger):
         if row.key not in served:
@@ -150,7 +150,7 @@ def _known_by_remote_log(inputs: Inputs, ledger: Ledger) -> Iterable[ExpectedRep
     controllers' log names the replicas."""
     if inputs.controller is not None or inputs.remote_log is None:
         return
-    directories = (reading.directory for reading in ledger.readings if reading.reading is not CopyExtent.PARTIAL)
+    directories = (reading.directory for reading in ledger.readings if reading.extent is not CopyExtent.PARTIAL)
     given = {directory.node_id: directory.broker for directory in directories}
     for log in inputs.remote_log.logs.values():
         last = max(log.finished, key=lambda segment: segment.event_timestamp_ms, default=None)
@@ -228,7 +228,7 @@ def _has_finding(row: ExpectedReplica, controller: ControllerHistory | None) -> 
     Replicas of a wiped log directory are counted with it. If only the controllers expect a replica and may elect it, a finding
     about what its log lacks replaces this one.
     """
-    if row.case is not Presence.ABSENT or row.is_wiped:
+    if row.presence is not Presence.ABSENT or row.is_wiped:
         return False
     if HIGH_WATERMARKS in row.expected_by:
         return True
@@ -266,9 +266,9 @@ def _aside(row: ExpectedReplica, inputs: Inputs) -> list[str]:
 def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedReplica]:
     """Absent replicas of a partition whose checkpoint proves what it held; none if its records may be in what was not read."""
     every = list(rows)
-    if any(row.case in UNSEEN for row in every):
+    if any(row.presence in UNSEEN for row in every):
         return []
-    absent = [row for row in every if row.case is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by]
+    absent = [row for row in every if row.presence is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by]
     absent = [row for row in absent if row.is_assigned is not False]
     return [] if any(_aside(row, inputs) for row in absent) else absent
 
@@ -322,7 +322,7 @@ def _lost_beyond_copies(
         if not absent or len(ids.get(key, ())) > 1 or summary.read is not ReadExtent.WHOLE:
             continue
         directories = tuple(f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas)
-        if any(gap.path.startswith(directories) for gap in incomplete):
+        if any(unread.path.startswith(directories) for unread in incomplete):
             continue
         if (beyond := _beyond_every_log(inputs, summary, absent)) is not None:
             lost.append(beyond)
@@ -365,21 +365,21 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
     partial: dict[int | str, list[DirectoryReading]] = {}
     for reading in ledger.readings:
         directory = reading.directory
-        if reading.reading is CopyExtent.PARTIAL and not directory.is_lone_partition:
+        if reading.extent is CopyExtent.PARTIAL and not directory.is_lone_partition:
             partial.setdefault(directory.broker, []).append(reading)
-        elif reading.reading is CopyExtent.WIPED:
+        elif reading.extent is CopyExtent.WIPED:
             gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
             nothing_expected = not rows and ledger.is_empty
             if gone or nothing_expected or directory.is_empty:
                 findings.append(_wiped(reading, Place(broker=directory.broker, log_dir=directory.name), gone))
     for broker, readings in partial.items():
-        absent = [row.key for row in replicas if row.case is Presence.NOT_COPIED and row.broker == broker]
+        absent = [row.key for row in replicas if row.presence is Presence.NOT_COPIED and row.broker == broker]
         if not absent:
             continue
         directories = [reading.directory for reading in readings]
         evidence: PartialCopyEvidence = {
             "partitions": len(absent),
-            "there": sum(topic not in WITNESS_TOPICS for directory in directories for topic, _ in directory.there),
+            "there": sum(topic not in WITNESS_TOPICS for directory in directories for topic, _ in directory.partitions),
             "examples": _examples(absent),
             "log_dirs": [directory.name for directory in directories],
             "reasons": sorted({reading.reason for reading in readings}),
@@ -452,7 +452,7 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
     wanted = _partitions_of_limited_scan(inputs)
     by_node: dict[int, list[ExpectedReplica]] = {}
     for row in rows:
-        if row.case is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
+        if row.presence is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
             by_node.setdefault(row.node, []).append(row)
     voters = quorum.not_given if quorum is not None and quorum.given and wanted is None else []
     for voter in voters:

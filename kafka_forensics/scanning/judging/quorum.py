@@ -68,7 +68,7 @@ def quorum_of(inputs: Inputs, ledger: Ledger) -> Quorum | None:
     unknown = {
         reading.directory.node_id
         for reading in ledger.readings
-        if reading.reading is CopyExtent.PARTIAL or reading.directory.there.get((CLUSTER_METADATA_TOPIC, 0)) in NOT_READ
+        if reading.extent is CopyExtent.PARTIAL or reading.directory.partitions.get((CLUSTER_METADATA_TOPIC, 0)) in NOT_READ
     }
     logs = [log for log in controller.quorum if log.end_offset or log.node not in unknown]
     with_log = {log.node for log in logs}
