@@ -44,7 +44,7 @@ NewFile = Callable[[str], AbstractContextManager[HashedFile]]
 """Creates a file that gets its name when it is complete."""
 
 
-def directory_of(topic: str, partition: int, broker: str) -> str:
+def replica_directory(topic: str, partition: int, broker: str) -> str:
     """The directory of a replica's rows, below that of the fact; its names are valid on any file system."""
     return f"{_name('topic', topic)}/{_name('partition', str(partition))}/{_name('broker', broker)}"
 
@@ -71,7 +71,7 @@ def _name(key: str, value: str) -> str:
 
 def replica_folder(fact: Fact, topic: str, partition: int, broker: str) -> str:
     """The directory of a replica's files, below the target."""
-    return f"{fact.name}/{directory_of(topic, partition, broker)}"
+    return f"{fact.name}/{replica_directory(topic, partition, broker)}"
 
 
 def name_of(folder: str, number: int) -> str:
@@ -232,7 +232,7 @@ def _parts_by_files(
         return
     for keys, of_replica in groupby(parts, key=_keys if fact.by_replica else lambda _: {}):
         folder = replica_folder(fact, **keys) if fact.by_replica else fact.name
-        yield fact.own, [part.batches for part in of_replica], map(partial(name_of, folder), count()), keys
+        yield fact.file_schema, [part.batches for part in of_replica], map(partial(name_of, folder), count()), keys
 
 
 def _keys(part: FactPart) -> Json:

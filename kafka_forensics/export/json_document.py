@@ -106,11 +106,11 @@ def partition_lines(partition: PartitionSummary, findings: Iterable[Finding]) ->
 
 
 def lines_at_end(result: ScanResult, written: int) -> Iterator[str]:
-    """The lines after those of the first `written` final partitions (`ScanResult.settled`)."""
-    for number, finding_numbers in result.settled[written:]:
+    """The lines after those of the first `written` final partitions (`ScanResult.final_partitions`)."""
+    for number, finding_numbers in result.final_partitions[written:]:
         yield from partition_lines(result.partitions[number], [result.findings[finding] for finding in finding_numbers])
-    final = {number for number, _ in result.settled}
-    order = [finding for _, finding_numbers in result.settled for finding in finding_numbers]
+    final = {number for number, _ in result.final_partitions}
+    order = [finding for _, finding_numbers in result.final_partitions for finding in finding_numbers]
     partitions = {
         (partition.topic, partition.partition): partition
         for number, partition in enumerate(result.partitions)
@@ -131,8 +131,8 @@ def lines_at_end(result: ScanResult, written: int) -> Iterator[str]:
             yield from (json_line("finding", finding_object(finding)) for finding in of_key)
     for incident in _placed(result.incidents, order):
         yield json_line("incident", incident_object(incident))
-    for gap in result.incomplete:
-        yield json_line("incomplete", incomplete_object(gap))
+    for unread in result.incomplete:
+        yield json_line("incomplete", incomplete_object(unread))
     yield json_line("summary", {"schema_version": SCHEMA_VERSION, "tool": tool(result.engine), **summary_object(result)})
 
 
@@ -190,9 +190,9 @@ def incident_object(incident: Incident) -> Json:
     return object_of(_INCIDENT, incident)
 
 
-def incomplete_object(gap: Incomplete) -> Json:
+def incomplete_object(unread: Incomplete) -> Json:
     """An element of `incomplete`."""
-    return object_of(_INCOMPLETE, gap)
+    return object_of(_INCOMPLETE, unread)
 
 
 def json_line(kind: str, content: Json) -> str:

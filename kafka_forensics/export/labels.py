@@ -80,7 +80,8 @@ def dataset_schema(fact: Fact, label: SnapshotLabel) -> pa.Schema:
 def with_labels(
     fact: Fact, label: SnapshotLabel, replicas: "Iterable[tuple[Json, Iterable[pa.RecordBatch]]]"
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of replicas in the columns of `dataset_schema`, from (keys, batches with the columns `Fact.own`) of each replica.
+    """Rows of replicas in the columns of `dataset_schema`, from (keys, batches with the columns `Fact.file_schema`) of each
+    replica.
 
     Text that is the same in all rows becomes a dictionary, and dictionaries stay dictionaries.
     """

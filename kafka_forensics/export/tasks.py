@@ -72,14 +72,14 @@ class ExportArguments:
     label: SnapshotLabel | None = None
     """The snapshot that is added to a dataset of many; None for a new export."""
 
-    def packed(self) -> str:
-        """As JSON."""
+    def to_json(self) -> str:
+        """These arguments as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def unpacked(cls, packed: str) -> "ExportArguments":
-        """From JSON."""
-        fields = json.loads(packed)
+    def from_json(cls, text: str) -> "ExportArguments":
+        """The arguments of `to_json`."""
+        fields = json.loads(text)
         label = None if fields["label"] is None else SnapshotLabel(**fields["label"])
         return cls(**fields | {"storage": tuple(map(tuple, fields["storage"])), "label": label})
 
@@ -138,7 +138,7 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
     With `strict`, raises SourceError for what may be readable at the next attempt. Raises UsageError if the target is missing or
     cannot be written to.
     """
-    arguments = ExportArguments.unpacked(packed_arguments)
+    arguments = ExportArguments.from_json(packed_arguments)
     target = arguments.target()
     set_cache_directory(arguments.cache_dir)
     for address in arguments.names:
@@ -154,7 +154,7 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
         rows = _pieces(arguments, task, incomplete, strict=strict)
     if label is not None:
         rows = iter([(label.keys, with_labels(fact, label, rows))])
-    schema = fact.own if label is None else dataset_schema(fact, label)
+    schema = fact.file_schema if label is None else dataset_schema(fact, label)
     for keys, batches in rows:
         for file in write_part(schema, batches, target.temporary_file, names, keys):
             yield json.dumps(asdict(file))
@@ -164,7 +164,7 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
 def target_problem(packed: str) -> str | None:
     """What keeps this process from writing to the target; None if it can."""
     try:
-        with ExportArguments.unpacked(packed).target().temporary_file(f"{uuid.uuid4().hex}.look"):
+        with ExportArguments.from_json(packed).target().temporary_file(f"{uuid.uuid4().hex}.look"):
             return None
     except (UsageError, TransientError) as error:
         return str(error)

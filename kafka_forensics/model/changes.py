@@ -44,7 +44,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAt:
-    """A replica in a snapshot; offsets are exclusive ends, None: unknown."""
+    """A replica in a snapshot; ends are exclusive, None: unknown."""
 
     log_dir: str
     topic_id: str | None

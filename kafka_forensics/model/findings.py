@@ -93,9 +93,9 @@ class Finding:
     confidence: Confidence
     place: Place
     evidence: Evidence = field(default_factory=dict)
-    alone: bool = False
+    is_only_copy: bool = False
     """Whether only one copy of the partition was given, so that it could not be compared."""
-    asked: RerunArguments | None = field(default=None, repr=False, compare=False)
+    rerun_arguments: RerunArguments | None = field(default=None, repr=False, compare=False)
     """How to read it again; None: it was not read from copies."""
 
     def with_evidence(self, **more: object) -> "Finding":

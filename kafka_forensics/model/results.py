@@ -232,11 +232,11 @@ class ScanResult(Answer):
     """Set by `kafka_forensics.scan`; None: the result cannot be shown or read again."""
     incidents: list[Incident] = field(default_factory=list)
     """Of the findings above `info`, the worst first."""
-    asked: RerunArguments | None = field(default=None, repr=False, compare=False)
+    rerun_arguments: RerunArguments | None = field(default=None, repr=False, compare=False)
     """How to read the same copies again; None: unknown."""
     is_interrupted: bool = field(default=False, repr=False, compare=False)
     """Whether the user interrupted the scan; then the result is partial, and `incomplete` says so."""
-    settled: list[tuple[int, list[int]]] = field(default_factory=list, repr=False, compare=False)
+    final_partitions: list[tuple[int, list[int]]] = field(default_factory=list, repr=False, compare=False)
     """(index of a partition, indexes of its findings) of partitions that were final before the scan ended, in that order."""
 
     def __repr__(self) -> str:
@@ -246,7 +246,7 @@ class ScanResult(Answer):
     @property
     def verdict(self) -> str:
         """One of VERDICTS: the worst of all partitions and findings; at least `unknown` if unread inputs may contain partitions."""
-        hidden = "unknown" if any(gap.hides_partitions for gap in self.incomplete) else "clean"
+        hidden = "unknown" if any(unread.hides_partitions for unread in self.incomplete) else "clean"
         return worst(hidden, verdict_of(self.findings), *(partition.verdict for partition in self.partitions))
 
     def lanes(self, topic: str, partition: int) -> Drawing:

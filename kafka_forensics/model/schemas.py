@@ -39,7 +39,7 @@ class Fact:
     name: str
     about: str
     schema: pa.Schema
-    own: pa.Schema
+    file_schema: pa.Schema
     """The schema without the keys of the replica if `by_replica`, else the whole schema."""
     by_replica: bool = True
 
@@ -58,8 +58,8 @@ def fact(name: str, about: str, columns: "list[ArrowField]", *, by_replica: bool
     """A fact; its schema has the version in its metadata."""
     schema = pa.schema(columns, metadata={FACT_KEY: name, VERSION_KEY: FACT_SCHEMA_VERSION})
     others = [field for field in schema if field.name not in PARTITION_KEYS]
-    own = pa.schema(others).with_metadata(schema.metadata) if by_replica else schema
-    return Fact(name, about, schema, own, by_replica)
+    file_schema = pa.schema(others).with_metadata(schema.metadata) if by_replica else schema
+    return Fact(name, about, schema, file_schema, by_replica)
 
 
 def about(field: "ArrowField") -> str:

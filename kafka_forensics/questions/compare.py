@@ -154,8 +154,8 @@ def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
     inputs = gather(paths, options)
     partitions = _partitions(inputs)
     if len(inputs.replicas) < 2 and inputs.incomplete:
-        gap = next((gap for gap in inputs.incomplete if is_transient(gap.reason)), inputs.incomplete[0])
-        raise SourceError(gap.path, gap.reason)
+        unread = next((unread for unread in inputs.incomplete if is_transient(unread.reason)), inputs.incomplete[0])
+        raise SourceError(unread.path, unread.reason)
     if not partitions:
         every = gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))
         raise no_match_error(_partitions(every), options)
@@ -164,10 +164,10 @@ def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
         raise UsageError(f"compare takes one partition, {len(partitions)} are there", hint=hint)
     if len(inputs.replicas) < 2:
         (topic, number), broker = partitions[0], inputs.replicas[0].context.broker
-        more = "give the log directories of the other brokers too"
+        hint = "give the log directories of the other brokers too"
         if options.broker is not None:
-            more = "leave out --broker, with which no other broker is looked at"
-        raise UsageError(f"there is one replica of {topic}-{number} only, that of broker {broker}", hint=more)
+            hint = "leave out --broker, with which no other broker is looked at"
+        raise UsageError(f"there is one replica of {topic}-{number} only, that of broker {broker}", hint=hint)
     return inputs
 
 
@@ -265,7 +265,8 @@ def _digest(data: bytes | None) -> str | None:
 
 
 def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None:
-    """The first differing record in the ranges of findings, else where the shortest log ends; None if all end at one offset."""
+    """The first differing record in the ranges of findings, else the lowest offset of a conflict, else where the shortest log ends;
+    None if all end at one offset."""
     compacted = any(side.replica.context.compacted for side in sides)
     # a replica may end earlier, and the cleaner may have removed a record: neither contradicts the others
     ignored = {*NOT_HERE, OffsetPresence.BEYOND_LOG_END, *({OffsetPresence.ABSENT} if compacted else ())}
@@ -294,10 +295,10 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
     return sorted({(start or 0, end or (start or 0) + 1) for _, start, end in chosen})[:_FINDINGS_TRIED]
 
 
-def hold_different_things(held: list[ReplicaAtOffset], beside: Collection[OffsetPresence]) -> bool:
-    """Whether replicas, except those in states `beside`, hold different things at an offset, by the fields that all their message
+def hold_different_things(held: list[ReplicaAtOffset], ignored: Collection[OffsetPresence]) -> bool:
+    """Whether replicas, except those in states `ignored`, hold different things at an offset, by the fields that all their message
     formats have."""
-    states = [here for here in held if here.state not in beside]
+    states = [here for here in held if here.state not in ignored]
     oldest = min((here.record.magic for here in states if here.record is not None), default=2)
     return len({(here.state, None if here.record is None else here.record.in_format(oldest)) for here in states}) > 1
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafka_forensics.evidence.inputs import broker_order
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.results import VERDICTS
 from kafka_forensics.report.document import FindingRow, PartitionRow
 from kafka_forensics.report.picture import LEFT, RIGHT, Label, Picture
@@ -23,12 +24,11 @@ HEAT: Final = tuple((f"v{rank}", verdict) for rank, verdict in enumerate(VERDICT
 """(style, verdict) of each colour."""
 _STYLE: Final = {verdict: style for style, verdict in HEAT}
 
-Key = tuple[str, int]
 Lane = tuple[str, list[str | None]]
 """A row of the map: its name, and the verdict of each partition; None where there is no replica."""
 
 
-def heat_map(rows: Sequence[PartitionRow], findings: Mapping[Key, Sequence[FindingRow]]) -> Picture | None:
+def heat_map(rows: Sequence[PartitionRow], findings: Mapping[TopicPartition, Sequence[FindingRow]]) -> Picture | None:
     """The map of all partitions, by topic and number: their verdicts, and the worst finding on each broker.
 
     If there are too many for a column each, several share one, with the colour of the worst. None for fewer than two partitions.

@@ -108,7 +108,7 @@ def export_paths(
 def _check_target(spark: "SparkSession", arguments: ExportArguments) -> None:
     """Let some workers try to write. Raises UsageError if one cannot."""
     checks = small_table(spark, {"number": list(range(_LOOKS))}, "number bigint").repartitionByRange(_LOOKS, "number")
-    problems = checks.mapInArrow(partial(_target_problems, arguments.packed()), "problem string").toArrow()
+    problems = checks.mapInArrow(partial(_target_problems, arguments.to_json()), "problem string").toArrow()
     _require_none(problems.column("problem").to_pylist())
 
 
@@ -141,7 +141,7 @@ def _reports(
     answers = (
         small_table(spark, columns, WORK_SCHEMA)
         .repartitionByRange(len(listed), "number")
-        .mapInArrow(partial(_write, arguments.packed(), known, max_attempts(spark)), ANSWER_SCHEMA)
+        .mapInArrow(partial(_write, arguments.to_json(), known, max_attempts(spark)), ANSWER_SCHEMA)
         .toArrow()
     )
     lines_of: list[list[str]] = [[] for _ in listed]

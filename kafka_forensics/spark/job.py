@@ -259,8 +259,8 @@ def judged_slices(
             states, works_count = states_of_numbers(others)
             states = caches.enter_context(cached(states)) if asking else states
             tasks = max(1, min(len(others), max(-(-len(others) // sizes.slices_a_task), works_count)))
-            heads = slice_rows(spark, others, [pack(parts[number]) for number in others])
-            tables.append(judge_with_states(heads, states, tasks, judge_task))
+            slice_table = slice_rows(spark, others, [pack(parts[number]) for number in others])
+            tables.append(judge_with_states(slice_table, states, tasks, judge_task))
         every = tables[0] if len(tables) == 1 else tables[0].unionByName(tables[1])
         packed = list(in_order(every, range(len(parts))))
         answers = {number: unpacked(inputs, packed[number]) for number in asking}
@@ -271,9 +271,9 @@ def judged_slices(
             answers_for: dict[int, list[KeyAnswer]] = {number: [] for number in waiting}
             for (number, _), key_answer in zip(questions, key_answers, strict=True):
                 answers_for[number].append(key_answer)
-            heads = slice_rows(spark, waiting, [pack(replace(parts[number], keys=answers_for[number])) for number in waiting])
+            slice_table = slice_rows(spark, waiting, [pack(replace(parts[number], keys=answers_for[number])) for number in waiting])
             of_waiting = states.filter(states["slice"].isin(waiting))
-            again = in_order(judge_with_states(heads, of_waiting, len(waiting), judge_task), waiting)
+            again = in_order(judge_with_states(slice_table, of_waiting, len(waiting), judge_task), waiting)
             answers |= {number: unpacked(inputs, answer) for number, answer in zip(waiting, again, strict=True)}
     for number, packed_answer in enumerate(packed):
         yield answers[number] if number in answers else unpacked(inputs, packed_answer)
@@ -303,9 +303,9 @@ def slice_rows(spark: "SparkSession", numbers: Collection[int], packed: Iterable
     return small_table(spark, {"slice": list(numbers), **none, "packed": list(packed)}, ROW_SCHEMA)
 
 
-def judge_with_states(heads: "DataFrame", states: "DataFrame", tasks: int, judge_task: Task) -> "DataFrame":
+def judge_with_states(slice_table: "DataFrame", states: "DataFrame", tasks: int, judge_task: Task) -> "DataFrame":
     """The answers about slices from their states, as `ANSWER_SCHEMA`."""
-    rows = heads.unionByName(states).repartition(tasks, "slice")
+    rows = slice_table.unionByName(states).repartition(tasks, "slice")
     return rows.sortWithinPartitions("slice", "replica", "segment", "start").mapInArrow(judge_task, ANSWER_SCHEMA)
 
 
@@ -397,7 +397,7 @@ def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     columns = {"name": [source.name for source in sources], "place": [address_of(source) for source in sources]}
     places = small_table(spark, columns, "name string, place string").coalesce(1)
     try:
-        problems = places.mapInArrow(partial(_look, __version__, pack(options)), "problem string").toArrow()
+        problems = places.mapInArrow(partial(_first_problem, __version__, pack(options)), "problem string").toArrow()
     except job_errors() as error:
         reason = _reason(str(error))
         if reason is None:
@@ -420,7 +420,7 @@ def _reason(text: str) -> str | None:
     return None
 
 
-def _look(version: str, options: bytes, batches: Batches) -> Batches:
+def _first_problem(version: str, options: bytes, batches: Batches) -> Batches:
     """On a worker: the first problem, which is another version or a path that it cannot read."""
     problems = [] if version == __version__ else [f"{_OTHER_VERSION} {__version__}, and this is {version}"]
     scan_options: ScanOptions | None = None if problems else unpack(options)
@@ -460,8 +460,8 @@ def compare_inputs(
         snapshots.append(
             Snapshot(name, inputs, witnesses, running, snapshot_log_dirs(name, inputs, options), SnapshotTopics(inputs))
         )
-    parts = list(change_slices([snapshot.inputs for snapshot in snapshots], [snapshot.words for snapshot in snapshots]))
-    changes_common = ChangesCommon(scans, [snapshot.disks for snapshot in snapshots])
+    parts = list(change_slices([snapshot.inputs for snapshot in snapshots], [snapshot.topics for snapshot in snapshots]))
+    changes_common = ChangesCommon(scans, [snapshot.log_dirs for snapshot in snapshots])
     changes: list[Change] = []
     findings: list[Finding] = []
     incomplete: list[Incomplete] = []
@@ -547,7 +547,11 @@ def scan_on_spark(spark: "SparkSession", paths: list[str], options: ScanOptions,
     source_options = {name: value for name, value in optional.items() if value is not None}
     source_options |= {f"storage.{name}": value for name, value in options.storage_options}
     result = SparkScanResult(plain.engine, plain.brokers, plain.partitions, plain.findings, plain.totals, plain.incomplete)
-    result.incidents, result.asked, result.settled = plain.incidents, plain.asked, plain.settled
+    result.incidents, result.rerun_arguments, result.final_partitions = (
+        plain.incidents,
+        plain.rerun_arguments,
+        plain.final_partitions,
+    )
     result.spark, result.options, result.paths = spark, source_options, paths
     result.views = ScanViews(FactReader(inputs, options, result, witnesses, finding_text), json_document, lanes_of)
     return result

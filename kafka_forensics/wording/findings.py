@@ -212,12 +212,12 @@ def _not_read(finding: Finding) -> str:
 
 def _dump(finding: Finding) -> str | None:
     arguments = file_arguments(finding.place)
-    access = () if finding.asked is None else finding.asked.access
+    access = () if finding.rerun_arguments is None else finding.rerun_arguments.access
     return f"`{_command_line('dump', (*arguments, *access, '--explain'))}`." if arguments else None
 
 
 def _compare(finding: Finding) -> str | None:
-    return None if finding.alone else _on_partition("compare", finding)
+    return None if finding.is_only_copy else _on_partition("compare", finding)
 
 
 def _on_partition(command: str, finding: Finding) -> str:
@@ -225,7 +225,7 @@ def _on_partition(command: str, finding: Finding) -> str:
     place = finding.place
     known = place.topic is not None and place.partition is not None
     options = ("--topic", str(place.topic), "--partition", str(place.partition)) if known else ()
-    return f"`{rerun_command(command, finding.asked, *options)}`."
+    return f"`{rerun_command(command, finding.rerun_arguments, *options)}`."
 
 
 def _misplaced(finding: Finding) -> str | None:
@@ -238,11 +238,11 @@ def _misplaced(finding: Finding) -> str | None:
     return "; ".join(shown[:_MISPLACED_SHOWN]) or None
 
 
-def rerun_command(command: str, asked: RerunArguments | None, *options: str) -> str:
+def rerun_command(command: str, arguments: RerunArguments | None, *options: str) -> str:
     """The command line that reads the same copies again; with `PATH...` if their paths are not known."""
-    if asked is None or not asked.paths:
+    if arguments is None or not arguments.paths:
         return f"kafka-forensics {command} PATH... {_shell_words(options)}".rstrip()
-    return _command_line(command, (*asked.paths, *asked.access, *asked.reading, *options))
+    return _command_line(command, (*arguments.paths, *arguments.access, *arguments.reading, *options))
 
 
 def _command_line(command: str, arguments: Iterable[str]) -> str:
@@ -458,7 +458,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "end_transaction": _end_transaction,
     "file": _file,
     "formats": _formats,
-    "groups": lambda finding: f"`{rerun_command('groups', finding.asked, '--all-partitions')}`.",
+    "groups": lambda finding: f"`{rerun_command('groups', finding.rerun_arguments, '--all-partitions')}`.",
     "harmless": _harmless,
     "held": _held,
     "holders": _holders,
@@ -481,7 +481,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "stops": lambda finding: finding.evidence.get("starts") is False,
     "successor": _successor,
     "topic": lambda finding: None if finding.place.topic is None else clean(finding.place.topic),
-    "transactions": lambda finding: f"`{rerun_command('transactions', finding.asked)}`.",
+    "transactions": lambda finding: f"`{rerun_command('transactions', finding.rerun_arguments)}`.",
     "uncommitted": lambda finding: finding.evidence.get("cost_finding") == "FORK_ABOVE_HW",
     "versions": _versions,
     "weigh": _weigh,

@@ -175,11 +175,11 @@ def incident_time(incident: Incident) -> str | None:
     return first if first == last else f"{first} to {last}"
 
 
-def incident_loss(counted: Incident | IncidentPartition, of: Incident) -> tuple[int, int, str]:
-    """The loss of an incident `of` or of its partition `counted`: (at least, at most, noun). It counts committed records if these
+def incident_loss(counted: Incident | IncidentPartition, incident: Incident) -> tuple[int, int, str]:
+    """The loss of an incident or of its partition `counted`: (at least, at most, noun). It counts committed records if these
     are known for the whole incident, else committed offsets."""
-    least, most = of.records_lost_at_least, of.records_lost_at_most
-    if least is None or most is None or (least == 0) != (of.lost_at_least == 0) or most == 0:
+    least, most = incident.records_lost_at_least, incident.records_lost_at_most
+    if least is None or most is None or (least == 0) != (incident.lost_at_least == 0) or most == 0:
         return counted.lost_at_least, counted.lost_at_most, "committed offset"
     return counted.records_lost_at_least or 0, counted.records_lost_at_most or 0, "committed record"
 

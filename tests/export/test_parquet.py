@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.export.datasets import directory_of
+from kafka_forensics.export.datasets import replica_directory
 from kafka_forensics.export.facts.rows import batch_without_keys, place_columns, record_batch
 from kafka_forensics.export.parquet import parquet_writer, with_equal_types
 from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary
@@ -90,7 +90,7 @@ def test_a_file_without_rows_declares_its_types() -> None:
 @pytest.mark.parametrize("dictionary_first", [True, False])
 def test_plain_and_dictionary_batches_get_the_schema_of_the_first(*, dictionary_first: bool) -> None:
     place, nulls = ("dir", "file", "transaction"), [None] * 6
-    plain_batch = record_batch(INDEX.own, [(*place, 0, *nulls, 7)])
+    plain_batch = record_batch(INDEX.file_schema, [(*place, 0, *nulls, 7)])
     dictionary_batch = batch_without_keys(INDEX, [*place_columns(place, 1), *plain_batch.columns[3:]])
     assert dictionary_batch.schema.types != plain_batch.schema.types
     batches = list(with_equal_types([dictionary_batch, plain_batch] if dictionary_first else [plain_batch, dictionary_batch]))
@@ -102,11 +102,11 @@ SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 def parts(topic: str, broker: str) -> list[str]:
-    return directory_of(topic, 0, broker).split("/")
+    return replica_directory(topic, 0, broker).split("/")
 
 
 def test_ordinary_names_are_not_encoded() -> None:
-    assert directory_of("orders.v1_x-y", 12, "3") == "topic=orders.v1_x-y/partition=12/broker=3"
+    assert replica_directory("orders.v1_x-y", 12, "3") == "topic=orders.v1_x-y/partition=12/broker=3"
     assert parts("t" * 249, "1")[0] == "topic=" + "t" * 249
     assert parts("__HIVE_DEFAULT_PARTITION__", "1")[0] == "topic=%5F_HIVE_DEFAULT_PARTITION__", (
         "readers take the unencoded name for null"

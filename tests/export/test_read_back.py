@@ -40,7 +40,7 @@ def test_files_have_version_and_partition_keys_and_use_zstd(export_dir: Path) ->
         metadata = file.schema_arrow.metadata or {}
         assert metadata[b"kf.schema_version"] == b"1.0"
         assert metadata[b"kf.fact"] == fact.encode()
-        assert file.schema_arrow.equals(FACTS[fact].own)
+        assert file.schema_arrow.equals(FACTS[fact].file_schema)
         if FACTS[fact].by_replica:
             keys = [metadata[f"kf.{key}".encode()].decode() for key in ("topic", "partition", "broker")]
             assert f"{fact}/topic={keys[0]}/partition={keys[1]}/broker={keys[2]}/part-00000.parquet" == path

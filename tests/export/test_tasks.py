@@ -59,7 +59,7 @@ class TaskExport:
         self.known = known_transactions(self.reader)
 
     def run_task(self, task: Task, *, strict: bool = True) -> Iterator[str]:
-        return write_task(self.shared.packed(), self.known, task, strict=strict)
+        return write_task(self.shared.to_json(), self.known, task, strict=strict)
 
     def run_all(self, *, strict: bool = True) -> list[list[str]]:
         return [list(self.run_task(task, strict=strict)) for task in self.tasks]
@@ -175,7 +175,7 @@ def fails(export: TaskExport, task: Task) -> bool:
 
 def test_a_process_that_sees_another_directory_reports_it(tmp_path: Path, copies: Path) -> None:
     export = TaskExport(tmp_path / "out", [str(copies)], 1 << 30)
-    packed = export.shared.packed()
+    packed = export.shared.to_json()
     assert target_problem(packed) is None
     (tmp_path / "other").mkdir()
     assert target_problem(elsewhere(export.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
@@ -187,7 +187,7 @@ def test_a_process_that_sees_another_directory_reports_it(tmp_path: Path, copies
 
 
 def elsewhere(shared: ExportArguments, folder: Path) -> str:
-    return replace(shared, path=str(folder)).packed()
+    return replace(shared, path=str(folder)).to_json()
 
 
 @pytest.mark.parametrize("table_format", daily_subset(["parquet", "delta"], TABLE_FORMATS))
@@ -196,7 +196,7 @@ def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, local_export: Path, 
     for _ in range(2):
         with open_export(str(target), (), AddedSnapshot("a", "n1", table_format)) as opened:
             export = TaskExport(opened, [str(copies)])
-            assert target_problem(export.shared.packed()) is None
+            assert target_problem(export.shared.to_json()) is None
             for task in export.tasks[:5]:
                 list(export.run_task(task))  # lost attempts
             export.finish(export.run_all())

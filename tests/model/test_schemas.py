@@ -38,5 +38,5 @@ def test_timestamps_are_integers(name: str) -> None:
 
 def test_partition_keys_of_replica_facts_are_directories() -> None:
     for fact in FACTS.values():
-        assert fact.by_replica == (not set(PARTITION_KEYS) & set(fact.own.names))
+        assert fact.by_replica == (not set(PARTITION_KEYS) & set(fact.file_schema.names))
         assert not fact.by_replica or all(not fact.schema.field(key).nullable for key in PARTITION_KEYS)

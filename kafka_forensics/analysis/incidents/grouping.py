@@ -12,7 +12,7 @@ from typing import Final
 from kafka_forensics.analysis.incidents.file_rules import SIGNATURES
 from kafka_forensics.analysis.incidents.signatures import KIND as SIGNATURE, signature_key
 from kafka_forensics.analysis.kinds import CATALOGUE, Trait, kinds_with
-from kafka_forensics.model.findings import Broker, Confidence, Finding, Severity
+from kafka_forensics.model.findings import Broker, Confidence, Finding, Severity, TopicPartition
 from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.json_objects import Json
 
@@ -63,8 +63,7 @@ _LOST_WITHOUT_COPY: Final = {Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN, Cause.SH
 """Causes whose offsets may be lost unless a good copy is known."""
 _EXPLAINED_BY: Final = {signature.key: signature.explains for signature in SIGNATURES}
 """IncidentSignature → the kinds of findings that it accounts for."""
-_Partition = tuple[str, int]
-_NO_PARTITION: Final[_Partition] = ("", -1)
+_NO_PARTITION: Final[TopicPartition] = ("", -1)
 _Group = tuple[Cause, tuple[str, ...], int | None]
 """Cause, brokers as text in order, first time of the period."""
 
@@ -81,7 +80,7 @@ class _Member:
     group: _Group | None = None
 
     @property
-    def partition(self) -> _Partition | None:
+    def partition(self) -> TopicPartition | None:
         place = self.finding.place
         return None if place.topic is None or place.partition is None else (place.topic, place.partition)
 
@@ -137,8 +136,8 @@ def _worst_first(incident: Incident) -> tuple[object, ...]:
     )
 
 
-def _background(findings: Iterable[Finding]) -> dict[_Partition, _Background]:
-    by_partition: dict[_Partition, _Background] = {}
+def _background(findings: Iterable[Finding]) -> dict[TopicPartition, _Background]:
+    by_partition: dict[TopicPartition, _Background] = {}
     for finding in findings:
         place = finding.place
         if finding.kind in ("UNCLEAN_ELECTION", SIGNATURE) and place.topic is not None and place.partition is not None:
@@ -147,7 +146,7 @@ def _background(findings: Iterable[Finding]) -> dict[_Partition, _Background]:
     return by_partition
 
 
-def _member(index: int, finding: Finding, background: dict[_Partition, _Background]) -> _Member:
+def _member(index: int, finding: Finding, background: dict[TopicPartition, _Background]) -> _Member:
     cause, evidence = CATALOGUE[finding.kind].cause, finding.evidence
     election = _election(finding, background)
     if election is not None and election.get("unclean", True):
@@ -174,7 +173,7 @@ def _member(index: int, finding: Finding, background: dict[_Partition, _Backgrou
     return _Member(index, finding, cause, _brokers(finding, cause), time_ms)
 
 
-def _election(finding: Finding, background: dict[_Partition, _Background]) -> Json | None:
+def _election(finding: Finding, background: dict[TopicPartition, _Background]) -> Json | None:
     """The election that caused a loss, from its evidence or from the newest UNCLEAN_ELECTION that names this loss as its cost."""
     place, election = finding.place, finding.evidence.get("election")
     if finding.kind == "UNCLEAN_LOSS" and isinstance(election, dict):
@@ -245,7 +244,7 @@ def _range(finding: Finding) -> tuple[int, int] | None:
 
 def _join_replicas(members: Iterable[_Member]) -> None:
     """Give findings of one kind at the same offsets of several replicas the brokers of all of them."""
-    by_place: dict[tuple[_Partition, str, tuple[int, int]], list[_Member]] = {}
+    by_place: dict[tuple[TopicPartition, str, tuple[int, int]], list[_Member]] = {}
     for member in members:
         offsets = _range(member.finding)
         if member.cause in _REPLICATED and member.partition is not None and offsets is not None:
@@ -258,7 +257,7 @@ def _join_replicas(members: Iterable[_Member]) -> None:
 
 def _assign_groups(members: list[_Member]) -> None:
     """Give every member its group: first those that are no consequences, then step by step the others."""
-    by_partition: dict[_Partition, dict[_Group, _GroupExtent]] = {}
+    by_partition: dict[TopicPartition, dict[_Group, _GroupExtent]] = {}
     steps: list[list[_Member]] = [[] for _ in range(len(_CONSEQUENCES) + 1)]
     for member in members:
         possible = (number for number, kinds in enumerate(_CONSEQUENCES, 1) if member.finding.kind in kinds)
@@ -323,12 +322,12 @@ def _group_of_cause(member: _Member, causes: tuple[Cause, ...], extents: dict[_G
     return min(groups, key=lambda group: (causes.index(group[0]), group[1], group[2] or -1), default=None)
 
 
-def _incident(group: _Group, members: list[_Member], background: dict[_Partition, _Background]) -> Incident:
+def _incident(group: _Group, members: list[_Member], background: dict[TopicPartition, _Background]) -> Incident:
     of_cause = [member for member in members if member.cause is group[0]]
     most_severe = max((member.finding.severity for member in of_cause), key=lambda severity: severity.rank)
     confidences = [member.finding.confidence for member in of_cause if member.finding.severity is most_severe]
     times = [member.time_ms for member in of_cause if member.time_ms is not None]
-    by_partition: dict[_Partition, list[Finding]] = {}
+    by_partition: dict[TopicPartition, list[Finding]] = {}
     kinds: dict[str, tuple[int, int]] = {}
     for member in members:
         if member.partition is not None:
@@ -361,7 +360,7 @@ def _total(counts: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _partition(partition: _Partition, findings: list[Finding], cause: Cause) -> IncidentPartition:
+def _partition(partition: TopicPartition, findings: list[Finding], cause: Cause) -> IncidentPartition:
     lost = [
         finding
         for finding in findings
@@ -456,7 +455,7 @@ def _ranges(finding: Finding) -> list[tuple[int, int]]:
 
 
 def _known_as(
-    by_partition: dict[_Partition, list[Finding]], members: list[_Member], background: dict[_Partition, _Background]
+    by_partition: dict[TopicPartition, list[Finding]], members: list[_Member], background: dict[TopicPartition, _Background]
 ) -> str | None:
     """The issue of the one known incident that accounts for all findings of every partition; else None."""
     if not by_partition or any(member.partition is None for member in members):

@@ -96,7 +96,7 @@ def _print_summary(result: "SnapshotsResult", screen: Screen) -> None:
 
     lines = [] if screen.quiet else summary_lines(result)
     lines += [f"note: {printable(note)}" for note in result.notes]
-    for name, gap in incomplete_rows(result):
+    for name, unread in incomplete_rows(result):
         snapshot = "" if name is None else f"snapshot {printable(name)}: "
-        lines.append(f"incomplete: {snapshot}{printable(gap.path)}: {printable(gap.reason)}")
-    say(screen, [*lines, *gap_hints(gap for _, gap in incomplete_rows(result))])
+        lines.append(f"incomplete: {snapshot}{printable(unread.path)}: {printable(unread.reason)}")
+    say(screen, [*lines, *gap_hints(unread for _, unread in incomplete_rows(result))])

@@ -132,7 +132,7 @@ def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.E
     except ScanInterruptedError as interruption:
         result = interruption.result
     except KeyboardInterrupt:
-        result = interrupted_result("spark", inputs, scan_options)
+        result = interrupted_result(inputs, scan_options)
     return Reported(result, controller_histories(inputs))
 
 

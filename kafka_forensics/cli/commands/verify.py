@@ -49,9 +49,9 @@ def verify(
     from kafka_forensics.questions.verify import ExecutedPlan, Outcome, read_lost_records, read_promises, verify as verify_promises
 
     document = read_promises(against)
-    asked = ExecutedPlan(elected, {} if recovered is None else read_lost_records(recovered))
+    executed = ExecutedPlan(elected, {} if recovered is None else read_lost_records(recovered))
     with Progress(screen) as progress:
-        checked = verify_promises(paths, document, scan_options, asked, progress)
+        checked = verify_promises(paths, document, scan_options, executed, progress)
     with open_output(output.output, color=console.color) as to:
         write_promises(checked.promises, format_name, to)
     result = checked.result

@@ -56,7 +56,7 @@ def _within_newest(result: SnapshotsResult) -> str:
     if not scan.findings:
         return ""
     sentence = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
-    return f"; {sentence}: `{rerun_command('scan', scan.asked)}` shows it"
+    return f"; {sentence}: `{rerun_command('scan', scan.rerun_arguments)}` shows it"
 
 
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:

@@ -298,8 +298,8 @@ def _json_lines(compared: SideBySide, columns: Columns) -> Iterator[str]:
         yield json_line("held", place | row)
     for finding in result.findings:
         yield json_line("finding", json_document.finding_object(finding))
-    for gap in result.incomplete:
-        yield json_line("incomplete", json_document.incomplete_object(gap))
+    for unread in result.incomplete:
+        yield json_line("incomplete", json_document.incomplete_object(unread))
     tool = {"schema_version": SCHEMA_VERSION, "tool": json_document.tool(result.engine)}
     yield json_line("summary", tool | {"verdict": result.verdict, "first_difference": compared.first_difference})
 

@@ -330,7 +330,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         "damaged": [
             {"broker": replica.broker, "offsets": damaged}
             for replica in planned.given.replicas
-            if (damaged := plan_words.damaged_by(planned, replica.broker))
+            if (damaged := plan_words.damaged_offsets_of(planned, replica.broker))
         ],
         "missing_witnesses": [{"kind": missing.kind, "broker": missing.broker} for missing in plan.missing],
         "findings": sorted({finding.kind for finding in planned.findings}),
@@ -429,8 +429,8 @@ def _json_lines(plans: Plans, elect: str | None) -> Iterator[str]:
     assert plans.result is not None
     for planned in plans.planned:
         yield json_line("partition", _partition_object(planned, elect))
-    for gap in plans.result.incomplete:
-        yield json_line("incomplete", json_document.incomplete_object(gap))
+    for unread in plans.result.incomplete:
+        yield json_line("incomplete", json_document.incomplete_object(unread))
     yield json_line("summary", _summary_object(plans, elect))
 
 

@@ -11,7 +11,7 @@ from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     OF_ALL_BROKERS,
     OperatorStep,
-    Partition,
+    TopicPartition,
     controllers_first,
     controllers_step,
     election_command,
@@ -52,7 +52,7 @@ class _ElectionSteps(NamedTuple):
     needs: ElectionNeeds
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> TopicPartition:
         return self.planned.plan.topic, self.planned.plan.partition
 
 
@@ -105,8 +105,8 @@ def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep
     yield OperatorStep(
         "stop", f"Stop {brokers(live_brokers)}, if running. If a broker ran since it was copied, plan again.", None, live_brokers
     )
-    asked = None if plans.result is None else plans.result.asked
-    command = rerun_command("salvage", asked, *plans.salvage_options, "--output", "DIR")
+    rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
+    command = rerun_command("salvage", rerun_arguments, *plans.salvage_options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
     if not any(planned.salvage for planned in salvaged):
         why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"
@@ -131,7 +131,7 @@ def _find_copies(plans: Plans) -> Iterator[OperatorStep]:
         yield OperatorStep("plan_all", text)
 
 
-def named(partitions: Sequence[Partition]) -> str:
+def named(partitions: Sequence[TopicPartition]) -> str:
     """The first four of these partitions, and how many more there are."""
     return first_few([name(*partition) for partition in partitions], 4)
 
@@ -166,7 +166,7 @@ def _plan_again(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[O
 
 def _find_watermarks(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """Find the high watermark of replicas without one, where it decides who should lead."""
-    contested: defaultdict[tuple[Broker, ...], list[Partition]] = defaultdict(list)
+    contested: defaultdict[tuple[Broker, ...], list[TopicPartition]] = defaultdict(list)
     for election in elections:
         plan = election.planned.plan
         if plan.contested_by is not None and plan.recommended is not None:
@@ -325,7 +325,7 @@ def _start(start: StartRound, *, alone: bool) -> Iterator[OperatorStep]:
 
 def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None) -> Iterator[OperatorStep]:
     """What to do in a broker's log directories before it starts; None: what to do in those of all brokers."""
-    lacking: defaultdict[tuple[Broker, str], list[Partition]] = defaultdict(list)
+    lacking: defaultdict[tuple[Broker, str], list[TopicPartition]] = defaultdict(list)
     for election in elections:
         for lacking_broker, topic_id in election.planned.without_topic_id.items():
             if broker in (None, lacking_broker):
@@ -346,7 +346,7 @@ def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None
         yield OperatorStep("move_aside", text, None, (broker,), aside)
 
 
-def _directories(partitions: Sequence[Partition]) -> str:
+def _directories(partitions: Sequence[TopicPartition]) -> str:
     return f"{'directory' if len(partitions) == 1 else 'directories'} {partitions_words(partitions)}"
 
 

@@ -157,7 +157,7 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     amount = planned.amount(loss)
     records = "" if amount.records is None else plural(amount.records, "record") + " at "
     suffix = " alone" if len(loss.held_by) == 1 else ""
-    damaged = [broker for broker in loss.held_by if holds(damaged_by(planned, broker), loss.start)]
+    damaged = [broker for broker in loss.held_by if holds(damaged_offsets_of(planned, broker), loss.start)]
     if damaged:
         suffix += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
     where = f"on {brokers(loss.held_by)}" if loss.held_by else "in remote storage, of no log here"
@@ -184,7 +184,7 @@ def begins_remotely(planned: Planned, loss: Loss) -> bool:
     return not holders_on_disk(planned, loss._replace(end=loss.start + 1))
 
 
-def damaged_by(planned: Planned, broker: Broker) -> Ranges:
+def damaged_offsets_of(planned: Planned, broker: Broker) -> Ranges:
     """Offsets of a replica's damaged batches, from its log start on."""
     replica = planned.replica(broker)
     return () if replica is None else clipped(replica.damaged, replica.log_start_offset, NO_END)
@@ -192,7 +192,7 @@ def damaged_by(planned: Planned, broker: Broker) -> Ranges:
 
 def _damage_lines(planned: Planned) -> Iterator[str]:
     for replica in planned.given.replicas:
-        ranges = damaged_by(planned, replica.broker)
+        ranges = damaged_offsets_of(planned, replica.broker)
         if ranges:
             yield (
                 f"Damaged: {brokers([replica.broker])} holds {offsets_words(ranges)} in batches whose bytes are not what was "
@@ -240,7 +240,7 @@ def _follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fo
             f'("log truncation is not allowed"); with them on it {text}'
         )
     kept = f", with its own records at {ranges_words(follower_plan.kept)} in it for good," if follower_plan.kept else ""
-    if kept and not without(follower_plan.kept, damaged_by(planned, candidate.broker)):
+    if kept and not without(follower_plan.kept, damaged_offsets_of(planned, candidate.broker)):
         kept = f", with its records at {ranges_words(follower_plan.kept)} in it, which are damaged in the leader's,"
     text += f"{kept} and copies the leader from {follower_plan.truncation_offset} on"
     if follower_plan.disagrees:
@@ -487,7 +487,7 @@ def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
 
 def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:
     """What happens to damaged batches in the leader's log."""
-    ranges, end = damaged_by(planned, candidate.broker), _replica(planned, candidate.broker).log_end_offset
+    ranges, end = damaged_offsets_of(planned, candidate.broker), _replica(planned, candidate.broker).log_end_offset
     served, cut = clipped(ranges, 0, end), clipped(ranges, end, NO_END)
     text = ""
     if served:

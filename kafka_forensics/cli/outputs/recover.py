@@ -55,12 +55,12 @@ _HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out"
 class _LostRangeRow(NamedTuple):
     """A lost range with its partition."""
 
-    of: RecoveredPartition
+    partition: RecoveredPartition
     lost: RecoveredRange
 
 
 COLUMNS: Final[Columns] = {
-    **attributes("topic=of.topic partition=of.partition kept=of.kept"),
+    **attributes("topic=partition.topic partition=partition.partition kept=partition.kept"),
     **attributes("offset_start=start offset_end=end committed_end_offset=committed_end held_by", of="lost.loss"),
     **attributes("planned_records=records", of="lost.planned"),
     **attributes(" ".join(OUTCOMES_COUNTED), of="lost.count.all"),
@@ -89,7 +89,7 @@ def document(report: Json) -> Iterator[str]:
 
 def _json_lines(report: Json) -> Iterator[str]:
     yield from (json_line("partition", partition) for partition in report["partitions"])
-    yield from (json_line("incomplete", gap) for gap in report["incomplete"])
+    yield from (json_line("incomplete", unread) for unread in report["incomplete"])
     yield json_line("summary", _summary(report))
 
 
@@ -185,12 +185,12 @@ _RUN: Final = re.compile(r"(?P<before>.*): run `(?P<command>[^`]+)`(?P<where>.*)
 def incomplete_lines(gaps: Iterable[Incomplete], width: int) -> Iterator[str]:
     """A line for each of `gaps`; a command that closes a gap has lines of its own, ready to copy."""
     others = []
-    for gap in dict.fromkeys(gaps):
-        run = _RUN.fullmatch(gap.reason)
+    for unread in dict.fromkeys(gaps):
+        run = _RUN.fullmatch(unread.reason)
         if run is None:
-            others.append(gap)
+            others.append(unread)
             continue
-        yield f"incomplete: {printable(gap.path)}: {printable(run['before'])}; run{printable(run['where'])}:"
+        yield f"incomplete: {printable(unread.path)}: {printable(run['before'])}; run{printable(run['where'])}:"
         lines = command_lines(printable(run["command"]), width - len(COMMAND_INDENT) - 2)
         yield from (f"{COMMAND_INDENT}{'  ' if number else '$ '}{line}" for number, line in enumerate(lines))
     yield from gap_lines(others)

@@ -66,7 +66,7 @@ def announcement(salvaged: Salvaged) -> str:
 
 def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     """What was salvaged, for stderr; with `quiet` only what could not be read."""
-    lines = [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in salvaged.incomplete]
+    lines = [f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in salvaged.incomplete]
     if quiet:
         return lines
     count, refused = len(salvaged.partitions), len(salvaged.refused)

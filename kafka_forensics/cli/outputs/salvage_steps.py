@@ -46,7 +46,9 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
         text = (
             "DIR holds only what --topic, --partition or --broker chose, and brokers start for all. Salvage all before any starts:"
         )
-        return [OperatorStep("salvage", text, rerun_command("salvage", salvaged.asked, *salvaged.options, "--output", "DIR"))]
+        return [
+            OperatorStep("salvage", text, rerun_command("salvage", salvaged.rerun_arguments, *salvaged.options, "--output", "DIR"))
+        ]
     refusals = [refusal for refusal in salvaged.refused if refusal.topic != CLUSTER_METADATA_TOPIC]
     if refused := tuple((refusal.topic, refusal.partition) for refusal in refusals):
         text = (

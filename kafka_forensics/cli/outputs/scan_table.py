@@ -306,7 +306,7 @@ class _ScanPage(ConsolePage):
         topics = {partition.topic for partition in incident.partitions}
         topic_option = ("--topic", *topics) if len(topics) == 1 else ()
         if (command := incident_command(incident)) is not None:
-            self._command(rerun_command(command, self._result.asked, *topic_option), _GUTTER + 2)
+            self._command(rerun_command(command, self._result.rerun_arguments, *topic_option), _GUTTER + 2)
         self.console.print()
         rows = incident.partitions if self._verbose else incident.partitions[:SHOWN_PARTITIONS]
         for line in partition_lines(incident, rows, self._result.findings, self.console.width - 2):
@@ -319,7 +319,7 @@ class _ScanPage(ConsolePage):
     def more(self, what: str, *options: str) -> None:
         """The command that shows the rest."""
         self.paragraph(f"{what}:", 2, "dim")
-        self._command(rerun_command("scan", self._result.asked, *options), 2)
+        self._command(rerun_command("scan", self._result.rerun_arguments, *options), 2)
 
     def block(self, group: _Group, incidents: Sequence[Incident] = ()) -> None:
         """One partition: verdict and headline, its incidents, a line for each replica, its findings."""

@@ -11,7 +11,7 @@ from kafka_forensics.cli.outputs.rows import markdown
 from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.replication.planner import Broker
 from kafka_forensics.wording import advice, message
@@ -28,7 +28,6 @@ OF_ALL_BROKERS: Final = f"{_CONFIGS} --alter --entity-type brokers --entity-defa
 _NAMED: Final = 8
 """Runs of consecutive partitions that a sentence names."""
 _STEP: Final = attributes("kind text command brokers")
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class OperatorStep:
     text: str
     command: str | None = None
     brokers: tuple[Broker, ...] = ()
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
 
     def document(self, minutes: int) -> Json:
         """The step in JSON; `minutes` is what its command may take."""
@@ -114,7 +113,7 @@ def _for_each(action: str, topics: Collection[str], change: str = "") -> str:
     return f'for topic in {shlex.join(topics)}; do {command} "$topic"{change}; done'
 
 
-def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
+def _runs(partitions: Iterable[TopicPartition]) -> list[tuple[str, int, int]]:
     """(topic, first, last) of each run of consecutive partitions."""
     runs: list[tuple[str, int, int]] = []
     for topic, number in sorted(partitions):
@@ -125,7 +124,7 @@ def _runs(partitions: Iterable[Partition]) -> list[tuple[str, int, int]]:
     return runs
 
 
-def partitions_words(partitions: Sequence[Partition]) -> str:
+def partitions_words(partitions: Sequence[TopicPartition]) -> str:
     """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
     runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
     text = ", ".join(runs[:_NAMED])
@@ -133,7 +132,7 @@ def partitions_words(partitions: Sequence[Partition]) -> str:
     return text if len(runs) == 1 else f"{text} ({plural(len(partitions), 'partition')})"
 
 
-def election_command(partitions: Sequence[Partition]) -> str:
+def election_command(partitions: Sequence[TopicPartition]) -> str:
     """The command that elects a leader uncleanly; for several partitions it first writes the JSON file that lists them."""
     if len(partitions) == 1:
         topic, number = partitions[0]

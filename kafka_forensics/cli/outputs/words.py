@@ -241,13 +241,13 @@ def incomplete_lines(result: ScanResult) -> list[str]:
 def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
     """A line for each of `gaps`, and hints."""
     listed_gaps = list(gaps)
-    rows = dict.fromkeys(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in listed_gaps)
+    rows = dict.fromkeys(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in listed_gaps)
     return [*rows, *gap_hints(listed_gaps)]
 
 
 def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:
     """Hints for links that lead outside the given paths, and for storage services that failed."""
-    reasons = [gap.reason for gap in gaps]
+    reasons = [unread.reason for unread in gaps]
     hints = ["hint: give what links lead to as paths, too"] if any(reason.endswith(OUTSIDE) for reason in reasons) else []
     return [*hints, f"hint: {TRY_AGAIN}"] if any(map(is_transient, reasons)) else hints
 
@@ -283,4 +283,4 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
     """The first findings as sentences, and the number of others, for commands that are not about findings."""
     yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_FINDINGS_SHOWN])
     if len(findings) > _FINDINGS_SHOWN:
-        yield f"and {len(findings) - _FINDINGS_SHOWN} more; `{rerun_command('scan', findings[0].asked)}` tells all"
+        yield f"and {len(findings) - _FINDINGS_SHOWN} more; `{rerun_command('scan', findings[0].rerun_arguments)}` tells all"

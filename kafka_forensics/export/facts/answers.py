@@ -59,9 +59,9 @@ _EVENT: Final[Columns] = {
 
 
 def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> Iterator[pa.RecordBatch]:
-    """The row of `replicas` about a replica, with the columns `Fact.own`."""
+    """The row of `replicas` about a replica, with the columns `Fact.file_schema`."""
     item = SimpleNamespace(partition=partition, replica=replica)
-    return record_batches(FACTS["replicas"].own, rows_of(_REPLICA, [item]))
+    return record_batches(FACTS["replicas"].file_schema, rows_of(_REPLICA, [item]))
 
 
 def _epochs(epochs: list[tuple[int, int]] | None) -> list[Json] | None:
@@ -69,7 +69,7 @@ def _epochs(epochs: list[tuple[int, int]] | None) -> list[Json] | None:
 
 
 def transaction_facts(reader: ReplicaReader, last_stable_offset: int | None, known: KnownTransactions) -> Iterator[pa.RecordBatch]:
-    """Record batches of `transactions` of one replica, with the columns `Fact.own`; the controller's log has none."""
+    """Record batches of `transactions` of one replica, with the columns `Fact.file_schema`; the controller's log has none."""
     fact, plan = FACTS["transactions"], reader.plan
     incomplete: list[Incomplete] = []
     parts = () if plan.context.topic == CLUSTER_METADATA_TOPIC else _joined_parts(paired_transactions(plan, incomplete))
@@ -78,14 +78,14 @@ def transaction_facts(reader: ReplicaReader, last_stable_offset: int | None, kno
             continue
         from_log_only = np.full(paired.shape[1], ended) & ~known.may_describe(paired[TransactionColumn.PRODUCER_ID])
         rows = known.rows(plan.context, paired[:, ~from_log_only], last_stable_offset, ended=ended)
-        batches = list(record_batches(fact.own, _transaction_rows(plan, rows)))
+        batches = list(record_batches(fact.file_schema, _transaction_rows(plan, rows)))
         if not batches:
             yield batch_without_keys(fact, _ended_columns(plan, paired))
         elif not from_log_only.any():
             yield from batches
         else:
             columns = [plain(column) for column in _ended_columns(plan, paired[:, from_log_only])]
-            batches.insert(0, pa.RecordBatch.from_arrays(columns, schema=fact.own))
+            batches.insert(0, pa.RecordBatch.from_arrays(columns, schema=fact.file_schema))
             places = np.concatenate([np.flatnonzero(from_log_only), np.flatnonzero(~from_log_only)])
             yield from pa.Table.from_batches(batches).take(numbers(np.argsort(places))).to_batches()
     reader.passed(plan.bytes)
@@ -111,7 +111,7 @@ def _joined_parts(parts: "Iterable[tuple[NDArray[np.int64], bool]]") -> "Iterato
 
 
 def _transaction_rows(plan: ReplicaPlan, rows: Iterable[TransactionRow]) -> Iterator[tuple[object, ...]]:
-    _, *names = FACTS["transactions"].own.names
+    _, *names = FACTS["transactions"].file_schema.names
     return ((plan.log_dir.name, *row) for row in rows_of(attributes(" ".join(names)), rows))
 
 
@@ -129,7 +129,7 @@ def _ended_columns(plan: ReplicaPlan, paired: "NDArray[np.int64]") -> "list[Arro
         "coordinator_epoch": numbers(paired[TransactionColumn.COORDINATOR_EPOCH].astype(np.int32), null=unread),
         "holds_last_stable_offset": numbers(np.zeros(rows, bool)),
     }
-    schema = FACTS["transactions"].own
+    schema = FACTS["transactions"].file_schema
     for field in schema:
         if field.name in columns:
             continue

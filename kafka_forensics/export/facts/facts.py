@@ -92,7 +92,8 @@ def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batche
 
 @dataclass(frozen=True, slots=True)
 class FactPart:
-    """The rows of a fact about one replica, without its keys (`Fact.own`), or all rows of a fact that is not about replicas."""
+    """The rows of a fact about one replica, without its keys (`Fact.file_schema`), or all rows of a fact that is not about
+    replicas."""
 
     topic: str | None
     partition: int | None

@@ -133,15 +133,16 @@ def log_chunks(replica: ReplicaReader) -> Iterator[LogChunk]:
 
 
 def batch_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of the fact `batches`, with the columns `Fact.own`."""
+    """Arrow batches of the fact `batches`, with the columns `Fact.file_schema`."""
     fact = FACTS["batches"]
-    assert fact.own.names[2:] == BATCHES.names
+    assert fact.file_schema.names[2:] == BATCHES.names
     for chunk in log_chunks(replica):
         yield batch_without_keys(fact, [*place_columns(chunk.place, chunk.batches.rows), *batch_arrays(chunk.batches.columns)])
 
 
 def record_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of the fact `records`, with the columns `Fact.own`; payloads are null where the reader leaves them out."""
+    """Arrow batches of the fact `records`, with the columns `Fact.file_schema`; payloads are null where the reader leaves them
+    out."""
     for chunk in log_chunks(replica):
         columns = chunk.batches.columns
         rows = np.flatnonzero(chunk.rows_with_right_crc())
@@ -161,7 +162,7 @@ def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:
 
 
 def control_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Record batches of `control_records`, with the columns `Fact.own`."""
+    """Record batches of `control_records`, with the columns `Fact.file_schema`."""
     fact = FACTS["control_records"]
     for chunk in log_chunks(replica):
         columns = chunk.batches.columns
@@ -169,7 +170,7 @@ def control_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
         rows = np.flatnonzero(chunk.rows_with_right_crc() & control)
         markers = _marker_columns(chunk, rows)
         if markers is None:
-            yield from record_batches(fact.own, _control_rows(replica, chunk, rows))
+            yield from record_batches(fact.file_schema, _control_rows(replica, chunk, rows))
         elif rows.size:
             yield batch_without_keys(fact, markers)
 

@@ -145,7 +145,7 @@ def _piece_batches(piece: FactPiece, source: "ByteSource", query: FactQuery, *, 
 def piece_facts(
     piece: FactPiece, source: "ByteSource", query: FactQuery, note: Callable[[Incomplete], None], *, deep: bool, strict: bool
 ) -> Batches:
-    """Record batches of a piece with the columns `Fact.own`; `note` takes what cannot be read, as in the local engine.
+    """Record batches of a piece with the columns `Fact.file_schema`; `note` takes what cannot be read, as in the local engine.
 
     With `strict`, raises SourceError for what may be readable at the next attempt.
     """

@@ -56,19 +56,30 @@ def _event_rows(
         try:
             for event in events:
                 fields = event.decoded.fields or {}
-                of = fields.get("remote_log_segment_id", fields).get("topic_id_partition", {})
-                if not is_limited or (of and fits((of["name"], of["partition"]), options)):
-                    yield _event_row(plan, event, fields, of, payloads=payloads)
+                topic_id_partition = fields.get("remote_log_segment_id", fields).get("topic_id_partition", {})
+                if not is_limited or (
+                    topic_id_partition and fits((topic_id_partition["name"], topic_id_partition["partition"]), options)
+                ):
+                    yield _event_row(plan, event, fields, topic_id_partition, payloads=payloads)
         except SourceError as error:
             incomplete.append(not_read(plan.log_dir.source, error))
 
 
-def _event_row(plan: ReplicaPlan, event: RemoteLogEvent, fields: Json, of: Json, *, payloads: bool) -> tuple[object, ...]:
+def _event_row(
+    plan: ReplicaPlan, event: RemoteLogEvent, fields: Json, topic_id_partition: Json, *, payloads: bool
+) -> tuple[object, ...]:
     custom_metadata = fields.get("custom_metadata") if payloads else None
     epochs = fields.get("segment_leader_epochs")
     return (
-        *(of.get("name"), of.get("partition"), str(plan.context.broker), plan.context.partition, event.offset, event.timestamp),
-        *(event.decoded.name, event.decoded.problem, bool(fields) and not event.is_taken, of.get("id")),
+        *(
+            topic_id_partition.get("name"),
+            topic_id_partition.get("partition"),
+            str(plan.context.broker),
+            plan.context.partition,
+            event.offset,
+            event.timestamp,
+        ),
+        *(event.decoded.name, event.decoded.problem, bool(fields) and not event.is_taken, topic_id_partition.get("id")),
         fields.get("remote_log_segment_id", {}).get("id", fields.get("segment_id")),
         *(_state(fields), fields.get("broker_id"), fields.get("event_timestamp_ms")),
         *(fields.get("start_offset"), fields.get("end_offset")),

@@ -82,11 +82,11 @@ def place_columns(place: Iterable[str], rows: int) -> "list[ArrowArray]":
 
 
 def batch_without_keys(fact: Fact, arrays: "Iterable[ArrowArray]") -> pa.RecordBatch:
-    """A record batch with the columns `Fact.own`, which lack the replica's keys; dictionary columns stay dictionaries."""
+    """A record batch with the columns `Fact.file_schema`, which lack the replica's keys; dictionary columns stay dictionaries."""
     columns = list(arrays)
     fields = [
         field.with_type(column.type) if isinstance(column, pa.DictionaryArray) else field
-        for field, column in zip(fact.own, columns, strict=True)
+        for field, column in zip(fact.file_schema, columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
@@ -100,7 +100,7 @@ def rows_of(columns: Columns, items: Iterable[object]) -> Iterator[tuple[object,
 def add_keys(
     batch: pa.RecordBatch, fact: Fact, topic: str, partition: int | None, broker: str, names: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """The columns `names` of the fact (None: all) in their declared types, from a batch of one replica (`Fact.own`)."""
+    """The columns `names` of the fact (None: all) in their declared types, from a batch of one replica (`Fact.file_schema`)."""
     rows = batch.num_rows
     keys: dict[str, Callable[[], ArrowArray]] = {
         "topic": lambda: repeated(topic, rows),

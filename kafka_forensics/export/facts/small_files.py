@@ -45,7 +45,7 @@ def _parsed(replica: ReplicaReader, entry: "Entry", parse: "Callable[[ByteFile],
 
 
 def index_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Record batches of `index_entries`, with the columns `Fact.own`."""
+    """Record batches of `index_entries`, with the columns `Fact.file_schema`."""
     for segment in replica.plan.directory.segments:
         base_offset = segment.base_offset
         if segment.index is not None:
@@ -73,7 +73,7 @@ def _index_batches(
         arrays: dict[str, ArrowArray] = {"log_dir": log_dir, "file": file, "index_type": kind}
         arrays |= {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
         arrays["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
-        yield batch_without_keys(fact, [arrays.get(field.name, pa.nulls(rows, field.type)) for field in fact.own])
+        yield batch_without_keys(fact, [arrays.get(field.name, pa.nulls(rows, field.type)) for field in fact.file_schema])
 
 
 def _aborted_batches(replica: ReplicaReader, entry: "Entry") -> Iterator[pa.RecordBatch]:
@@ -87,23 +87,23 @@ def _aborted_batches(replica: ReplicaReader, entry: "Entry") -> Iterator[pa.Reco
         )
         for txn in (() if index is None else index.entries)
     )
-    return record_batches(FACTS["index_entries"].own, rows)
+    return record_batches(FACTS["index_entries"].file_schema, rows)
 
 
 def epoch_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Record batches of `epoch_entries`, with the columns `Fact.own`."""
+    """Record batches of `epoch_entries`, with the columns `Fact.file_schema`."""
     entry = replica.plan.directory.entries.get("leader-epoch-checkpoint")
     parsed = None if entry is None else _parsed(replica, entry, parse_leader_epochs)
     if entry is None or parsed is None:
         return iter(())
     place = replica.place(entry)
     rows = ((*place, row, epoch_entry.leader_epoch, epoch_entry.start_offset) for row, epoch_entry in enumerate(parsed.entries))
-    return record_batches(FACTS["epoch_entries"].own, rows)
+    return record_batches(FACTS["epoch_entries"].file_schema, rows)
 
 
 def producer_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Record batches of `producer_states`, with the columns `Fact.own`."""
-    return record_batches(FACTS["producer_states"].own, _producer_rows(replica))
+    """Record batches of `producer_states`, with the columns `Fact.file_schema`."""
+    return record_batches(FACTS["producer_states"].file_schema, _producer_rows(replica))
 
 
 _producer_columns = attrgetter(*(field.name for field in fields(ProducerEntry)))

@@ -61,8 +61,8 @@ class FileSpan:
 
 
 def span_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
-    """Record batches of `spans`, with the columns `Fact.own`."""
-    return record_batches(FACTS["spans"].own, _rows(replica))
+    """Record batches of `spans`, with the columns `Fact.file_schema`."""
+    return record_batches(FACTS["spans"].file_schema, _rows(replica))
 
 
 def _rows(replica: ReplicaReader) -> Iterator[tuple[object, ...]]:

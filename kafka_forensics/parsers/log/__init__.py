@@ -35,6 +35,7 @@ from kafka_forensics.parsers.log.records import (
     BatchChecks,
     DecodedBatch,
     KeySampler,
+    RecordFilter,
     check_batch_in_file,
     decode_batch,
     parse_control_record,

@@ -71,7 +71,7 @@ class TopicFacts:
 class PartitionInSnapshot:
     """A partition in one snapshot: its replicas, which may be none, and their judgement."""
 
-    disks: SnapshotDirs
+    log_dirs: SnapshotDirs
     topic: TopicFacts
     merged: Sequence[FoldedReplica] = ()
     summary: PartitionSummary | None = None
@@ -98,14 +98,14 @@ class PartitionChanges:
 
 def snapshot_log_dirs(snapshot: str, inputs: Inputs, options: ScanOptions) -> SnapshotDirs:
     """The log directories of a snapshot, of the requested broker."""
-    disks = SnapshotDirs(snapshot, {})
+    log_dirs = SnapshotDirs(snapshot, {})
     for log_dir in inputs.log_dirs:
         if options.broker in (None, str(log_dir.broker)):
             directory_id = None if log_dir.meta is None else log_dir.meta.directory_id
-            disks.by_broker.setdefault(log_dir.broker, []).append((log_dir.name, directory_id))
-        elif log_dir.broker not in disks.left_out:
-            disks.left_out.append(log_dir.broker)
-    return disks
+            log_dirs.by_broker.setdefault(log_dir.broker, []).append((log_dir.name, directory_id))
+        elif log_dir.broker not in log_dirs.left_out:
+            log_dirs.left_out.append(log_dir.broker)
+    return log_dirs
 
 
 class SnapshotTopics:
@@ -173,7 +173,7 @@ class _PartitionPair:
     ) -> None:
         self._older, self._newer, self._result = older, newer, result
         self._before, self._after = older.replicas, newer.replicas
-        self._between = SnapshotPair(older.disks.snapshot, newer.disks.snapshot)
+        self._between = SnapshotPair(older.log_dirs.snapshot, newer.log_dirs.snapshot)
         self._plans = {id(plan.context): plan for plan, _, _ in [*older.merged, *newer.merged]}
         self._reader = LogReader(list(self._plans.values()), key)
         self._reader.deferred = deferred
@@ -202,7 +202,7 @@ class _PartitionPair:
             held = [self._before[broker] for broker in sorted(self._before, key=broker_order)]
             findings += committed_truncated_findings(self._lost, held, self._newer_replicas(), summary, self._changes, self._reader)
         if len(self._after) == 1:
-            findings = [replace(finding, alone=True) for finding in findings]
+            findings = [replace(finding, is_only_copy=True) for finding in findings]
         self._result.changes += sorted(self._changes, key=Change.sort_key)
         self._result.findings += findings
         self._result.incomplete += self._reader.incomplete
@@ -274,10 +274,10 @@ class _PartitionPair:
             for replica in self._after.values()
             if not ids or replica.context.topic_id is None or replica.context.topic_id in ids
         ]
-        given = {str(broker) for broker in newer.disks.by_broker}
+        given = {str(broker) for broker in newer.log_dirs.by_broker}
         given |= {str(replica.context.node) for replica in self._after.values()}
         assignment = newer.topic.assignment or older.topic.assignment
-        brokers = {str(broker): broker for broker in [*self._before, *newer.disks.left_out, *(assignment or [])]}
+        brokers = {str(broker): broker for broker in [*self._before, *newer.log_dirs.left_out, *(assignment or [])]}
         missing = [broker for name, broker in brokers.items() if name not in given]
         return NewerSnapshot(self._between, replicas, sorted(missing, key=broker_order), assignment is not None)
 
@@ -298,7 +298,7 @@ class _PartitionPair:
         """(kind, reason, evidence) where the newer snapshot lacks a replica, or has one of another topic."""
         broker, topic, topic_id = old.broker, self._newer.topic, old.context.topic_id
         if new is None:
-            now, before = (disks.by_broker.get(broker) for disks in (self._newer.disks, self._older.disks))
+            now, before = (log_dirs.by_broker.get(broker) for log_dirs in (self._newer.log_dirs, self._older.log_dirs))
             if now is None:
                 return ChangeKind.NOT_COMPARED, "broker_not_given", {}
             if len(now) < len(before or []) and self._now_in(old) is None:
@@ -320,7 +320,7 @@ class _PartitionPair:
 
     def _why_created(self, new: Replica, old: Replica | None) -> tuple[ChangeKind, str]:
         """(kind, reason) where the older snapshot lacks a replica, or has one of another topic."""
-        if old is None and new.broker not in self._older.disks.by_broker:
+        if old is None and new.broker not in self._older.log_dirs.by_broker:
             return ChangeKind.NOT_COMPARED, "broker_not_given"
         topic_id, topic = new.context.topic_id, self._older.topic
         if topic_id is not None and topic.topic_ids and topic_id not in topic.topic_ids:
@@ -331,7 +331,7 @@ class _PartitionPair:
 
     def _now_in(self, old: Replica) -> str | None:
         """The name in the newer snapshot of the log directory that held a replica: by its id, else by the last part of its name."""
-        before, now = (disks.by_broker.get(old.broker, []) for disks in (self._older.disks, self._newer.disks))
+        before, now = (log_dirs.by_broker.get(old.broker, []) for log_dirs in (self._older.log_dirs, self._newer.log_dirs))
         directory_id = next((found for name, found in before if name == old.context.log_dir), None)
         if directory_id is not None and all(found is not None for _, found in now):
             return next((name for name, found in now if found == directory_id), None)
@@ -359,7 +359,7 @@ class ChangesCommon:
     """Values shared by all slices of a comparison: of each snapshot those of its scan's tasks, and its log directories."""
 
     scans: list[TaskArguments]
-    disks: list[SnapshotDirs]
+    log_dirs: list[SnapshotDirs]
 
 
 @dataclass(slots=True)
@@ -369,7 +369,7 @@ class ChangeSlice:
     topic: str
     partition: int
     parts: list[PartitionSlice] = field(default_factory=list)
-    words: list[TopicFacts] = field(default_factory=list)
+    topics: list[TopicFacts] = field(default_factory=list)
     keys: list[KeyAnswer] | None = None
     """Answers about its keys, None before there are any."""
 
@@ -389,12 +389,12 @@ class ChangeAnswer:
     """Questions that must be answered first, as in a `SliceAnswer`."""
 
 
-def change_slices(every: Sequence[Inputs], words: Sequence[SnapshotTopics]) -> Iterator[ChangeSlice]:
+def change_slices(every: Sequence[Inputs], topics: Sequence[SnapshotTopics]) -> Iterator[ChangeSlice]:
     """A slice for every partition in any of the snapshots, by topic and partition."""
     by_partition = [{(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in every]
     for key in sorted({key for of_snapshot in by_partition for key in of_snapshot}):
         parts = [of_snapshot.get(key) or PartitionSlice(*key) for of_snapshot in by_partition]
-        yield ChangeSlice(*key, parts, [topics.of(*key) for topics in words])
+        yield ChangeSlice(*key, parts, [of_snapshot.of(*key) for of_snapshot in topics])
 
 
 make_serializable(sys.modules[__name__])
@@ -435,21 +435,23 @@ def _changes_of(change_slice: ChangeSlice, common: ChangesCommon, stretches: Sli
     deferred = None if stretches is None else deferred_keys(common.scans[0], change_slice.replicas, change_slice.keys)
     answers: list[SliceAnswer | None] = []
     snapshots = []
-    for part, scan, disks, topic in zip(change_slice.parts, common.scans, common.disks, change_slice.words, strict=True):
+    for part, scan, log_dirs, topic in zip(change_slice.parts, common.scans, common.log_dirs, change_slice.topics, strict=True):
         if not (part.replicas or part.aside):
             answers.append(None)
-            snapshots.append(PartitionInSnapshot(disks, topic))
+            snapshots.append(PartitionInSnapshot(log_dirs, topic))
             continue
         answer, merged = answer_slice(part, scan, stretches, deferred, len(snapshots) * REPLICAS_A_SNAPSHOT, strict=strict)
         answers.append(answer)
         summary = None if answer.answer is None else answer.answer.result.summary
-        snapshots.append(PartitionInSnapshot(disks, topic, merged, summary, inputs_of(part, scan.shared).evidence))
+        snapshots.append(PartitionInSnapshot(log_dirs, topic, merged, summary, inputs_of(part, scan.shared).evidence))
     compared = partition_changes(snapshots, common.scans[0].key, deferred)
     if deferred is not None and deferred.is_waiting:
         return ChangeAnswer([], PartitionChanges(), deferred.questions)
-    reported = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.task_notes.incomplete)}
+    reported = {
+        unread for answer in answers if answer is not None for unread in (*answer.incomplete, *answer.task_notes.incomplete)
+    }
     reported.update(() if deferred is None else deferred.gaps())
-    for gap in compared.incomplete if strict else ():
-        if gap not in reported:
-            raise SourceError(gap.path, gap.reason)
+    for unread in compared.incomplete if strict else ():
+        if unread not in reported:
+            raise SourceError(unread.path, unread.reason)
     return ChangeAnswer(answers, compared)

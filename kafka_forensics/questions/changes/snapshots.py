@@ -52,8 +52,8 @@ class Snapshot:
     inputs: Inputs
     witnesses: Witnesses
     running: Scan
-    disks: SnapshotDirs
-    words: SnapshotTopics
+    log_dirs: SnapshotDirs
+    topics: SnapshotTopics
 
 
 @dataclass(slots=True)
@@ -238,8 +238,8 @@ def _require_comparable(snapshots: Mapping[str, Inputs]) -> None:
     brokers = {name: {log_dir.broker for log_dir in inputs.log_dirs} for name, inputs in snapshots.items()}
     if not all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(snapshots)):
         return
-    for gap in (gap for inputs in snapshots.values() for gap in inputs.incomplete):
-        raise SourceError(gap.path, gap.reason)
+    for unread in (unread for inputs in snapshots.values() for unread in inputs.incomplete):
+        raise SourceError(unread.path, unread.reason)
     names = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(snapshots)[:4])
     hint = f"brokers are known by meta.properties, else by their folders' names ({names}); are these brokers of one snapshot?"
     raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
@@ -281,8 +281,8 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
             replicas = with_right_offsets(replicas, key, deep=snapshot.running.deep) if replicas else []
             answers.append(judge_replicas(replicas, key, options) if replicas else None)
             summary = None if answers[-1] is None else answers[-1].result.summary
-            topic, evidence = snapshot.words.of(*partition), snapshot.inputs.evidence
-            partition_in.append(PartitionInSnapshot(snapshot.disks, topic, replicas, summary, evidence))
+            topic, evidence = snapshot.topics.of(*partition), snapshot.inputs.evidence
+            partition_in.append(PartitionInSnapshot(snapshot.log_dirs, topic, replicas, summary, evidence))
         return answers, partition_changes(partition_in, key)
 
     runs = [snapshot.running for snapshot in snapshots]
@@ -316,7 +316,7 @@ def finished(
             findings = [
                 _doubted(finding, notes[-1]) if finding.evidence.get("from_snapshot") == older else finding for finding in findings
             ]
-    findings = [replace(finding, asked=scans[finding.evidence["to_snapshot"]].asked) for finding in findings]
+    findings = [replace(finding, rerun_arguments=scans[finding.evidence["to_snapshot"]].rerun_arguments) for finding in findings]
     findings.sort(key=lambda finding: (*finding.sort_key(), order[finding.evidence["from_snapshot"]]))
     return SnapshotsResult(
         scans,

@@ -124,7 +124,7 @@ def recover(
     recoverer = _Recoverer(inputs, witnesses, name_of_kept(keep, inputs, dead), frozenset(dead), sink)
     answer = recoverer.answer
     answer.result = scan_inputs(inputs, options, progress, recoverer.look, witnesses)
-    answer.incomplete += [gap for gap in answer.result.incomplete if gap not in answer.incomplete]
+    answer.incomplete += [unread for unread in answer.result.incomplete if unread not in answer.incomplete]
     return answer
 
 

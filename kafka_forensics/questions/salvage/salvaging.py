@@ -104,7 +104,7 @@ def salvage(
     with output_directory(output) as directory, CopyAndHash() as copier:
         salvager = _Salvager(inputs, options, salvage_options, salvaged, directory, copier)
         result = scan_inputs(inputs, options, progress, salvager.add, salvager.witnesses)
-        salvaged.incomplete, salvaged.asked = result.incomplete, result.asked
+        salvaged.incomplete, salvaged.rerun_arguments = result.incomplete, result.rerun_arguments
         salvaged.is_selection = (options.topic_glob, options.partition, options.broker) != (None, None, None)
         salvaged.is_kraft = any(log_dir.meta is not None and log_dir.meta.version == 1 for log_dir in inputs.log_dirs)
         if salvager.witnesses.controller is not None:

@@ -8,6 +8,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.pseudonyms import PSEUDONYM, NameKind
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.verify import planned as of_plan, salvaged as of_salvage
@@ -20,8 +21,7 @@ from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 
-Key = tuple[str, int]
-_Look = Callable[[Key, list[Replica], LogReader, PartitionResult], list[Verified]]
+_Look = Callable[[TopicPartition, list[Replica], LogReader, PartitionResult], list[Verified]]
 
 
 @dataclass(slots=True)
@@ -45,14 +45,14 @@ class ExecutedPlan:
     records that were produced again, by topic and partition."""
 
     elected: str | None = None
-    recovered: Mapping[Key, LostRecords] = field(default_factory=dict)
+    recovered: Mapping[TopicPartition, LostRecords] = field(default_factory=dict)
 
 
 def verify(
     paths: list[str],
     document: PlanDocument | SalvageManifest,
     options: ScanOptions,
-    asked: ExecutedPlan,
+    executed: ExecutedPlan,
     progress: Progress | None = None,
 ) -> VerifyResult:
     """Compare the promises of a plan, or of a salvage, with newer copies at `paths`.
@@ -61,33 +61,33 @@ def verify(
     """
     inputs = gather(paths, options)
     if isinstance(document, PlanDocument):
-        return _of_plan(inputs, document, options, asked, progress)
-    if asked != ExecutedPlan():
+        return _of_plan(inputs, document, options, executed, progress)
+    if executed != ExecutedPlan():
         raise UsageError("--elected and --recovered go with a plan, and this is the manifest of a salvage", hint="leave them out")
     return _of_salvage(inputs, document, options, progress)
 
 
 def _of_plan(
-    inputs: Inputs, document: PlanDocument, options: ScanOptions, asked: ExecutedPlan, progress: Progress | None
+    inputs: Inputs, document: PlanDocument, options: ScanOptions, executed: ExecutedPlan, progress: Progress | None
 ) -> VerifyResult:
     wanted = {(row.topic, row.partition): row for row in document.partitions if _is_selected(row.topic, row.partition, options)}
-    of_plan.check_elected(wanted.values(), asked.elected)
-    elections = {key: election for key, row in wanted.items() if (election := row.election(asked.elected)) is not None}
+    of_plan.check_elected(wanted.values(), executed.elected)
+    elections = {key: election for key, row in wanted.items() if (election := row.election(executed.elected)) is not None}
     plans = {id(plan.context): plan for plan in inputs.replicas}
     for key, election in elections.items():
-        if (lost := asked.recovered.get(key)) is not None:
+        if (lost := executed.recovered.get(key)) is not None:
             check_kept(*key, election.broker, lost)
     _require_one_cluster(document, inputs)
     witnesses = read_witnesses(inputs)
 
-    def look(key: Key, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> list[Verified]:
+    def look(key: TopicPartition, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> list[Verified]:
         promises = of_plan.promised(wanted[key], elections[key], replicas, reader, result)
-        if (lost := asked.recovered.get(key)) is not None:
+        if (lost := executed.recovered.get(key)) is not None:
             read = [(replica, plans[id(replica.context)]) for replica in replicas]
             promises.append(of_plan.back_on_leader(wanted[key], elections[key], read, lost, witnesses.transaction_log))
         return promises
 
-    recovered = {key: lost for key, lost in asked.recovered.items() if _is_selected(*key, options)}
+    recovered = {key: lost for key, lost in executed.recovered.items() if _is_selected(*key, options)}
     without = {key: of_plan.without_copies(wanted[key], election, recovered.get(key)) for key, election in elections.items()}
     result = _checked(inputs, options, look, without, len(wanted.keys() | recovered.keys()), progress, witnesses)
     result.promises += [of_plan.without_plan(*key, lost) for key, lost in recovered.items() if key not in elections]
@@ -111,7 +111,7 @@ def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions,
     refused = sum(_is_selected(row.topic, row.partition, options) for row in manifest.refused)
     plans = {id(plan.context): plan for plan in inputs.replicas}
 
-    def look(key: Key, replicas: list[Replica], _reader: LogReader, result: PartitionResult) -> list[Verified]:
+    def look(key: TopicPartition, replicas: list[Replica], _reader: LogReader, result: PartitionResult) -> list[Verified]:
         return of_salvage.promised(wanted[key], [(replica, plans[id(replica.context)]) for replica in replicas], result)
 
     without = {key: of_salvage.without_copies(row) for key, row in wanted.items()}
@@ -122,7 +122,7 @@ def _checked(
     inputs: Inputs,
     options: ScanOptions,
     look: _Look,
-    without: dict[Key, list[Verified]],
+    without: dict[TopicPartition, list[Verified]],
     partitions: int,
     progress: Progress | None,
     witnesses: Witnesses | None = None,

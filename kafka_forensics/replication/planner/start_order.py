@@ -9,11 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_forensics.model.findings import Broker
+from kafka_forensics.model.findings import Broker, TopicPartition
 from kafka_forensics.replication.planner.election_needs import ElectionNeeds, election_needs
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition
-
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,8 @@ class StartRound:
     broker: Broker
     stopped: tuple[Broker, ...]
     """Brokers that led other partitions and stop before it starts."""
-    leads: tuple[Partition, ...]
-    forced: tuple[Partition, ...]
+    leads: tuple[TopicPartition, ...]
+    forced: tuple[TopicPartition, ...]
     """Those of `leads` that may need a requested election."""
 
 
@@ -53,10 +51,10 @@ class StartOrder:
     """Brokers that start when all partitions have their leaders."""
     forbid_unclean: bool
     """Whether the order works only while unclean elections are not allowed."""
-    impossible: tuple[Partition, ...] = ()
+    impossible: tuple[TopicPartition, ...] = ()
     """Partitions whose leader stops again and would be replaced by another broker in sync; no order gives them their leaders."""
 
-    def leader_of(self) -> dict[Partition, Broker]:
+    def leader_of(self) -> dict[TopicPartition, Broker]:
         """The leader of each partition."""
         return {partition: start.broker for start in self.rounds for partition in start.leads}
 
@@ -94,13 +92,13 @@ def _is_forced(candidate: Candidate) -> bool:
     return candidate.election in ("unclean", "unknown")
 
 
-def order_of_starts(requests: Mapping[Partition, LeaderRequest], brokers: Sequence[Broker]) -> StartOrder:
+def order_of_starts(requests: Mapping[TopicPartition, LeaderRequest], brokers: Sequence[Broker]) -> StartOrder:
     """The order in which `brokers` start; one that works even while unclean elections are allowed, if there is one.
 
     The time grows with the number of different requests, not of partitions.
     """
     for forbid_unclean in (False, True):
-        left: defaultdict[LeaderRequest, list[Partition]] = defaultdict(list)
+        left: defaultdict[LeaderRequest, list[TopicPartition]] = defaultdict(list)
         for partition, request in requests.items():
             left[request].append(partition)
         rounds = _rounds(left, brokers, forbid_unclean=forbid_unclean)
@@ -112,8 +110,8 @@ def order_of_starts(requests: Mapping[Partition, LeaderRequest], brokers: Sequen
 
 
 def _impossible(
-    requests: Mapping[Partition, LeaderRequest], rounds: Sequence[StartRound], others: Sequence[Broker]
-) -> Iterator[Partition]:
+    requests: Mapping[TopicPartition, LeaderRequest], rounds: Sequence[StartRound], others: Sequence[Broker]
+) -> Iterator[TopicPartition]:
     """Partitions of which another broker in sync starts between the stop and the next start of their leader."""
     for number, start in enumerate(rounds):
         stop = next((later for later in range(number + 1, len(rounds)) if start.broker in rounds[later].stopped), None)
@@ -122,7 +120,9 @@ def _impossible(
             yield from (partition for partition in start.leads if meanwhile.intersection(requests[partition].in_sync))
 
 
-def _rounds(left: dict[LeaderRequest, list[Partition]], brokers: Sequence[Broker], *, forbid_unclean: bool) -> list[StartRound]:
+def _rounds(
+    left: dict[LeaderRequest, list[TopicPartition]], brokers: Sequence[Broker], *, forbid_unclean: bool
+) -> list[StartRound]:
     """The rounds; removes the served requests from `left`. While unclean elections are allowed it ends where a broker would
     have to stop again."""
     rounds: list[StartRound] = []

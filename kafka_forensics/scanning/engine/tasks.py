@@ -277,7 +277,7 @@ def answer_slice(
         answer = SliceAnswer(None, leftover_findings, incomplete, TaskNotes())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
-        _raise_first((gap for gap in gaps if gap not in gaps_when_folded), inputs)
+        _raise_first((unread for unread in gaps if unread not in gaps_when_folded), inputs)
     answer.task_notes = task_notes(inputs)
     return answer, merged
 

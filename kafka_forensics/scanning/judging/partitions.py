@@ -102,21 +102,21 @@ def judge_partition(
     judge = _PartitionJudge(plans, replicas, snapshots, reader, inputs)
     comparison, findings = judge.compare_groups()
     context = replicas[0].context
-    findings = with_leftovers(context.topic_partition, replicas, inputs, _once(findings), reader.incomplete)
+    findings = with_leftovers(context.topic_partition, replicas, inputs, _merged_duplicates(findings), reader.incomplete)
     if any(replica.context.live for replica in replicas):
         findings = [_capped(finding) for finding in findings]
     findings = with_records(findings, replicas, reader, kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK))
     findings += judge.incidents(findings)
     if len(replicas) == 1:
-        findings = [replace(finding, alone=True) for finding in findings]
+        findings = [replace(finding, is_only_copy=True) for finding in findings]
     findings.sort(key=Finding.sort_key)
     framings = [replica.state.framing for replica in replicas]
-    size = (
+    bytes_of_log = (
         sum(framing.bytes_decoded for framing in framings),
         sum(framing.bytes_damaged for framing in framings),
         sum(framing.bytes_skipped for framing in framings),
     )
-    return PartitionResult(judge.summary(comparison, findings), findings, size, reader.incomplete)
+    return PartitionResult(judge.summary(comparison, findings), findings, bytes_of_log, reader.incomplete)
 
 
 @dataclass(slots=True)
@@ -141,9 +141,10 @@ class _PartitionJudge:
             comparison, judged = self._group_findings(group, of_replicas, is_only=len(groups) == 1)
             findings += judged
             members = [replica for replica in map(self.replicas.__getitem__, group) if replica.read is not ReadExtent.NONE]
-            heads = missing_log_starts(members, self.reader)
+            missing = missing_log_starts(members, self.reader)
             findings = with_missing_log_starts(
-                [*missing_log_start_findings(heads), *log_starts_missing_by_epochs(members), *missing_snapshots(members)], findings
+                [*missing_log_start_findings(missing), *log_starts_missing_by_epochs(members), *missing_snapshots(members)],
+                findings,
             )
             comparisons.append(comparison)
         return _over_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
@@ -193,7 +194,11 @@ class _PartitionJudge:
     def incidents(self, findings: list[Finding]) -> list[Finding]:
         """The known incidents that the partition matches, by all its findings."""
         every = zip(self.plans, self.replicas, self.snapshots, strict=True)
-        facts = [_replica_facts(*replica, self.reader) for replica in every if replica[1].read is not ReadExtent.NONE]
+        facts = [
+            _replica_facts(plan, replica, snapshot, self.reader)
+            for plan, replica, snapshot in every
+            if replica.read is not ReadExtent.NONE
+        ]
         features = self.snapshots[0].inputs.features if self.snapshots else {}
         return match_signatures(
             PartitionEvidence(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan]
@@ -280,7 +285,7 @@ def summarise(replica: Replica) -> ReplicaSummary:
     return summary
 
 
-def _once(findings: list[Finding]) -> list[Finding]:
+def _merged_duplicates(findings: list[Finding]) -> list[Finding]:
     """Merge findings of one kind about the same bytes, which neighbours and other replicas may both show."""
     seen: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
@@ -289,7 +294,10 @@ def _once(findings: list[Finding]) -> list[Finding]:
         if place.byte_start is None:
             key = (id(finding),)
         if key in seen:
-            merged = {**seen[key].evidence, **{name: of for name, of in finding.evidence.items() if name not in seen[key].evidence}}
+            merged = {
+                **seen[key].evidence,
+                **{name: value for name, value in finding.evidence.items() if name not in seen[key].evidence},
+            }
             if "witnesses" in finding.evidence:
                 merged["witnesses"] = [*dict.fromkeys([*merged["witnesses"], *finding.evidence["witnesses"]])]
             seen[key] = replace(seen[key], evidence=merged)
@@ -329,7 +337,7 @@ def _among(ids: list[str | None]) -> list[object]:
     known = set(ids) - {None}
     if len(known) < 2:
         return [None] * len(ids)
-    return [number if topic_id is None else topic_id for number, topic_id in enumerate(ids)]
+    return [number if known_id is None else known_id for number, known_id in enumerate(ids)]
 
 
 def topic_ids_explained(plans: list[ReplicaPlan], controller: ControllerHistory) -> Json:

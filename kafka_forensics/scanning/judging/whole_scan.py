@@ -274,7 +274,7 @@ class Scan:
         summary.verdict = worst(summary.verdict, self._verdicts.get(key, "clean"))
         self.partitions.append(summary)
         has_copies = self.ledger.copies(key) > 1  # though --broker may leave one of them
-        findings = [replace(finding, alone=False) for finding in result.findings] if has_copies else result.findings
+        findings = [replace(finding, is_only_copy=False) for finding in result.findings] if has_copies else result.findings
         self.findings += findings
         self.incomplete += result.incomplete
         self._across.take(answer.transactions)
@@ -305,12 +305,12 @@ class Scan:
         logging.getLogger(__name__).info("kernels here: %s", "compiled" if have_compiled() else "interpreted")
         self._totals.brokers = sum(self.options.broker in (None, str(broker_summary.broker)) for broker_summary in brokers)
         broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
-        gaps = {(gap.path, gap.reason): gap for gap in [*inputs.incomplete, *self.incomplete, *broken]}
+        gaps = {(unread.path, unread.reason): unread for unread in [*inputs.incomplete, *self.incomplete, *broken]}
         not_read = {read.path for read in inputs.not_read}
         ordered = sorted(gaps, key=lambda key: (key[0] not in not_read, key))
         incomplete = with_replicas([gaps[key] for key in ordered], inputs.log_dirs)
         result = ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
-        result.incidents, result.asked, result.settled = incidents(findings), self._arguments.of(Place()), final
+        result.incidents, result.rerun_arguments, result.final_partitions = incidents(findings), self._arguments.of(Place()), final
         return result
 
     def partial_result(self) -> ScanResult:
@@ -321,10 +321,10 @@ class Scan:
         of_partitions = self._counted(of_partitions)
         findings, brokers = self._with_arguments(of_partitions), _brokers(self.inputs)
         self._totals.brokers = len(brokers)
-        gap = _interrupted(self.engine, self.inputs, len(taken))
-        result = ScanResult(self.engine, brokers, partitions, findings, self._totals, [gap])
-        result.incidents, result.asked = incidents(findings), self._arguments.of(Place())
-        result.settled, result.is_interrupted = self._final.numbers(of_partitions), True
+        unread = _interrupted(self.engine, self.inputs, len(taken))
+        result = ScanResult(self.engine, brokers, partitions, findings, self._totals, [unread])
+        result.incidents, result.rerun_arguments = incidents(findings), self._arguments.of(Place())
+        result.final_partitions, result.is_interrupted = self._final.numbers(of_partitions), True
         return result
 
     def _with_surroundings(self, findings: list[Finding]) -> list[Finding]:
@@ -343,7 +343,7 @@ class Scan:
         place = finding.place
         if place.topic is None or place.partition is None:
             return finding
-        return replace(finding, alone=self.ledger.copies((place.topic, place.partition)) < 2)
+        return replace(finding, is_only_copy=self.ledger.copies((place.topic, place.partition)) < 2)
 
     def _counted(self, findings: list[Finding]) -> list[Finding]:
         read = {(partition.topic, partition.partition) for partition in self.partitions}
@@ -351,7 +351,7 @@ class Scan:
 
     def _with_arguments(self, findings: list[Finding]) -> list[Finding]:
         """The findings with the arguments of commands about them."""
-        return [replace(finding, asked=self._arguments.of(finding.place)) for finding in findings]
+        return [replace(finding, rerun_arguments=self._arguments.of(finding.place)) for finding in findings]
 
     def _count(self, result: PartitionResult) -> None:
         totals = self._totals
@@ -368,11 +368,17 @@ class Scan:
         totals.bytes_total += decoded + damaged + skipped
 
 
-def interrupted_result(engine: str, inputs: Inputs, options: ScanOptions) -> ScanResult:
-    """The result of a scan that was interrupted before any partition was judged."""
-    brokers, gap = _brokers(inputs), _interrupted(engine, inputs, 0)
+def interrupted_result(inputs: Inputs, options: ScanOptions) -> ScanResult:
+    """The result of a scan on Spark that was interrupted before any partition was judged."""
+    brokers, unread = _brokers(inputs), _interrupted("spark", inputs, 0)
     result = ScanResult(
-        engine, brokers, [], [], Totals(brokers=len(brokers)), [gap], asked=ArgumentsByPlace(inputs, options).of(Place())
+        "spark",
+        brokers,
+        [],
+        [],
+        Totals(brokers=len(brokers)),
+        [unread],
+        rerun_arguments=ArgumentsByPlace(inputs, options).of(Place()),
     )
     result.is_interrupted = True
     return result
@@ -418,7 +424,7 @@ class _FinalPartitions:
             yield self._final[-1].number, self._final[-1].findings
 
     def numbers(self, findings: list[Finding]) -> list[tuple[int, list[int]]]:
-        """`ScanResult.settled`: (number of a final partition, the indexes of its findings in `findings`)."""
+        """`ScanResult.final_partitions`: (number of a final partition, the indexes of its findings in `findings`)."""
         places = {id(finding): place for place, finding in enumerate(findings)}
         return [(partition.number, [places[id(finding)] for finding in partition.findings]) for partition in self._final]
 

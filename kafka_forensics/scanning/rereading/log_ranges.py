@@ -16,7 +16,7 @@ from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, INT64_
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.offset_ranges import Ranges
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, RecordFilter, SegmentReader, decode_batch
 from kafka_forensics.scanning.rereading.logs_in_order import LogBatchBytes
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, MAX_MARKERS, NONE, OPEN, UNKNOWN, in_transactions
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position_of
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.model.batches import BatchChunk
-    from kafka_forensics.parsers.log import BatchHeader
     from kafka_forensics.parsers.log_dir import SegmentLog
     from kafka_forensics.storage.source import ByteFile
 
     Ints = NDArray[np.int64]
-    Choose = Callable[[BatchHeader, bytes | memoryview | None, Ints], NDArray[np.bool_]]
 
 _ENDING: Final = {0: ABORTED, CONTROL_COMMIT: COMMITTED}
 
@@ -48,7 +46,7 @@ class ReadBatch(NamedTuple):
         """Whether it holds no records of producers."""
         return self.facts[BatchColumn.MAGIC] >= 2 and bool(self.facts[BatchColumn.ATTRIBUTES] & CONTROL_MASK)
 
-    def opened(self, choose: "Choose | None" = None) -> tuple[Iterator[Record], bool]:
+    def opened(self, choose: "RecordFilter | None" = None) -> tuple[Iterator[Record], bool]:
         """(records, of magic 2 only those that `choose` selects; whether all of them can be read)."""
         assert self.data is not None
         decoded = decode_batch(self.data, position=self.facts[BatchColumn.POSITION])
@@ -62,7 +60,7 @@ class LogRangeReader:
     replica: Replica
     plan: ReplicaPlan
     incomplete: list[Incomplete]
-    asked: tuple[int, int]
+    requested: tuple[int, int]
     """Offsets `[start, end)` whose records are needed, named where a bundle lacks some of them."""
     not_compared: bool = False
     """Whether the bytes of a batch that may hold a lost record were not available."""
@@ -142,14 +140,14 @@ class LogRangeReader:
         data = file.batch(position)
         if data is not None and len(data) == facts[BatchColumn.SIZE_IN_BYTES]:
             return data
-        self._add_incomplete(path, file.missing_records_error(self.asked).reason)
+        self._add_incomplete(path, file.missing_records_error(self.requested).reason)
         return None
 
     def _add_incomplete(self, path: str, reason: str) -> None:
         context = self.replica.context
-        gap = Incomplete(path, reason, context.topic, context.partition, context.broker)
-        if gap not in self.incomplete:
-            self.incomplete.append(gap)
+        unread = Incomplete(path, reason, context.topic, context.partition, context.broker)
+        if unread not in self.incomplete:
+            self.incomplete.append(unread)
 
 
 class TransactionEndings:

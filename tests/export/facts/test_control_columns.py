@@ -76,9 +76,9 @@ def both_results(plan: ReplicaPlan, data: bytes) -> tuple[list[dict[str, Any]] |
         elif rows.size and by_columns is not None:
             batch = batch_without_keys(FACT, markers)
             batch.validate(full=True)
-            by_columns += pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), schema=FACT.own).to_pylist()
+            by_columns += pa.RecordBatch.from_arrays(list(map(plain, batch.columns)), schema=FACT.file_schema).to_pylist()
         control_rows = list(log._control_rows(reader, log_chunk, rows))
-        by_records += record_batch(FACT.own, control_rows).to_pylist() if control_rows else []
+        by_records += record_batch(FACT.file_schema, control_rows).to_pylist() if control_rows else []
     return by_columns, by_records
 
 

@@ -96,7 +96,7 @@ def test_control_records_agree_with_the_control_batches(result: ScanResult) -> N
 def test_transactions_of_the_best_copy_equal_the_output_of_the_command(sample: Path, result: ScanResult) -> None:
     listed = list(transactions([str(sample)], ScanOptions()).rows)
     rows = by_replica(rows_of(result, "transactions"))
-    names = [name for name in FACTS["transactions"].own.names if name != "log_dir"]
+    names = [name for name in FACTS["transactions"].file_schema.names if name != "log_dir"]
     expected: dict[tuple[str, int, str], list[list[Any]]] = defaultdict(list)
     for transaction in listed:
         key = transaction.topic, transaction.partition, str(transaction.broker)

@@ -49,7 +49,7 @@ def changes(paths: Given, options: ScanOptions, *, deferred_keys_bytes: int | No
         total = sum(plan.bytes for plan in inputs.replicas)
         common = TaskArguments(options, key, total, SPLIT_BYTES, shared_inputs(inputs), running[-1].deep, deferred_keys_bytes)
         changes_common.scans.append(common)
-        changes_common.disks.append(partition.snapshot_log_dirs(name, inputs, options))
+        changes_common.log_dirs.append(partition.snapshot_log_dirs(name, inputs, options))
     inputs_of_snapshots = list(gathered.values())
     parts = list(partition.change_slices(inputs_of_snapshots, [partition.SnapshotTopics(inputs) for inputs in inputs_of_snapshots]))
     rows = sorted(_rows(parts, changes_common), key=lambda row: (row.slice, row.replica, row.segment, row.start))
