@@ -108,10 +108,10 @@ def test_workers_of_another_version_or_without_the_files_are_reported(tmp_path: 
     inputs = gather([str(tmp_path / "broker-1")], options)
     job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
     place = pa.record_batch({"name": ["logs", "more"], "place": [str(tmp_path / "gone"), str(tmp_path / "away")]})
-    (answer,) = job._look(__version__, pack(options), iter([place]))
+    (answer,) = job._first_problem(__version__, pack(options), iter([place]))
     (problem,) = answer.column("problem").to_pylist()
     assert str(problem).startswith("a worker of Spark cannot read logs: ")
-    (answer,) = job._look("0.0.7", pack(options), iter([place]))
+    (answer,) = job._first_problem("0.0.7", pack(options), iter([place]))
     assert answer.column("problem").to_pylist() == [f"Spark's workers have kafka-forensics {__version__}, and this is 0.0.7"]
     monkeypatch.setattr(job, "__version__", "0.0.8")
     monkeypatch.setattr(job, "_look", lambda *_: iter([answer]))
