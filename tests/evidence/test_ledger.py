@@ -150,7 +150,7 @@ def test_a_wiped_directory_is_expected_to_have_the_partitions_of_other_brokers()
 
 
 def test_a_link_in_place_of_a_directory_is_not_absent() -> None:
-    ledger = Ledger([log_dir(1, checkpointed=[A, B], there={A: Presence.LINK, B: Presence.UNREADABLE})])
+    ledger = Ledger([log_dir(1, checkpointed=[A, B], partitions={A: Presence.LINK, B: Presence.UNREADABLE})])
     assert (cases(ledger, A), cases(ledger, B)) == ({1: "link"}, {1: "unreadable"})
 
 

@@ -158,7 +158,7 @@ def test_transient_worker_error_is_not_a_usage_error(monkeypatch: pytest.MonkeyP
             export_job._require_none([problem])
 
     batch = pa.record_batch({"problem": [f"a worker of Spark cannot read s3://bucket/x: s3://bucket/x: {STILL_FAILING} after 4"]})
-    monkeypatch.setattr(job, "_look", lambda *_: iter([batch]))
+    monkeypatch.setattr(job, "_first_problem", lambda *_: iter([batch]))
     with pytest.raises(TransientError, match=r"^a worker of Spark cannot read s3://bucket/x: ") as caught:
         probe(cast("Any", FakeSession()), Inputs(), ScanOptions())
     assert caught.value.hint == TRY_AGAIN

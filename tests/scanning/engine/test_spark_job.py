@@ -114,7 +114,7 @@ def test_workers_of_another_version_or_without_the_files_are_reported(tmp_path: 
     (answer,) = job._first_problem("0.0.7", pack(options), iter([place]))
     assert answer.column("problem").to_pylist() == [f"Spark's workers have kafka-forensics {__version__}, and this is 0.0.7"]
     monkeypatch.setattr(job, "__version__", "0.0.8")
-    monkeypatch.setattr(job, "_look", lambda *_: iter([answer]))
+    monkeypatch.setattr(job, "_first_problem", lambda *_: iter([answer]))
     with pytest.raises(UsageError, match="and this is") as raised:
         job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
     assert raised.value.hint == job._INSTALL
@@ -126,7 +126,7 @@ def test_other_failures_of_the_check_are_raised_unchanged(
 ) -> None:
     put_replica(tmp_path, 1, log(2))
     inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
-    monkeypatch.setattr(job, "_look", Mock(side_effect=PySparkException(exception_text)))
+    monkeypatch.setattr(job, "_first_problem", Mock(side_effect=PySparkException(exception_text)))
     with pytest.raises(raised, match="have no module numpy" if raised is UsageError else exception_text):
         job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
 
