@@ -10,7 +10,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from types import TracebackType
@@ -274,7 +274,7 @@ class LocalSource(ByteSource):
         """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
         entries, links = [], []
         prefix = f"{path}/" if path else ""
-        with _reasons(path), self._find(path) as location:
+        with _Reasons(path), self._find(path) as location:
             if not path and not stat.S_ISDIR(location.info.st_mode):
                 return []
             descriptor, _ = location.opened(_LIST_FLAGS)
@@ -297,7 +297,7 @@ class LocalSource(ByteSource):
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
-        with _reasons(path):
+        with _Reasons(path):
             try:
                 with self._find(path) as location:
                     return _entry(path, location.info, location.target)
@@ -306,11 +306,25 @@ class LocalSource(ByteSource):
                     raise
                 return _entry(path, error.info)._replace(refused=_not_followed(error.reason))
 
+    def stat_all(self, directory: str, names: Sequence[str]) -> Sequence[Entry | None]:
+        """The entries of these names in a directory, None for those that do not exist or cannot be read."""
+        entries = []
+        with directory_kept_open(self, directory):
+            descriptor = _open_directories.by_path.get((self, directory))
+            for name in names:
+                path, info = f"{directory}/{name}", None
+                if descriptor is not None:
+                    with suppress(OSError):
+                        info = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                is_plain = info is not None and not stat.S_ISLNK(info.st_mode)
+                entries.append(_entry(path, info) if info is not None and is_plain else self._stat_or_none(path))
+        return entries
+
     def open(self, path: str) -> ByteFile:
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
         if path in self.refused:
             raise SourceError(path, self.refused[path])
-        with _reasons(path), self._find(path) as location:
+        with _Reasons(path), self._find(path) as location:
             _require_regular(location.info)
             descriptor, info = location.opened(_FILE_FLAGS)
             cache, size = self.page_cache, info.st_size
@@ -382,15 +396,22 @@ def directory_kept_open(source: ByteSource, directory: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextmanager
-def _reasons(path: str) -> Iterator[None]:
-    """Raise an OSError or LinkError of the block as a SourceError of `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise SourceError(path, _reason(error)) from error
-    except LinkError as error:
-        raise SourceError(path, _not_followed(error.reason)) from error
+class _Reasons:
+    """Raises an OSError or LinkError of the block as a SourceError of `path`; a class, because generators take longer."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise SourceError(self._path, _reason(error)) from error
+        if isinstance(error, LinkError):
+            raise SourceError(self._path, _not_followed(error.reason)) from error
 
 
 class LocalFile(ByteFile):

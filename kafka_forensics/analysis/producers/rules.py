@@ -75,6 +75,9 @@ def _hash_keys() -> "NDArray[np.int64]":
     return np.array([1 + secrets.randbelow(2**30), 1 + secrets.randbelow(2**30)], np.int64)
 
 
+_NO_SLOTS: Final = np.full(_FIRST_CAPACITY * _SLOTS_PER_ROW, -1, np.int64)
+
+
 class ProducerTable:
     """`rows` (capacity, width) int64, zeros where unused, column 0 the producer id; the first `used[0]` rows are in use.
 
@@ -83,7 +86,7 @@ class ProducerTable:
 
     def __init__(self, width: int, counters: int = 0) -> None:
         self.rows: Column = np.zeros((_FIRST_CAPACITY, width), np.int64)
-        self.slots: Column = np.full(_FIRST_CAPACITY * _SLOTS_PER_ROW, -1, np.int64)
+        self.slots: Column = _NO_SLOTS.copy()
         self.keys: Column = _hash_keys().copy()
         self.used: Column = np.zeros(1 + counters, np.int64)
 

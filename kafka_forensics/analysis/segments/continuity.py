@@ -188,11 +188,11 @@ class ContinuityFold:
 
     def _run(self, placed: "_Placed", rows: tuple[int, int], after: tuple[int, int] | None, counted: int | None) -> Run:
         (start, end), (base, end_offset, position) = rows, placed
-        run = Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted)
+        extent = int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted
         if end - start == 1:
-            return run
-        return replace(
-            run,
+            return Run(*extent)
+        return Run(
+            *extent,
             last=(self._segment, int(position[end - 1]), int(base[end - 1])),
             end_before_last=int(end_offset[end - 2]),
             second_start=int(base[start + 1]),

@@ -197,17 +197,15 @@ class IndexFold:
             sound &= ~wrong
         self._sound[kind].append(entries[sound])
 
-    def _summaries(self) -> dict[str, IndexSummary]:
-        if self.summaries is not None:
-            return self.summaries
+    def drop_entries(self) -> None:
+        """Replace the entries by summaries, so that the state is small to send; no batch can be added after that."""
         summaries = {}
         for kind, size, index in self._files():
             at = np.concatenate([np.empty(0, np.int64), *self._sound[kind]])
             positions = index.positions if isinstance(index, OffsetIndex) else np.empty(0, np.int64)
             values = index.offsets if isinstance(index, OffsetIndex) else index.timestamps
-            bad = [BadEntry(kind, self._segment, bad.position // size, str(bad.detail["reason"]), -1, -1) for bad in index.damage]
             summaries[kind] = IndexSummary(
-                bad,
+                self._damaged(kind, size, index),
                 self._out_of_order(kind, index),
                 len(index.offsets),
                 index.zero_tail_bytes > 0,
@@ -217,11 +215,7 @@ class IndexFold:
                 int(values[at].min(initial=INT64_MAX)),
                 int(at.max(initial=-1)),
             )
-        return summaries
-
-    def drop_entries(self) -> None:
-        """Replace the entries by summaries, so that the state is small to send; no batch can be added after that."""
-        self.summaries = self._summaries()
+        self.summaries = summaries
         self._index = self._time = None
         self._by_position = self._by_offset = _NO_ENTRIES
         self._sound = {"index": [], "timeindex": []}
@@ -251,11 +245,21 @@ class IndexFold:
 
     def zero_tails(self) -> list[ZeroTail]:
         """The zeros at the end of the files, once the segment is complete."""
+        if self.summaries is not None:
+            return [
+                ZeroTail(kind, self._segment, summary.entries, self.max_timestamp, summary.last_sound)
+                for kind, summary in self.summaries.items()
+                if summary.has_zero_tail
+            ]
         return [
-            ZeroTail(kind, self._segment, summary.entries, self.max_timestamp, summary.last_sound)
-            for kind, summary in self._summaries().items()
-            if summary.has_zero_tail
+            ZeroTail(kind, self._segment, len(index.offsets), self.max_timestamp, self._last_sound(kind))
+            for kind, _, index in self._files()
+            if index.zero_tail_bytes
         ]
+
+    def _last_sound(self, kind: str) -> int:
+        """Number of the last sound entry, -1 if there is none."""
+        return max((int(entries.max()) for entries in self._sound[kind] if entries.size), default=-1)
 
     def _files(self) -> "list[tuple[str, int, OffsetIndex | TimeIndex]]":
         """Kind, size of an entry and entries of the index files that exist."""
@@ -264,17 +268,21 @@ class IndexFold:
 
     def finish(self) -> list[BadEntry]:
         """Bad entries, including those beyond the end of the log and those out of order; once, when the segment is complete."""
-        summaries = self._summaries()
-        bad = [*self.bad, *(entry for summary in summaries.values() for entry in summary.damaged)]
-        indexes = {kind: index for kind, _, index in self._files()}
-        for kind, summary in summaries.items():
-            bad += summary.out_of_order
-            if (index := indexes.get(kind)) is not None:
+        summaries, files = (self.summaries or {}).values(), self._files()
+        bad = [*self.bad, *(entry for summary in summaries for entry in summary.damaged)]
+        bad += [entry for summary in summaries for entry in summary.out_of_order]
+        bad += [entry for kind, size, index in files for entry in self._damaged(kind, size, index)]
+        for kind, _, index in files:
+            if index.offsets.size:
+                bad += self._out_of_order(kind, index)
                 beyond = index.offsets > self.last_offset
                 if isinstance(index, OffsetIndex):
                     beyond |= (index.positions >= self.end_position) | (index.positions < 0)
                 bad += self._entries(kind, index, np.flatnonzero(beyond), "beyond_log")
         return bad
+
+    def _damaged(self, kind: str, size: int, index: "OffsetIndex | TimeIndex") -> list[BadEntry]:
+        return [BadEntry(kind, self._segment, bad.position // size, str(bad.detail["reason"]), -1, -1) for bad in index.damage]
 
     def _out_of_order(self, kind: str, index: "OffsetIndex | TimeIndex") -> list[BadEntry]:
         values = index.positions if isinstance(index, OffsetIndex) else index.timestamps

@@ -67,6 +67,8 @@ class NonCommitEndings:
 
     def rows(self, reports: "NDArray[np.int64] | None" = None) -> "NDArray[np.int64]":
         """All of them, in file order, including the rows `reports` of the kernels."""
+        if not self._parts and (reports is None or not len(reports)):
+            return np.empty((0, ENDING_WIDTH), np.int64)
         together = NonCommitEndings()
         together.merge(self)
         if reports is not None:
