@@ -10,7 +10,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from types import TracebackType
@@ -305,20 +305,6 @@ class LocalSource(ByteSource):
                 if error.info is None:
                     raise
                 return _entry(path, error.info)._replace(refused=_not_followed(error.reason))
-
-    def stat_all(self, directory: str, names: Sequence[str]) -> Sequence[Entry | None]:
-        """The entries of these names in a directory, None for those that do not exist or cannot be read."""
-        entries = []
-        with directory_kept_open(self, directory):
-            descriptor = _open_directories.by_path.get((self, directory))
-            for name in names:
-                path, info = f"{directory}/{name}", None
-                if descriptor is not None:
-                    with suppress(OSError):
-                        info = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                is_plain = info is not None and not stat.S_ISLNK(info.st_mode)
-                entries.append(_entry(path, info) if info is not None and is_plain else self._stat_or_none(path))
-        return entries
 
     def open(self, path: str) -> ByteFile:
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""

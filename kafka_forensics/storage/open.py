@@ -18,7 +18,7 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError, ne
 from kafka_forensics.storage.archives import ArchiveSource, TarSource, ZipSource, container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.code_cache import exclude_input
-from kafka_forensics.storage.local import LocalSource, Roots
+from kafka_forensics.storage.local import LocalSource, Roots, directory_kept_open
 from kafka_forensics.storage.source import (
     URI,
     ByteFile,
@@ -314,11 +314,8 @@ class Manifest:
                 listed.forget_listings()
         changed: dict[str, tuple[Entry, Entry | None]] = {}
         for (name, directory), files in by_directory.items():
-            source, current = files[0][0], list[Entry | None]()
-            if directory and isinstance(source, LocalSource):
-                current += source.stat_all(directory, [entry.name for _, entry in files])
-            else:
-                current += [_stat(of_file, entry.path) for of_file, entry in files]
+            with directory_kept_open(files[0][0], directory):
+                current = [_stat(source, entry.path) for source, entry in files]
             for (_, before), after in zip(files, current, strict=True):
                 if after is None or (after != before and _identifying_fields(after) != _identifying_fields(before)):
                     changed.setdefault(path_in(name, before.path), (before, after))
