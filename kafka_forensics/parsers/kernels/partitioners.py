@@ -57,8 +57,9 @@ def murmur2(buffer: "Buffer", start: int, end: int) -> int:
 
 
 @kernel
-def write_sample(buffer: "Buffer", start: int, length: int, offset: int, timestamp: int, out: "Columns", row: int) -> None:
-    """Write the key of `length` bytes (-1: null) at `start` to column `row` of a (KEY_SAMPLE_COLUMNS, n) matrix."""
+def write_sample(buffer: "Buffer", record: "Columns", offset: int, timestamp: int, out: "Columns", row: int) -> None:
+    """Write the key of `record`, a (RECORD_COLUMNS, 1) matrix, to column `row` of a (KEY_SAMPLE_COLUMNS, n) matrix."""
+    start, length = int(record[record_column.KEY_POSITION, 0]), int(record[record_column.KEY_LENGTH, 0])
     out[_OFFSET, row] = offset
     out[_TIMESTAMP, row] = timestamp
     out[_LENGTH, row] = length
@@ -95,15 +96,7 @@ def sample_payload(
             near = -_FAR < base_timestamp < _FAR and -_FAR < delta < _FAR
             timestamp = base_timestamp + delta if near else NO_TIMESTAMP
         offset = base_offset + int(scratch[record_column.OFFSET_DELTA, 0])
-        write_sample(
-            buffer,
-            int(scratch[record_column.KEY_POSITION, 0]),
-            int(scratch[record_column.KEY_LENGTH, 0]),
-            offset,
-            timestamp,
-            out,
-            row,
-        )
+        write_sample(buffer, scratch, offset, timestamp, out, row)
         row += 1
         at = body + length
     return row
@@ -150,14 +143,6 @@ def sample_batches(
             written = sample_payload(buffer, start + 61, start + size, columns, row, every, scratch, out, written)
         elif check_message(buffer, start, size, scratch, 0) == OK:
             offset, timestamp = int(columns[batch_column.BASE_OFFSET, row]), int(columns[batch_column.MAX_TIMESTAMP, row])
-            write_sample(
-                buffer,
-                int(scratch[record_column.KEY_POSITION, 0]),
-                int(scratch[record_column.KEY_LENGTH, 0]),
-                offset,
-                timestamp,
-                out,
-                written,
-            )
+            write_sample(buffer, scratch, offset, timestamp, out, written)
             written += 1
     return written
