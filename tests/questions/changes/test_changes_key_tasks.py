@@ -1,17 +1,12 @@
 """Changes of compacted partitions whose keys are read in separate tasks: the questions, and logs deleted meanwhile."""
 
-import random
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.changes.snapshots import changes
-from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, read_keys
-from kafka_forensics.scanning.engine.serialization import pack
-from kafka_forensics.scanning.folding.keys.question import KeyAnswer
 from kafka_forensics.scanning.judging import compaction
 from tests.scanning.engine import task_changes, task_engine
 from tests.scanning.engine.task_changes import changes_with_key_tasks, comparable
@@ -65,21 +60,8 @@ def test_only_keys_of_large_logs_are_read_in_separate_tasks(root: Path, monkeypa
 
 def test_a_log_that_is_deleted_before_its_keys_are_read_is_incomplete(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = min(next(root.glob(f"{NEW}/*3/{DIRECTORY}")).glob("*.log"))
-    unpatched = task_engine.answered
     raised: list[str] = []
-
-    def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
-        moved_log = log.rename(root.parent / "aside")
-        for work in under_way.works(work_bytes):
-            try:
-                list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
-            except SourceError as error:
-                raised.append(error.path)
-        key_answers = unpatched(common, under_way, work_bytes, order)
-        moved_log.rename(log)
-        return key_answers
-
-    monkeypatch.setattr(task_changes, "answered", answered)
+    monkeypatch.setattr(task_changes, "answered", task_engine.answered_without(log, root.parent / "aside", raised))
     result, _ = task_changes.changes(str(root), ScanOptions(), deferred_keys_bytes=0)
     assert [Path(path).name for path in raised] == [log.name] * 2, "within the newer snapshot, and between the two"
     assert [Path(incomplete.path) for incomplete in result.incomplete] == [log]

@@ -1,12 +1,14 @@
 """The tasks of a scan run in shuffled order, as Spark does, without Spark."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from kafka_forensics.analysis.compaction import KeyColumn
+from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
@@ -118,3 +120,21 @@ def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: r
         for question, packed in sweep_keys(under_way.comparisons(), chunks):
             under_way.take_tally(question, unpack(packed))
     return under_way.answers()
+
+
+def answered_without(log: Path, aside: Path, unreadable: list[str]) -> Callable[..., list[KeyAnswer]]:
+    """`answered`, but `log` is at `aside` meanwhile, as if it had been deleted; paths that tasks cannot read go to `unreadable`."""
+    unpatched = answered
+
+    def answer(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+        moved_log = log.rename(aside)
+        for work in under_way.works(work_bytes):
+            try:
+                list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
+            except SourceError as error:
+                unreadable.append(error.path)
+        key_answers = unpatched(common, under_way, work_bytes, order)
+        moved_log.rename(log)
+        return key_answers
+
+    return answer

@@ -1,6 +1,5 @@
 """Keys of compacted partitions that tasks read, sort and compare give the local engine's answer."""
 
-import random
 import tempfile
 from pathlib import Path
 from typing import NoReturn
@@ -8,14 +7,11 @@ from typing import NoReturn
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, read_keys
-from kafka_forensics.scanning.engine.serialization import pack
-from kafka_forensics.scanning.folding.keys.question import DamageEnd, KeyAnswer
+from kafka_forensics.scanning.folding.keys.question import DamageEnd
 from kafka_forensics.scanning.judging import compaction
 from tests.scanning.engine import task_engine
 from tests.support.brokers import DIRECTORY, put_compacted, put_differently_cleaned
@@ -77,21 +73,8 @@ def test_a_log_that_is_deleted_before_its_keys_are_read_is_incomplete(tmp_path: 
     brokers = put_differently_cleaned(tmp_path, keyed_history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     log = brokers.file(3, 0)
-    unpatched = task_engine.answered
     raised: list[str] = []
-
-    def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
-        moved_log = log.rename(tmp_path / "aside")
-        for work in under_way.works(work_bytes):
-            try:
-                list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
-            except SourceError as error:
-                raised.append(error.path)
-        key_answers = unpatched(common, under_way, work_bytes, order)
-        moved_log.rename(log)
-        return key_answers
-
-    monkeypatch.setattr(task_engine, "answered", answered)
+    monkeypatch.setattr(task_engine, "answered", task_engine.answered_without(log, tmp_path / "aside", raised))
     result = task_engine.scan(paths, ScanOptions(), work_bytes=1, deferred_keys_bytes=0)
     assert [Path(path) for path in raised] == [log.relative_to(brokers.log_dir(3))]
     assert [Path(incomplete.path) for incomplete in result.incomplete] == [log]
