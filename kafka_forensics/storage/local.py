@@ -292,7 +292,7 @@ class LocalSource(ByteSource):
                             entries.append(_entry(prefix + item.name, info, target))
             finally:
                 os.close(descriptor)
-        entries += [entry for link in links if (entry := self._stat_or_none(link)) is not None]
+        entries += [entry for link in links if (entry := self.stat_or_none(link)) is not None]
         return sorted(entries, key=attrgetter("path"))
 
     def stat(self, path: str) -> Entry:
@@ -317,12 +317,6 @@ class LocalSource(ByteSource):
             file = LocalFile(descriptor, path, size) if cache is None else _UncachedFile(descriptor, path, size, cache)
             _require_regular(info)
             return file
-
-    def _stat_or_none(self, path: str) -> Entry | None:
-        try:
-            return self.stat(path)
-        except SourceError:
-            return None
 
     def _find(self, path: str) -> _Location:
         """What is at `path`, and the directory that contains it, open. Raises OSError, LinkError, SourceError."""

@@ -315,7 +315,7 @@ class Manifest:
         changed: dict[str, tuple[Entry, Entry | None]] = {}
         for (name, directory), files in by_directory.items():
             with directory_kept_open(files[0][0], directory):
-                current = [_stat(source, entry.path) for source, entry in files]
+                current = [source.stat_or_none(entry.path) for source, entry in files]
             for (_, before), after in zip(files, current, strict=True):
                 if after is None or (after != before and _identifying_fields(after) != _identifying_fields(before)):
                     changed.setdefault(path_in(name, before.path), (before, after))
@@ -336,13 +336,6 @@ def sha256_of(file: ByteFile, start: int = 0, end: int | None = None) -> str:
         digest.update(buffer[:count])
         start += count
     return digest.hexdigest()
-
-
-def _stat(source: ByteSource, path: str) -> Entry | None:
-    try:
-        return source.stat(path)
-    except SourceError:
-        return None
 
 
 def _identifying_fields(entry: Entry) -> tuple[object, ...]:

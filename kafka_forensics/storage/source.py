@@ -179,6 +179,13 @@ class ByteSource(ABC):
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
 
+    def stat_or_none(self, path: str) -> Entry | None:
+        """As `stat`; None if nothing is there or it cannot be read."""
+        try:
+            return self.stat(path)
+        except SourceError:
+            return None
+
     @abstractmethod
     def open(self, path: str) -> ByteFile:
         """Open regular file `path`. Raises SourceError for anything else."""
