@@ -162,17 +162,17 @@ def export_facts(
     if order.commit is not None:
         order.commit({dataset.fact: list(files_of(dataset)) for dataset in datasets})
         return datasets
+
+    def files_with_empty_one(dataset: Dataset) -> Iterator[DatasetFile]:
+        yield from files_of(dataset)
+        if not dataset.files:
+            dataset.add(empty := _empty_file(FACTS[dataset.fact], order))
+            yield empty
+
     with order.target.file(MANIFEST) as manifest:
         manifest.write(_manifest_start(reader).encode("ascii"))
-        separator = ""
-        for dataset in datasets:
-            for file in files_of(dataset):
-                manifest.write(f"{separator}\n  {file.line()}".encode("ascii"))
-                separator = ","
-            if not dataset.files:
-                dataset.add(empty := _empty_file(FACTS[dataset.fact], order))
-                manifest.write(f"{separator}\n  {empty.line()}".encode("ascii"))
-                separator = ","
+        for number, file in enumerate(chain.from_iterable(map(files_with_empty_one, datasets))):
+            manifest.write(f"{',' if number else ''}\n  {file.line()}".encode("ascii"))
         manifest.write(_manifest_end(reader, datasets).encode("ascii"))
     order.target.finish(whole=order.allow_incomplete or not reader.unread_inputs())
     return datasets
