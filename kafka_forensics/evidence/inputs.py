@@ -36,6 +36,7 @@ from kafka_forensics.parsers.log_dir import (
     FileKind,
     LogDirectory,
     PartitionDirectory,
+    PartitionName,
     SegmentFiles,
     parse_file_name,
     parse_partition_name,
@@ -54,6 +55,7 @@ from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
+from kafka_forensics.storage.tiered import stored_object
 
 _LOGGER: Final = logging.getLogger(__name__)
 Parsed = TypeVar("Parsed")
@@ -174,6 +176,8 @@ class Inputs:
     """The paths as the user typed them, without credentials in URIs."""
     is_unchecked: bool = False
     """Whether the scan, and not `gather`, checks that the requested partitions exist."""
+    store_places: list[tuple[ByteSource, str]] = field(default_factory=list)
+    """(source, path in it) of the remote stores of tiered topics, which are not listed yet."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory of which only partition directories were given."""
 
@@ -364,6 +368,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         log_dirs += [_log_dir_of_file(inputs, source, entry, given) for entry in discovery.files]
         inputs.log_dirs += log_dirs
         inputs.not_read += _not_read(source, discovery, log_dirs)
+        inputs.store_places += [(source, entry.path) for entry in discovery.remote_stores]
         if given is not None:
             named.setdefault(given, []).extend(log_dirs)
     keys = {source.about.redaction if isinstance(source, BundleSource) else None for source in inputs.sources}
@@ -536,18 +541,22 @@ def _log_dir_of_file(inputs: Inputs, source: ByteSource, entry: Entry, given: in
     """A single `.log` file given by itself, as a partition directory that contains nothing else."""
     absolute = os.path.abspath(source.name)
     base, folder = os.path.basename(absolute), os.path.basename(os.path.dirname(absolute))
-    parsed = parse_partition_name(folder)
+    parsed, stored = parse_partition_name(folder), stored_object(absolute)
     digits = base.split(".", 1)[0]
     segments = []
     if base.endswith(".log"):
-        segments = [SegmentFiles(int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0, log=entry)]
+        base_offset = int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0
+        segments = [SegmentFiles(base_offset, log=entry)]
+    if stored is not None:
+        parsed = PartitionName(stored.topic, stored.partition)
+        segments = [SegmentFiles(segment.start_offset, log=entry) for segment in stored.segments.values() if segments]
     topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
     if parsed is None and segments:
         _LOGGER.warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
     directory = PartitionDirectory("", folder, topic, partition, segments=segments, legal=bool(segments))
     name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
     log_dir = LogDir(source, source.name, LogDirectory("", partitions=[directory]), name, identified=given is not None)
-    if parsed is not None:
+    if parsed is not None and stored is None:
         around = _log_dir_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
         log_dir.meta = None if around is None else around.meta
     _identify(log_dir, given)

@@ -185,10 +185,7 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
         links = [opened_path for opened_path in kept if opened_path.given is None and _has_only_links(opened_path.discovery)]
         kept = [opened_path for opened_path in kept if opened_path not in links]
         skipped += links
-    stores = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.remote_stores]
-    if stores:
-        _note(f"remote segments are not read: {first_few(stores, _NAMES_LISTED)}")
-    names = [path.source.name for path in skipped if not (path.discovery.empty or path.discovery.remote_stores)]
+    names = [path.source.name for path in skipped if not path.discovery.empty]
     if names:
         _note(f"skipped, as nothing of Kafka's is in them: {first_few(names, _NAMES_LISTED)}")
     empty = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.empty]
@@ -264,7 +261,7 @@ def _require_content(opened_path: OpenedPath, *, logs_only: bool) -> None:
             raise NoKafkaFilesError(f"{source.name}: {source.reason}")
     elif discovery.files:
         _require_kafka_file(source, logs_only=logs_only)
-    elif not (discovery.log_directories or discovery.incomplete or source.rejected or source.problems):
+    elif not (discovery.log_directories or discovery.remote_stores or discovery.incomplete or source.rejected or source.problems):
         raise NoKafkaFilesError(f"there is no Kafka log in {source.name}", hint=_hint(opened_path))
 
 

@@ -1,4 +1,4 @@
-"""The remote segments of tiered partitions in their last states, from `__remote_log_metadata` (KIP-405)."""
+"""Remote segments of tiered partitions (KIP-405): last states by `__remote_log_metadata`, and objects in a remote store."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -111,3 +111,27 @@ class RemoteLogHistory:
             return self.logs.get((topic_id, partition))
         logs = [log for log in self.logs.values() if log.topic == topic and log.partition == partition]
         return max(logs, key=lambda log: max(segment.event_timestamp_ms for segment in log.segments), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """The objects of one segment in a remote store, as they were listed."""
+
+    start_offset: int
+    segment_id: str
+    objects: dict[str, int]
+    """Suffix of the object's name → size in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """The objects of one partition in a remote store."""
+
+    topic: str
+    """By the objects' names; with the prefix of the store's configuration, if it has one without `/`."""
+    topic_id: str
+    partition: int
+    directory: str
+    """Path of the objects in the store's source."""
+    segments: dict[str, StoredSegment]
+    """By segment id, in the order of the listing."""

@@ -19,6 +19,7 @@ from kafka_forensics.model.constants import INT64_MAX, MAX_INT32, MAX_RELATIVE_O
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.local import directory_kept_open
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+from kafka_forensics.storage.tiered import is_store
 
 # Names of files and directories in a log directory (LogFileUtils, LocalLog, Snapshots).
 
@@ -70,8 +71,6 @@ _PARTITION: Final = re.compile(
 )
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 """Directory in a log directory with cached indexes of remote segments."""
-REMOTE_STORE: Final = "kafka-tiered-storage"
-"""Directory in which LocalTieredStorage, the plugin of Kafka's tests, stores remote segments."""
 _REMOTE_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,18})_([A-Za-z0-9_-]{21}[AQgw])\.(?:index|timeindex|txnindex)(?:\.deleted)?")
 
 
@@ -294,7 +293,7 @@ class Discovery:
     empty: list[Entry] = field(default_factory=list)
     """Empty directories outside log directories, such as a new disk."""
     remote_stores: list[Entry] = field(default_factory=list)
-    """Directories of remote segments, which are not searched."""
+    """Remote stores of tiered topics, or directories inside of these; objects are not listed here."""
 
     def take(self, other: "Discovery") -> None:
         """Append another discovery."""
@@ -366,6 +365,8 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, 
     """
     if folder.is_partition:
         return _single_partition(folder)
+    if not folder.is_log_directory and _is_remote_store(source, folder):
+        return Discovery(remote_stores=[folder.entry])
     discovery = Discovery()
     if depth > MAX_DEPTH:
         discovery.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
@@ -378,6 +379,14 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, 
     else:
         _add_folder(discovery, folder, children, is_root=depth == 0)
     return discovery
+
+
+def _is_remote_store(source: ByteSource, folder: _Folder) -> bool:
+    """Whether a folder is a remote store; no if it cannot be listed, which is found when it is searched."""
+    try:
+        return is_store(source, folder.entry, [*folder.directories, *(entry for entry, parsed in folder.files if parsed is None)])
+    except SourceError:
+        return False
 
 
 def _children(
@@ -398,9 +407,6 @@ def _children(
                 discovery.repeated.append(entry)
                 continue
             seen[key] = entry.path in below
-            if entry.name == REMOTE_STORE:
-                discovery.remote_stores.append(entry)
-                continue
             child = None if entry.name in SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
             if child is not None:
                 children.append((child, nothing if child.is_partition else _search(source, child, depth + 1, seen)))

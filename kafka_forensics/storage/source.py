@@ -179,6 +179,15 @@ class ByteSource(ABC):
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
 
+    def walk(self, path: str = "") -> Iterator[tuple[str, int]]:
+        """(path, size in bytes) of every regular file in directory `path` and below it, in no order; links to directories are not
+        entered. Raises SourceError."""
+        for entry in self.list(path):
+            if entry.kind is EntryKind.DIRECTORY and entry.link is None:
+                yield from self.walk(entry.path)
+            elif entry.kind is EntryKind.FILE:
+                yield entry.path, entry.size_in_bytes
+
     def stat_or_none(self, path: str) -> Entry | None:
         """As `stat`; None if nothing is there or it cannot be read."""
         try:

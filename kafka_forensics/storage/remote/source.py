@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
@@ -21,7 +21,7 @@ from kafka_forensics.storage.archives import MAX_MEMBERS, MAX_NAME, note
 from kafka_forensics.storage.remote.errors import attempt, failures_named
 from kafka_forensics.storage.remote.file import EDGE, SMALL_OBJECT, EdgedObject, ObjectReader, RemoteFile, SmallObjects
 from kafka_forensics.storage.remote.options import StorageOptions
-from kafka_forensics.storage.source import ByteFile, BytesFile, ByteSource, Entry, EntryKind, require_below_root
+from kafka_forensics.storage.source import ByteFile, BytesFile, ByteSource, Entry, EntryKind, is_below_root, require_below_root
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -152,6 +152,21 @@ class RemoteSource(ByteSource):
             return []
         require_below_root(path)
         return sorted(self._listing(path).values(), key=lambda entry: entry.path)
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, int]]:
+        """See ByteSource: one listing, however many directories there are, because services list by names, a thousand an answer."""
+        from pyarrow.fs import FileSelector, FileType
+
+        require_below_root(path)
+        full, prefix = self._full(path), f"{path}/" if path else ""
+        with failures_named(path):
+            infos = attempt(lambda: self._filesystem.get_file_info(FileSelector(full, recursive=True)), self._options)
+        start = len(full.rstrip("/")) + 1
+        while infos:
+            info = infos.pop()
+            inner = prefix + info.path[start:]
+            if info.type == FileType.File and is_below_root(inner):
+                yield inner, self._size_of(inner, info)
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root), by its listing. Raises SourceError if there is none."""

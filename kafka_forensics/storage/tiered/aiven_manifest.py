@@ -1,0 +1,113 @@
+"""The manifest of a segment in Aiven's layout (SegmentManifestV1), as JSON; imported only where one is read."""
+
+from typing import Literal
+
+import msgspec
+
+from kafka_forensics.errors import FormatError
+from kafka_forensics.storage.tiered.layout import RemotePart
+
+
+class ChunkIndex(msgspec.Struct, rename="camel"):
+    """How the log is divided into chunks, and how large these are in the `.log` object."""
+
+    type: Literal["fixed", "variable"]
+    original_chunk_size: int
+    original_file_size: int
+    transformed_chunk_size: int = 0
+    """If `fixed`, of all chunks but the last."""
+    final_transformed_chunk_size: int = 0
+    transformed_chunks: str = ""
+    """If `variable`: see `aiven.decode_chunk_sizes`, in base64."""
+
+
+class IndexPlace(msgspec.Struct):
+    """Bytes of one index in the `.indexes` object."""
+
+    position: int
+    size: int
+
+
+class SegmentIndexes(msgspec.Struct, rename="camel"):
+    """Places of all indexes of a segment."""
+
+    offset: IndexPlace
+    timestamp: IndexPlace
+    producer_snapshot: IndexPlace
+    leader_epoch: IndexPlace
+    transaction: IndexPlace | None = None
+
+    def of(self, part: RemotePart) -> IndexPlace | None:
+        """The place of a part; None if the segment has no such index."""
+        return {
+            RemotePart.OFFSET_INDEX: self.offset,
+            RemotePart.TIME_INDEX: self.timestamp,
+            RemotePart.PRODUCER_SNAPSHOT: self.producer_snapshot,
+            RemotePart.LEADER_EPOCHS: self.leader_epoch,
+        }.get(part, self.transaction)
+
+
+class Encryption(msgspec.Struct, rename="camel"):
+    """The key of an encrypted segment, itself encrypted with a key of the plugin's ring."""
+
+    data_key: str
+
+
+class TopicPartitionName(msgspec.Struct):
+    """A topic's name and a partition."""
+
+    topic: str
+    partition: int
+
+
+class TopicIdPartitionName(msgspec.Struct, rename="camel"):
+    """The same with the topic's id."""
+
+    topic_id: str
+    topic_partition: TopicPartitionName
+
+
+class SegmentName(msgspec.Struct, rename="camel"):
+    """Partition and id of a segment."""
+
+    topic_id_partition: TopicIdPartitionName
+    id: str
+
+
+class SegmentMetadata(msgspec.Struct, rename="camel"):
+    """What the broker said of the segment when it was copied (RemoteLogSegmentMetadata)."""
+
+    remote_log_segment_id: SegmentName
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    segment_leader_epochs: dict[int, int]
+
+
+class SegmentManifest(msgspec.Struct, rename="camel"):
+    """The whole manifest; `remote_log_segment_metadata` is None in the oldest ones."""
+
+    version: Literal["1"]
+    chunk_index: ChunkIndex
+    segment_indexes: SegmentIndexes
+    compression: bool
+    encryption: Encryption | None = None
+    remote_log_segment_metadata: SegmentMetadata | None = None
+
+
+def parse_manifest(data: bytes) -> SegmentManifest:
+    """The manifest in these bytes. Raises FormatError."""
+    try:
+        manifest = msgspec.json.decode(data, type=SegmentManifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(f"not a manifest of a remote segment: {error}") from error
+    chunks = manifest.chunk_index
+    numbers = (chunks.original_file_size, chunks.transformed_chunk_size, chunks.final_transformed_chunk_size)
+    places = [place for place in (manifest.segment_indexes.of(part) for part in RemotePart) if place is not None]
+    if chunks.original_chunk_size <= 0 or min(numbers) < 0 or max(numbers) >= 1 << 31:
+        raise FormatError("not a manifest of a remote segment: a size is out of range")
+    if any(place.position < 0 or place.size < 0 for place in places):
+        raise FormatError("not a manifest of a remote segment: an index has a negative place")
+    return manifest

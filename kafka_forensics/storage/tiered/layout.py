@@ -1,0 +1,54 @@
+"""What a layout of a remote store declares: how its objects are called, which of them readers need, how their bytes are read."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kafka_forensics.storage.source import ByteFile, ByteSource
+
+UUID: Final = "[A-Za-z0-9_-]{21}[AQgw]"
+"""Pattern of Kafka's ids: base64url of 16 bytes without padding."""
+PARTITION: Final = "(?P<partition>0|[1-9][0-9]{0,9})"
+TOPIC: Final = "(?P<topic>[A-Za-z0-9._-]{1,255})"
+SEGMENT: Final = f"(?P<start_offset>[0-9]{{20}})-(?P<segment_id>{UUID})"
+"""Pattern of the name of a segment's objects, without the suffix."""
+
+
+def object_pattern(directory: str, suffixes: Iterable[str]) -> re.Pattern[str]:
+    """The pattern of a layout's objects: those in a partition's `directory`, by the suffixes of their names."""
+    return re.compile(rf"(?:\A|/){directory}/{SEGMENT}\.(?P<suffix>{'|'.join(suffixes)})\Z")
+
+
+class RemotePart(StrEnum):
+    """What a broker copies of a segment (LogSegmentData)."""
+
+    LOG = "log"
+    OFFSET_INDEX = "index"
+    TIME_INDEX = "timeindex"
+    TRANSACTION_INDEX = "txnindex"
+    PRODUCER_SNAPSHOT = "snapshot"
+    LEADER_EPOCHS = "leader_epoch_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLayout:
+    """A layout of a remote store. A new one is a module that makes one of these, and a line in `LAYOUTS`."""
+
+    name: str
+    """As people call it."""
+    objects: re.Pattern[str]
+    """Found at the end of an object's path (`object_pattern`); with the groups `topic`, `topic_id`, `partition`, `start_offset`,
+    `segment_id` and `suffix`."""
+    directories: re.Pattern[str]
+    """Fully matches the names of the directories in a store's root."""
+    log_suffix: str
+    """Of the object with the records."""
+    needed: tuple[str, ...]
+    """Suffixes of the objects without which brokers do not serve a segment."""
+    is_plain: bool
+    """Whether the objects hold the bytes that the broker copied, and nothing else."""
+    open_part: Callable[[ByteSource, str, RemotePart], ByteFile]
+    """Opens a part of a segment, by the path of its objects without their suffix, with the bytes that the broker copied. Raises
+    SourceError for a part that is missing, damaged or encrypted."""

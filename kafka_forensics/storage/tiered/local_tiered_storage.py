@@ -1,0 +1,25 @@
+"""LocalTieredStorage, the plugin of Kafka's own tests: one directory a partition, each part of a segment a file with its bytes."""
+
+import re
+from typing import Final
+
+from kafka_forensics.storage.source import ByteFile, ByteSource
+from kafka_forensics.storage.tiered.layout import PARTITION, TOPIC, UUID, RemoteLayout, RemotePart, object_pattern
+
+_DIRECTORY: Final = f"{TOPIC}-{PARTITION}-(?P<topic_id>{UUID})"
+
+
+def _open_part(source: ByteSource, stem: str, part: RemotePart) -> ByteFile:
+    return source.open(f"{stem}.{part.value}")
+
+
+LOCAL_TIERED_STORAGE: Final = RemoteLayout(
+    name="LocalTieredStorage",
+    objects=object_pattern(_DIRECTORY, RemotePart),
+    directories=re.compile(_DIRECTORY),
+    log_suffix=RemotePart.LOG,
+    needed=tuple(part.value for part in RemotePart if part is not RemotePart.TRANSACTION_INDEX),
+    is_plain=True,
+    open_part=_open_part,
+)
+"""Source: LocalTieredStorage, RemoteLogSegmentFileset and RemoteTopicPartitionDirectory of Kafka's storage module (test)."""
