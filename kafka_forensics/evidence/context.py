@@ -8,7 +8,7 @@ from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.coordinators import CommittedOffset
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place, TopicPartition
-from kafka_forensics.model.remote_log import RemoteLog
+from kafka_forensics.model.remote_log import RemoteLog, StoredLog
 
 
 class Bounds(TypedDict, total=False):
@@ -50,7 +50,9 @@ class ReplicaContext:
     node_id: int | str | None = None
     """The broker's node id, if `broker` is a name that was given."""
     remote_log: RemoteLog | None = None
-    """The partition's remote segments by `__remote_log_metadata`; None also if it has none yet."""
+    """The partition's remote segments by `__remote_log_metadata`; None if that was not read, or may name it elsewhere."""
+    stored_log: StoredLog | None = None
+    """Its objects in the remote store; None if no store was given, or not the one of this cluster."""
     is_tiered: bool = False
     """Whether the topic uses tiered storage (KIP-405), so that the log begins before its first local segment."""
     committed: list[CommittedOffset] = field(default_factory=list)

@@ -46,6 +46,8 @@ class Cause(StrEnum):
     """A newer snapshot lacks committed records of an older one."""
     MIXED_COPIES = "mixed_copies"
     """Copies of different clusters, nodes or times, or directories that do not belong to Kafka."""
+    REMOTE_LOG = "remote_log"
+    """Segments of tiered topics are missing in remote storage, or no reader gets them."""
     CONTROLLERS = "controllers"
     """Controllers lost metadata or cannot apply it."""
     UNREADABLE_RECORDS = "unreadable_records"

@@ -74,6 +74,10 @@ class RemoteLog:
     topic_id: str
     partition: int
     segments: tuple[RemoteSegment, ...]
+    is_complete: bool = True
+    """Whether all events of the partition were read."""
+    lacks_deleted: bool = False
+    """Whether deleted segments are left out because of the limit."""
 
     @property
     def finished(self) -> tuple[RemoteSegment, ...]:
@@ -134,4 +138,8 @@ class StoredLog:
     directory: str
     """Path of the objects in the store's source."""
     segments: dict[str, StoredSegment]
-    """By segment id, in the order of the listing."""
+    """By segment id, in the order of the listing; empty: the store has no object of the partition."""
+    needed: tuple[str, ...] = ()
+    """Suffixes of the objects without which brokers do not serve a segment; the first is that of the log."""
+    is_plain: bool = False
+    """Whether the object of a log has the size of the segment."""

@@ -41,12 +41,15 @@ def diverging_offsets(segment: RemoteSegment, epochs: Sequence[EpochEntry], log_
     """Offsets of a segment, from the log start on, at which a log with these epochs has records of another epoch."""
     if is_in_lineage(segment, epochs):
         return ()
-    starts = {log_start_offset, *(entry.start_offset for entry in (*segment.leader_epochs, *epochs))}
-    edges = sorted({segment.start_offset, *(start for start in starts if segment.start_offset < start <= segment.end_offset)})
+    start = max(segment.start_offset, log_start_offset)
+    return diverging_ranges(segment.leader_epochs, epochs, start, segment.end_offset + 1)
+
+
+def diverging_ranges(left: Sequence[EpochEntry], right: Sequence[EpochEntry], start: int, end: int) -> Ranges:
+    """Offsets in `[start, end)` at which logs with these epochs have records of different epochs, from the first of `right` on."""
+    edges = sorted({start, end, *(entry.start_offset for entry in (*left, *right) if start < entry.start_offset < end)})
     return normalised(
-        (start, end)
-        for start, end in itertools.pairwise([*edges, segment.end_offset + 1])
-        if start >= log_start_offset and epoch_at(epochs, start) not in (None, epoch_at(segment.leader_epochs, start))
+        (low, high) for low, high in itertools.pairwise(edges) if epoch_at(right, low) not in (None, epoch_at(left, low))
     )
 
 

@@ -433,9 +433,47 @@ def _rivals(finding: Finding) -> str | None:
 
 
 def _remote_ids(finding: Finding) -> str | None:
-    """Ids of the first remote segments that hold what is lost, as in the names of their objects."""
-    ids = [clean(row.get("segment_id")) for row in _rows(finding, "remote_segments")]
-    return ", ".join(ids[:LIST_LIMIT]) + (", ..." if len(ids) > LIST_LIMIT else "") or None
+    """Ids of the first remote segments of a finding, as in the names of their objects."""
+    rows = _rows(finding, "remote_segments") or _rows(finding, "segments")
+    return _first([clean(row.get("segment_id")) for row in rows])
+
+
+def _remote_states(finding: Finding) -> str | None:
+    """`ID (COPY_SEGMENT_STARTED)`: the remote segments at the offsets of a hole, with their last states."""
+    return _first([f"{clean(row.get('segment_id'))} ({clean(row.get('state'))})" for row in _rows(finding, "segments")])
+
+
+def _events_list(finding: Finding) -> str | None:
+    """`DELETE_SEGMENT_STARTED of ID at offset 7`: the first events that brokers drop."""
+    rows = _rows(finding, "events")
+    return _first(
+        [f"{clean(row.get('state'))} of {clean(row.get('segment_id'))} at offset {clean(row.get('offset'))}" for row in rows]
+    )
+
+
+def _first(texts: list[str]) -> str | None:
+    """The first of a list of texts, with dots for the others; None for none."""
+    return ", ".join(texts[:LIST_LIMIT]) + (", ..." if len(texts) > LIST_LIMIT else "") or None
+
+
+_REMOTE_DEFECTS: Final = {
+    "all objects missing": "all objects are missing in the store",
+    "log missing": "the object with the log is missing in the store",
+    "other objects missing": "objects without which brokers do not serve it are missing in the store",
+    "log cut": "the object with the log is cut",
+    "log too large": "the object with the log is larger than the segment",
+}
+
+
+def _remote_defect(finding: Finding) -> str:
+    """What is wrong with the objects of remote segments."""
+    evidence = finding.evidence
+    reason, lacking = evidence.get("reason"), listed(evidence.get("lacking"))
+    text = _REMOTE_DEFECTS.get(str(reason), "its objects are not what was copied")
+    size_in_bytes, expected = evidence.get("size_in_bytes"), evidence.get("expected_bytes")
+    if isinstance(size_in_bytes, int) and isinstance(expected, int) and size_in_bytes != expected:
+        return f"{text} ({size_in_bytes:,} bytes of {expected:,})"
+    return f"{text} ({lacking}), and its log is there" if reason == "other objects missing" and lacking else text
 
 
 def _rows(finding: Finding, name: str) -> list[dict[str, Any]]:
@@ -455,11 +493,13 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "defect": defect,
     "deleted_remotely": lambda finding: bool(finding.evidence.get("remote_segments_deleted")),
     "dump": _dump,
+    "events_list": _events_list,
     "end_transaction": _end_transaction,
     "file": _file,
     "formats": _formats,
     "groups": lambda finding: f"`{rerun_command('groups', finding.rerun_arguments, '--all-partitions')}`.",
     "harmless": _harmless,
+    "has_no_event": lambda finding: finding.evidence.get("reason") == "no event",
     "held": _held,
     "holders": _holders,
     "kept_by": _kept_by,
@@ -475,7 +515,9 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "or_another": _or_another,
     "others": _others,
     "plan": lambda finding: _on_partition("plan", finding),
+    "remote_defect": _remote_defect,
     "remote_ids": _remote_ids,
+    "remote_states": _remote_states,
     "risks_told": _risks_told,
     "rivals": _rivals,
     "stops": lambda finding: finding.evidence.get("starts") is False,

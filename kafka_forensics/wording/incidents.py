@@ -124,6 +124,11 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
         "records of {{ partitions }} could not be read, so what they say is not known",
         "Scan again with the newest version of this tool and every replica of these partitions.",
     ),
+    Cause.REMOTE_LOG: _IncidentText(
+        "remote log with missing segments",
+        "readers do not get all of what {{ partitions }} have in remote storage",
+        "Delete nothing in the remote store, and stop what may delete there. Look for older versions of missing objects.",
+    ),
     Cause.CONTROLLERS: _IncidentText(
         "controllers that must not start",
         "controllers lost records of {{ partitions }} that others hold, or cannot apply a record of it",

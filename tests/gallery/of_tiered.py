@@ -17,7 +17,7 @@ from tests.support.brokers import (
 )
 from tests.support.controllers import partition, setting, topic, with_controller
 from tests.support.logs import Log, history
-from tests.support.remote_log import COPY_FINISHED, copy_started, put_remote_log, segment_update
+from tests.support.remote_log import COPY_FINISHED, copy_started, put_remote_log, segment_id, segment_update
 from tests.support.segments import write_offset_index
 
 TIERED: Final = setting("remote.storage.enable", "true")
@@ -27,10 +27,19 @@ OTHER: Final = history(*COMMON, ("q", 1))
 """The log of a leader elected without the last segment of `LONG`."""
 SEGMENTS: Final = (0, 1), (2, 3), (4, 5)
 """First and last offset of each remote segment, all of epoch 0."""
+SEGMENT_BYTES: Final = 4096
+"""Size of each segment by its events; in a store its log has zeros."""
 
 
-def tiered(root: Path, logs: Mapping[int, Log], local_starts: Mapping[int, int], with_events: Iterable[int] = ()) -> Brokers:
-    """Replicas whose local retention deleted segments below `local_starts`; brokers `with_events` have `__remote_log_metadata`."""
+def tiered(
+    root: Path,
+    logs: Mapping[int, Log],
+    local_starts: Mapping[int, int],
+    with_events: Iterable[int] = (),
+    finished: Iterable[int] = range(len(SEGMENTS)),
+) -> Brokers:
+    """Replicas whose local retention deleted segments below `local_starts`; brokers `with_events` have `__remote_log_metadata` with
+    the end of the copies of segments `finished`."""
     brokers = put_replicas(root, logs)
     for broker, start in local_starts.items():
         for segment in [segment for segment in logs[broker].segments if segment < start]:
@@ -40,11 +49,55 @@ def tiered(root: Path, logs: Mapping[int, Log], local_starts: Mapping[int, int],
         write_checkpoint(brokers.log_dir(broker), "log-start", 0)
     for broker in with_events:
         started_events = [copy_started(number, *offsets, topic_id=TOPIC_ID) for number, offsets in enumerate(SEGMENTS)]
-        finished_events = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(len(SEGMENTS))]
+        finished_events = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in finished]
         directory = put_remote_log(brokers.log_dir(broker), *started_events, *finished_events).parent
         put_topic_id(directory, OFFSETS_ID_TEXT)
         put_epochs(directory, (0, 0))
     return brokers
+
+
+def with_store(root: Path) -> Path:
+    """A remote store with all objects of `SEGMENTS`; returns the partition's directory in it."""
+    directory = root / "remote" / "kafka-tiered-storage" / f"t-0-{TOPIC_ID}"
+    directory.mkdir(parents=True)
+    for number in range(len(SEGMENTS)):
+        for suffix in ("log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"):
+            object_of(directory, number, suffix).write_bytes(bytes(SEGMENT_BYTES) if suffix == "log" else b"")
+    return directory
+
+
+def object_of(directory: Path, number: int, suffix: str = "log") -> Path:
+    return directory / f"{SEGMENTS[number][0]:020d}-{segment_id(number)}.{suffix}"
+
+
+def whole_store(root: Path) -> Brokers:
+    brokers = by_events(root)
+    with_store(root)
+    return brokers
+
+
+def object_deleted(root: Path) -> Brokers:
+    brokers = by_events(root)
+    object_of(with_store(root), 0).unlink()
+    return brokers
+
+
+def object_without_event(root: Path) -> Brokers:
+    brokers = by_events(root)
+    object_of(with_store(root), 1).with_name(f"{2:020d}-{segment_id(9)}.log").touch()
+    return brokers
+
+
+def hole(root: Path) -> Brokers:
+    """The copy of the second segment was never finished, and the local logs start after it."""
+    brokers = tiered(root, dict.fromkeys((1, 2, 3), LONG), {1: 4, 2: 4, 3: 6}, (1, 2, 3), finished=(0, 2))
+    with_store(root)
+    return brokers
+
+
+def event_dropped(root: Path) -> Brokers:
+    """The end of a copy whose beginning is missing."""
+    return tiered(root, dict.fromkeys((1, 2, 3), LONG), {1: 2, 2: 4, 3: 6}, (1, 2, 3), finished=(0, 1, 2, 7))
 
 
 def sound(root: Path, with_events: Iterable[int] = ()) -> Brokers:
@@ -79,6 +132,11 @@ TIERED_TOPICS: Final = (
     Case("-", "the controller's log says that `t` is tiered; local logs begin at 2, 4 and the log end", by_setting, control=True),
     Case("-", "the same by `__remote_log_metadata`, without the controller's log", by_events, control=True),
     Case("-", "the same by log starts and epochs alone", sound, control=True),
+    Case("-", "the same by `__remote_log_metadata`, with the remote store", whole_store, control=True, deep=None),
+    Case("-", "the remote store lacks the log of a finished segment", object_deleted, deep=None, shown=("reason", "lacking")),
+    Case("-", "the remote store has a segment of which there is no event", object_without_event, deep=None, shown=("reason",)),
+    Case("-", "the copy of a segment was not finished, and no broker has it locally", hole, deep=None, shown=("segments_count",)),
+    Case("-", "an event ends a copy that no event began", event_dropped, shown=("events_count",)),
     Case("F37", "b1 alone had [4, 6) and its local log is empty, b2 and b3 took another record", lost),
     Case(
         "F37",

@@ -361,16 +361,19 @@ def _total(counts: list[int | None]) -> int | None:
 
 
 def _partition(partition: TopicPartition, findings: list[Finding], cause: Cause) -> IncidentPartition:
+    costly = findings
+    if cause is Cause.REMOTE_LOG:  # brokers or other segments hold what is not critical
+        costly = [finding for finding in findings if finding.severity is Severity.CRITICAL]
     lost = [
         finding
-        for finding in findings
+        for finding in costly
         if finding.kind in kinds_with(Trait.LOST_COMMITTED)
         and finding.confidence is Confidence.PROVEN
         and not (cause is Cause.LOST_SINCE and _held_by(finding))
     ]
     at_risk = [
         finding
-        for finding in findings
+        for finding in costly
         if finding.kind in kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK)
         or (cause in _LOST_WITHOUT_COPY and _may_cost_offsets(finding) and not _held_by(finding))
     ]

@@ -2,16 +2,23 @@
 
 from base64 import b64decode
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.analysis.kinds import finding
+from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState
 
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.kinds.evidence_classes import RemoteEventEvidence
+
 MAX_DELETED: Final = 1 << 13
 """Deleted segments kept per partition of `__remote_log_metadata`, which retains the events of all segments."""
+_REJECTED_LISTED: Final = 64
 _Key = tuple[str, str, int]
 """Topic, topic id, partition."""
 
@@ -22,6 +29,8 @@ class RemoteLogReplay:
     def __init__(self, metadata_partition: int, max_deleted: int = MAX_DELETED) -> None:
         self.metadata_partition = metadata_partition
         self.dropped = 0
+        self.rejected: list[Json] = []
+        """The first of the dropped events: offset in the metadata partition, segment id, state, and state before."""
         self.forgotten = 0
         self._max_deleted = max_deleted
         self._segments: dict[str, tuple[_Key, RemoteSegment]] = {}
@@ -34,8 +43,8 @@ class RemoteLogReplay:
         update must not. Events of partitions change no segment.
         """
         if "remote_log_segment_id" not in fields:
-            is_snapshot = "segment_id" in fields
-            self.dropped += is_snapshot
+            if is_snapshot := "segment_id" in fields:
+                self._reject(metadata_offset, fields["segment_id"], RemoteSegmentState(fields["remote_log_segment_state"]))
             return not is_snapshot
         segment_id = fields["remote_log_segment_id"]["id"]
         state = RemoteSegmentState(fields["remote_log_segment_state"])
@@ -43,7 +52,7 @@ class RemoteLogReplay:
         key, segment = self._segments.get(segment_id, (None, None))
         before = None if segment is None else segment.state
         if is_whole != (state is RemoteSegmentState.COPY_SEGMENT_STARTED) or not state.may_follow(before):
-            self.dropped += 1
+            self._reject(metadata_offset, segment_id, state, before)
             return False
         if is_whole:
             topic_partition = fields["remote_log_segment_id"]["topic_id_partition"]
@@ -68,13 +77,33 @@ class RemoteLogReplay:
                 self.forgotten += 1
         return True
 
+    def _reject(
+        self, metadata_offset: int, segment_id: str, state: RemoteSegmentState, before: RemoteSegmentState | None = None
+    ) -> None:
+        self.dropped += 1
+        if len(self.rejected) < _REJECTED_LISTED:
+            event: Json = {"offset": metadata_offset, "segment_id": segment_id, "state": state.name}
+            self.rejected.append(event | ({} if before is None else {"state_before": before.name}))
+
     def segments(self) -> Iterator[tuple[_Key, RemoteSegment]]:
         """Every segment kept, with its topic, topic id and partition."""
         yield from self._segments.values()
 
 
-def remote_logs(replays: Iterable[RemoteLogReplay]) -> dict[tuple[str, int], RemoteLog]:
-    """The remote logs by topic id and partition; the name of a topic is that of its first segment."""
+def rejected_events(replay: RemoteLogReplay) -> list[Finding]:
+    """`REMOTE_EVENT_REJECTED` if brokers drop events of a metadata partition: what these say does not count."""
+    if not replay.rejected:
+        return []
+    evidence: RemoteEventEvidence = {"reason": "transition", "events": replay.rejected, "events_count": replay.dropped}
+    first, last = replay.rejected[0]["offset"], replay.rejected[-1]["offset"]
+    place = Place(REMOTE_LOG_METADATA_TOPIC, replay.metadata_partition, offset_start=first, offset_end=last + 1)
+    return [finding("REMOTE_EVENT_REJECTED", place, evidence)]
+
+
+def remote_logs(replays: Sequence[RemoteLogReplay], *, is_complete: bool = True) -> dict[tuple[str, int], RemoteLog]:
+    """The remote logs by topic id and partition; the name of a topic is that of its first segment. `is_complete`: no event of these
+    metadata partitions is missing."""
+    lacks_deleted = any(replay.forgotten for replay in replays)
     by_partition: dict[tuple[str, int], tuple[_Key, list[RemoteSegment]]] = {}
     for replay in replays:
         for key, segment in replay.segments():
@@ -82,7 +111,7 @@ def remote_logs(replays: Iterable[RemoteLogReplay]) -> dict[tuple[str, int], Rem
     logs = {}
     for partition, (key, segments) in sorted(by_partition.items()):
         segments.sort(key=lambda segment: (segment.start_offset, segment.metadata_partition, segment.metadata_offset))
-        logs[partition] = RemoteLog(*key, tuple(segments))
+        logs[partition] = RemoteLog(*key, tuple(segments), is_complete, lacks_deleted)
     return logs
 
 

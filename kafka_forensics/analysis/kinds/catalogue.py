@@ -233,6 +233,25 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "QUORUM_WOULD_TRUNCATE": Kind(
         _CRITICAL, _INFERRED, classes.QuorumEvidence, Cause.CONTROLLERS, (T.COMMITTED_AT_RISK, T.MAY_BE_OF_MOMENTS)
     ),
+    # remote storage
+    "REMOTE_LOG_HOLE": Kind(
+        _CRITICAL,
+        _PROVEN,
+        classes.RemoteHoleEvidence,
+        Cause.REMOTE_LOG,
+        (T.LOST_COMMITTED, T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE),
+    ),
+    "REMOTE_SEGMENT_UNREADABLE": Kind(
+        _CRITICAL,
+        _PROVEN,
+        classes.RemoteSegmentEvidence,
+        Cause.REMOTE_LOG,
+        (T.LOST_COMMITTED, T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE),
+    ),
+    "REMOTE_OBJECT_UNREFERENCED": Kind(
+        _WARNING, _PROVEN, classes.UnreferencedEvidence, Cause.REMOTE_LOG, (T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE)
+    ),
+    "REMOTE_EVENT_REJECTED": Kind(_WARNING, _PROVEN, classes.RemoteEventEvidence, Cause.REMOTE_LOG),
     # internal topics
     "METADATA_RECORD_MALFORMED": Kind(_ERROR, _PROVEN, classes.MetadataMalformedEvidence, Cause.UNREADABLE_RECORDS),
     "METADATA_RECORD_REJECTED": Kind(_ERROR, _PROVEN, classes.MetadataRejectedEvidence, Cause.CONTROLLERS),

@@ -511,6 +511,55 @@ class ForkEvidence(LaterEvidence):
     not_in_remote_storage: NotRequired[JsonArray]
 
 
+class RemoteHoleEvidence(LaterEvidence):
+    """Offsets of a log that are neither in finished remote segments of it nor in the leader's local log."""
+
+    log_start_offset: int
+    local_log_start_offset: int
+    """Of the leader."""
+    leaders: list[Broker]
+    segments: NotRequired[JsonArray]
+    """The first 64 remote segments with these offsets that readers do not get: ids, offsets, states, and whether
+    the store has their logs."""
+    segments_count: NotRequired[int]
+
+
+class RemoteSegmentEvidence(LaterEvidence):
+    """Finished remote segments whose objects are missing, or have a wrong size."""
+
+    reason: str
+    lacking: list[str]
+    """Suffixes of the missing objects."""
+    segments: JsonArray
+    """The first 64 of them: ids and offsets."""
+    segments_count: int
+    is_read: bool
+    """Whether readers get these segments: they belong to the leader's log."""
+    size_in_bytes: NotRequired[int]
+    """Of the object with the log."""
+    expected_bytes: NotRequired[int]
+
+
+class UnreferencedEvidence(LaterEvidence):
+    """Objects of the remote store that no reader gets."""
+
+    reason: str
+    segments: JsonArray
+    """The first 64 segments: ids, first offsets and, if known, last states and ends."""
+    segments_count: int
+
+
+class RemoteEventEvidence(LaterEvidence):
+    """Events of `__remote_log_metadata` that brokers drop, or do not find."""
+
+    reason: str
+    events: JsonArray
+    """The first 64: offsets in the metadata partition, segment ids and states."""
+    events_count: int
+    expected_partition: NotRequired[int]
+    """Where brokers look for events of this partition."""
+
+
 class LossByElectionEvidence(ForkEvidence, ElectionEvidence):
     """A loss, with the election of a last known leader that caused it."""
 
@@ -764,6 +813,7 @@ class TieredEvidence(LaterEvidence):
     count: int
     remote_segments_count: NotRequired[int]
     metadata_not_read: NotRequired[bool]
+    store_listed: NotRequired[bool]
 
 
 # Internal topics.

@@ -74,8 +74,8 @@ def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list
     return [*with_segments, *(_loss(replicas, leader, span, lost) for span in rest)]
 
 
-def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHistory | None) -> list[Finding]:
-    """`TIERED_TOPICS`, if any partition is of one."""
+def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHistory | None, *, has_store: bool) -> list[Finding]:
+    """`TIERED_TOPICS`, if any partition is of one; `has_store`: the objects of its remote store were listed."""
     topics = sorted({partition.topic for partition in partitions if partition.is_tiered})
     if not topics:
         return []
@@ -84,6 +84,8 @@ def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHist
         evidence["metadata_not_read"] = True
     else:
         evidence["remote_segments_count"] = sum(len(log.finished) for log in history.logs.values() if log.topic in topics)
+    if has_store:
+        evidence["store_listed"] = True
     return [finding("TIERED_TOPICS", Place(topics[0] if len(topics) == 1 else None), evidence)]
 
 

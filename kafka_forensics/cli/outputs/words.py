@@ -234,7 +234,9 @@ def incomplete_lines(result: ScanResult) -> list[str]:
     topics = sorted({partition.topic for partition in result.partitions if partition.is_tiered})
     more = len(topics) - _NAMED_TOPICS
     named = printable(listed(topics if more <= 0 else [*topics[:_NAMED_TOPICS], f"{more} more"]))
-    remote = [f"not read: what tiered topics have in remote storage ({named})"] if topics else []
+    stores = [finding for finding in result.findings if finding.kind == "TIERED_TOPICS" and finding.evidence.get("store_listed")]
+    extent = "only listed, not read: the objects of tiered topics" if stores else "not read: what tiered topics have"
+    remote = [f"{extent} in remote storage ({named})"] if topics else []
     return [*gap_lines(result.incomplete), *remote]
 
 

@@ -15,6 +15,7 @@ from kafka_forensics.analysis.replicas import (
     missing_log_starts,
     missing_snapshots,
     own_findings,
+    remote_log_findings,
     turn_unexplained_losses_into_gaps,
     with_absent_members,
     with_controller_findings,
@@ -103,9 +104,11 @@ def judge_partition(
     comparison, findings = judge.compare_groups()
     context = replicas[0].context
     findings = with_leftovers(context.topic_partition, replicas, inputs, _merged_duplicates(findings), reader.incomplete)
+    remote = judge.remote_log_findings()
     if any(replica.context.live for replica in replicas):
-        findings = [_capped(finding) for finding in findings]
+        findings, remote = list(map(_capped, findings)), list(map(_capped, remote))
     findings = with_records(findings, replicas, reader, kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK))
+    findings += remote
     findings += judge.incidents(findings)
     if len(replicas) == 1:
         findings = [replace(finding, is_only_copy=True) for finding in findings]
@@ -128,10 +131,13 @@ class _PartitionJudge:
     snapshots: list[SnapshotCheck]
     reader: LogReader
     inputs: Inputs
+    groups: list[list[int]] = field(default_factory=list)
+    """Numbers of the replicas of each topic id, once they are compared."""
 
     def compare_groups(self) -> tuple[Comparison, list[Finding]]:
         """Judge each replica by itself, and compare those of one topic id with each other."""
         groups, findings = identity_groups(self.plans, self.inputs.controller)
+        self.groups = groups
         findings += missing_topic_ids(self.plans, self.replicas, self.inputs)
         for group in groups:
             turn_unexplained_losses_into_gaps([self.replicas[number] for number in group], self.reader)
@@ -190,6 +196,12 @@ class _PartitionJudge:
             members, comparison.conflicts, with_copies, reader, nodes_with_copies(self.inputs), watermark
         )
         return comparison, with_absent_members(members, judged, reader) if members else judged
+
+    def remote_log_findings(self) -> list[Finding]:
+        """What remote segments and their objects prove; no broker holds them, so their records are not counted."""
+        members = ([self.replicas[number] for number in group] for group in self.groups)
+        read = ([replica for replica in replicas if replica.read is not ReadExtent.NONE] for replicas in members)
+        return [finding for replicas in read for finding in remote_log_findings(replicas)]
 
     def incidents(self, findings: list[Finding]) -> list[Finding]:
         """The known incidents that the partition matches, by all its findings."""

@@ -40,6 +40,7 @@ from kafka_forensics.scanning.judging.partitions import PartitionResult, judge_p
 from kafka_forensics.scanning.judging.placement import TopicPlacements, partition_keys
 from kafka_forensics.scanning.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores, set_stored_logs, unreferenced_elsewhere
 from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, set_controller_state, take_commits, take_decisions
 from kafka_forensics.storage.bundles import BundleSource
@@ -240,6 +241,8 @@ class Scan:
             take_commits(plan, witnesses)
         take_decisions(inputs.replicas, witnesses)
         set_tiered_topics(inputs, witnesses.remote_log)
+        self._stores = list_remote_stores(inputs)
+        set_stored_logs(inputs, self._stores)
         self.ledger = ledger_of(inputs, controller, options.copied)
         if inputs.is_unchecked and not inputs.replicas:
             require_requested_or_warn(inputs, options, self.ledger.keys())
@@ -296,7 +299,9 @@ class Scan:
         self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(witnesses.controller, topics, findings, self.options.as_of_ms)
-        findings += tiered_topics(self.partitions, witnesses.remote_log)
+        findings += tiered_topics(self.partitions, witnesses.remote_log, has_store=bool(self._stores))
+        elsewhere = unreferenced_elsewhere(inputs, self._stores)
+        findings += [finding for finding in elsewhere if may_match(finding.place, self.options)]
         findings += changed_findings(inputs)
         findings += scan_matches(findings, inputs)
         findings = self._counted(findings)

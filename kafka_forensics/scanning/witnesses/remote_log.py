@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_forensics.analysis.internal_topics import RemoteLogReplay, remote_logs
+from kafka_forensics.analysis.internal_topics import RemoteLogReplay, rejected_events, remote_logs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.evidence.paths import not_read
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read_remote_log(inputs: Inputs) -> tuple[RemoteLogHistory | None, list[Finding]]:
-    """Replay every partition of `__remote_log_metadata` among the inputs: (history, findings about malformed records).
+    """Replay every partition of `__remote_log_metadata` among the inputs: (history, findings about its records).
 
     None if there is no copy. The copy that reaches furthest is read; if it is damaged, a whole one is preferred. What cannot be
     read is listed in `inputs.incomplete`.
@@ -43,11 +43,11 @@ def read_remote_log(inputs: Inputs) -> tuple[RemoteLogHistory | None, list[Findi
             malformed.take(best.malformed)
             history.damaged |= not best.is_whole or bool(best.malformed.count)
             history.copies_read.add(_copy_key(best.plan))
-    history.logs = remote_logs(replays)
+    history.logs = remote_logs(replays, is_complete=not history.damaged)
     history.partitions_read = {replay.metadata_partition for replay in replays}
     history.dropped = sum(replay.dropped for replay in replays)
     history.forgotten = sum(replay.forgotten for replay in replays)
-    return history, malformed.findings()
+    return history, [*malformed.findings(), *(finding for replay in replays for finding in rejected_events(replay))]
 
 
 def copies_of_remote_log(inputs: Inputs) -> list[list[ReplicaPlan]]:

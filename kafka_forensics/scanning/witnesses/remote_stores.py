@@ -1,14 +1,19 @@
 """The remote stores among the inputs: which objects they hold of each partition."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from kafka_forensics.analysis.replicas import unreferenced_objects
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.paths import not_read
-from kafka_forensics.model.remote_log import StoredLog
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.remote_log import RemoteLog, StoredLog
 from kafka_forensics.storage.tiered import RemoteStore, list_store
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class StoredPartition(NamedTuple):
@@ -31,9 +36,37 @@ class RemoteStores:
     def __bool__(self) -> bool:
         return bool(self.stores)
 
+    @property
+    def names(self) -> str:
+        """The stores as a person would type them."""
+        return ", ".join(store.name for store in self.stores)
+
+    def log_of(self, log: RemoteLog) -> StoredLog | None:
+        """The objects of a partition, none if the stores have none of it; None without a store."""
+        stored = self.partitions.get((log.topic_id, log.partition))
+        if stored is not None or not self.stores:
+            return None if stored is None else stored.log
+        layout = self.stores[0].layout
+        return StoredLog(log.topic, log.topic_id, log.partition, "", {}, layout.needed, layout.is_plain)
+
     def of_topic(self, topic: str, partition: int) -> Iterator[StoredPartition]:
         """The partitions of this name, whatever their topic ids are."""
         return (stored for stored in self.partitions.values() if (stored.log.topic, stored.log.partition) == (topic, partition))
+
+
+def set_stored_logs(inputs: Inputs, stores: RemoteStores) -> None:
+    """Set `stored_log` of all replicas whose remote log is known, unless the stores are another cluster's: they hold segments, and
+    none that `__remote_log_metadata` lists."""
+    contexts = [plan.context for plan in inputs.replicas if plan.context.remote_log is not None]
+    logs = [] if inputs.remote_log is None else inputs.remote_log.logs.values()
+    known = {segment.segment_id for log in logs for segment in log.segments}
+    stored = {segment_id for partition in stores.partitions.values() for segment_id in partition.log.segments}
+    if not stores or not stores.is_complete or not known or (stored and known.isdisjoint(stored)):
+        if known and stored:
+            _LOGGER.warning("note: %s: holds no segment that __remote_log_metadata lists, so it is another cluster's", stores.names)
+        return
+    for context in contexts:
+        context.stored_log = None if context.remote_log is None else stores.log_of(context.remote_log)
 
 
 def list_remote_stores(inputs: Inputs) -> RemoteStores:
@@ -50,3 +83,21 @@ def list_remote_stores(inputs: Inputs) -> RemoteStores:
         for key, log in store.logs.items():
             stores.partitions.setdefault(key, StoredPartition(store, log))
     return stores
+
+
+def unreferenced_elsewhere(inputs: Inputs, stores: RemoteStores) -> list[Finding]:
+    """`REMOTE_OBJECT_UNREFERENCED` for partitions of the stores without a replica among the inputs; none without events."""
+    if not any(plan.context.stored_log is not None for plan in inputs.replicas) or inputs.remote_log is None:
+        return []
+    judged = {
+        (context.stored_log.topic_id, context.partition)
+        for context in (plan.context for plan in inputs.replicas)
+        if context.stored_log is not None
+    }
+    is_complete = not (inputs.remote_log.damaged or inputs.remote_log.partitions_missing)
+    findings = []
+    for key, stored in stores.partitions.items():
+        log = inputs.remote_log.logs.get(key)
+        if key not in judged and (log is not None or is_complete):
+            findings += unreferenced_objects(stored.log.topic, log, stored.log)
+    return findings

@@ -11,11 +11,12 @@ from kafka_forensics.model.constants import (
     INTERNAL_TOPICS,
     REMOTE_LOG_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
+    WITNESS_TOPICS,
 )
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import GroupHistory, TransactionLog
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.remote_log import RemoteLogHistory
+from kafka_forensics.model.remote_log import RemoteLog, RemoteLogHistory
 from kafka_forensics.scanning.witnesses.controller import read_controller
 from kafka_forensics.scanning.witnesses.controller_copies import node_id
 from kafka_forensics.storage.bundles import BundleSource
@@ -80,8 +81,12 @@ def set_controller_state(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     """
     context = plan.context
     context.node_id = node_id(plan)
-    if witnesses.remote_log is not None:
-        context.remote_log = witnesses.remote_log.log_of(context.topic, context.partition, context.topic_id)
+    history = witnesses.remote_log
+    if history is not None:
+        context.remote_log = history.log_of(context.topic, context.partition, context.topic_id)
+        if context.remote_log is None and witnesses.controller is not None and context.topic not in WITNESS_TOPICS:
+            is_complete = not (history.damaged or history.partitions_missing)
+            context.remote_log = RemoteLog(context.topic, context.topic_id or "", context.partition, (), is_complete)
     if witnesses.controller is not None and context.topic == CLUSTER_METADATA_TOPIC:
         context.snapshots = witnesses.controller.snapshots.get((context.broker, context.log_dir))
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)

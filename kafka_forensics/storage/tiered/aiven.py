@@ -149,7 +149,6 @@ AIVEN: Final = RemoteLayout(
     name="Aiven's tiered storage",
     objects=object_pattern(f"{TOPIC}-(?P<topic_id>{UUID})/{PARTITION}", (LOG, INDEXES, MANIFEST)),
     directories=re.compile(f"{TOPIC}-{UUID}"),
-    log_suffix=LOG,
     needed=(LOG, INDEXES, MANIFEST),
     is_plain=False,
     open_part=_open_part,

@@ -43,10 +43,8 @@ class RemoteLayout:
     `segment_id` and `suffix`."""
     directories: re.Pattern[str]
     """Fully matches the names of the directories in a store's root."""
-    log_suffix: str
-    """Of the object with the records."""
     needed: tuple[str, ...]
-    """Suffixes of the objects without which brokers do not serve a segment."""
+    """Suffixes of the objects without which brokers do not serve a segment; the first is that of the log."""
     is_plain: bool
     """Whether the objects hold the bytes that the broker copied, and nothing else."""
     open_part: Callable[[ByteSource, str, RemotePart], ByteFile]

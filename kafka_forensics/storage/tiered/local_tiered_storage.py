@@ -17,7 +17,6 @@ LOCAL_TIERED_STORAGE: Final = RemoteLayout(
     name="LocalTieredStorage",
     objects=object_pattern(_DIRECTORY, RemotePart),
     directories=re.compile(_DIRECTORY),
-    log_suffix=RemotePart.LOG,
     needed=tuple(part.value for part in RemotePart if part is not RemotePart.TRANSACTION_INDEX),
     is_plain=True,
     open_part=_open_part,

@@ -52,7 +52,7 @@ def stored_object(path: str) -> StoredLog | None:
         return None
     listing = _Listing()
     listing.add(parsed[1], "", 0)
-    return next(iter(listing.logs().values()), None)
+    return next(iter(listing.logs(parsed[0]).values()), None)
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ def list_store(source: ByteSource, path: str) -> RemoteStore:
         if len(others) < _OTHERS_LISTED:
             others.append(object_path)
     layout = max(LAYOUTS, key=lambda layout: listings[layout.name].objects_count)
-    return RemoteStore(source, path, layout, listings[layout.name].logs(), others, others_count)
+    return RemoteStore(source, path, layout, listings[layout.name].logs(layout), others, others_count)
 
 
 class _Listing:
@@ -127,11 +127,12 @@ class _Listing:
         self.objects_count += 1
         return True
 
-    def logs(self) -> dict[tuple[str, int], StoredLog]:
+    def logs(self, layout: RemoteLayout) -> dict[tuple[str, int], StoredLog]:
         """The partitions, by topic id and number; of one that several directories have, the first."""
         logs: dict[tuple[str, int], StoredLog] = {}
         for (topic_id, partition, topic, directory), segments in self._segments.items():
-            logs.setdefault((topic_id, int(partition)), StoredLog(topic, topic_id, int(partition), directory, segments))
+            log = StoredLog(topic, topic_id, int(partition), directory, segments, layout.needed, layout.is_plain)
+            logs.setdefault((topic_id, int(partition)), log)
         return logs
 
 
