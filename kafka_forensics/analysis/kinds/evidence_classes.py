@@ -605,6 +605,10 @@ class LostEverywhereEvidence(LaterEvidence):
     log_end_offset: NotRequired[int]
     directories_missing_on: NotRequired[list[Broker]]
     never_known: NotRequired[bool]
+    in_remote_storage: NotRequired[bool]
+    """Whether finished remote segments have some of the offsets."""
+    remote_segments_count: NotRequired[int]
+    not_in_remote_storage: NotRequired[JsonArray]
 
 
 class CompactedRecord(TypedDict):

@@ -22,6 +22,7 @@ from kafka_forensics.evidence.paths import is_lone_partition
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, unknown_records_premises
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
+from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent
 from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
 from kafka_forensics.replication.recovery import LOG_START_FILE
@@ -293,6 +294,7 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
             "directories_missing_on": [row.broker for row in absent],
             "held_by": [],
         }
+        evidence |= _in_remote_storage(key, start, end, inputs)
         if any(row.never_known for row in absent):
             evidence["never_known"] = True
         elif inputs.controller is None:
@@ -300,6 +302,19 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
         place = Place(*key, offset_start=start, offset_end=end)
         findings.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
     return findings
+
+
+def _in_remote_storage(key: TopicPartition, start: int, end: int, inputs: Inputs) -> "Json":
+    """Evidence: finished remote segments with these offsets, and the offsets that they lack; empty without any."""
+    log = None if inputs.remote_log is None else inputs.remote_log.log_of(*key)
+    segments = (
+        [] if log is None else [segment for segment in log.finished if segment.start_offset < end and segment.end_offset >= start]
+    )
+    if not segments:
+        return {}
+    rest = without(((start, end),), normalised((segment.start_offset, segment.end_offset + 1) for segment in segments))
+    missing = {"not_in_remote_storage": [list(part) for part in rest]} if rest else {}
+    return {"in_remote_storage": True, "remote_segments_count": len(segments)} | missing
 
 
 def _lost_beyond_copies(

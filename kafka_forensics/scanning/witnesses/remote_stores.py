@@ -57,16 +57,17 @@ class RemoteStores:
 def set_stored_logs(inputs: Inputs, stores: RemoteStores) -> None:
     """Set `stored_log` of all replicas whose remote log is known, unless the stores are another cluster's: they hold segments, and
     none that `__remote_log_metadata` lists."""
-    contexts = [plan.context for plan in inputs.replicas if plan.context.remote_log is not None]
-    logs = [] if inputs.remote_log is None else inputs.remote_log.logs.values()
-    known = {segment.segment_id for log in logs for segment in log.segments}
+    if not stores or not stores.is_complete or inputs.remote_log is None:
+        return
+    known = {segment.segment_id for log in inputs.remote_log.logs.values() for segment in log.segments}
     stored = {segment_id for partition in stores.partitions.values() for segment_id in partition.log.segments}
-    if not stores or not stores.is_complete or not known or (stored and known.isdisjoint(stored)):
-        if known and stored:
+    if stored and known.isdisjoint(stored):
+        if known:
             _LOGGER.warning("note: %s: holds no segment that __remote_log_metadata lists, so it is another cluster's", stores.names)
         return
-    for context in contexts:
-        context.stored_log = None if context.remote_log is None else stores.log_of(context.remote_log)
+    for context in (plan.context for plan in inputs.replicas):
+        if context.remote_log is not None:
+            context.stored_log = stores.log_of(context.remote_log)
 
 
 def list_remote_stores(inputs: Inputs) -> RemoteStores:
