@@ -1,4 +1,4 @@
-"""Makes `sample_logs/` with real brokers: `python -m lab.make_samples [SAMPLE...]`, two and a half minutes.
+"""Makes `sample_logs/` with real brokers: `python -m lab.make_samples [SAMPLE...]`, three and a half minutes.
 
 Every run gives the same topics, records, batches, leaders and lost records; ids, times and ports differ. Old trees, and their
 archive in the package (`lab/sample_archive.py`), are replaced after scans of the new trees have the expected findings. `--list`
@@ -25,10 +25,12 @@ from lab.kafka_jars import KAFKA_VERSION, LAB, WORK
 from lab.processes import mentioning
 from lab.sample_archive import write_archive
 from lab.silent_divergence import AFTERWARDS, OLD_VERSION, make_silent_divergence
+from lab.tiered import VERSION as TIERED_VERSION
+from lab.tiered_sample import TOPIC as TIERED_TOPIC, make_tiered
 from lab.unclean_election import OLD_LEADER, STALE, STOPPED, make_unclean_election
 
 SAMPLE_LOGS: Final = LAB.parent / "sample_logs"
-HEALTHY, DIVERGENCE, UNCLEAN = "healthy", "silent-divergence", "unclean-election"
+HEALTHY, DIVERGENCE, UNCLEAN, TIERED = "healthy", "silent-divergence", "unclean-election", "tiered"
 INDEX_BYTES: Final = 4096
 """Larger indexes are preallocated regardless of settings, with 10 MiB of zeros: those of `__cluster_metadata` and of 0.10.2.2."""
 
@@ -46,6 +48,7 @@ SAMPLES: Final = {
     HEALTHY: Sample("lab/unclean_election.py", KAFKA_VERSION, "stopped cleanly before anything went wrong"),
     DIVERGENCE: Sample("lab/silent_divergence.py", OLD_VERSION, "high-watermark truncation: in sync, and different for good"),
     UNCLEAN: Sample("lab/unclean_election.py", KAFKA_VERSION, "an unclean election, copied in the middle of it"),
+    TIERED: Sample("lab/tiered_sample.py", TIERED_VERSION, "an object of the remote store was deleted"),
 }
 
 
@@ -66,6 +69,12 @@ def expected_fork() -> Json:
     return place | {"offset_start": 0, "offset_end": AFTERWARDS, "held_by": [], "versions": [[1], [2, 3]]}
 
 
+def expected_missing_object(start: int, end: int) -> Json:
+    """The finding of a segment whose log is missing in the remote store."""
+    place = {"kind": "REMOTE_SEGMENT_UNREADABLE", "topic": TIERED_TOPIC, "partition": 0}
+    return place | {"offset_start": start, "offset_end": end, "held_by": []}
+
+
 def make(work: Path, names: set[str]) -> Json:
     """Make the trees below `work`; return sample → expected result of its scan."""
     samples = {}
@@ -77,6 +86,8 @@ def make(work: Path, names: set[str]) -> Json:
     if DIVERGENCE in names:
         make_silent_divergence(work)
         samples[DIVERGENCE] = expected(1, expected_fork())
+    if TIERED in names:
+        samples[TIERED] = expected(1, expected_missing_object(*make_tiered(work)))
     return samples
 
 

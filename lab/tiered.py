@@ -87,6 +87,11 @@ SETTINGS: Final = {
     "rlmm.config.remote.log.metadata.topic.replication.factor": "4",
     "rlmm.config.remote.log.metadata.topic.min.isr": "1",
 }
+METADATA_TOPIC_SETTINGS: Final = {
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
+}
+"""Settings for a cluster of three brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +127,13 @@ class State:
 class TieredCluster(SinceKafka4):
     """Controller 100 and brokers 1 … 4, whose remote store is the directory `remote` beside their log directories."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, brokers: int = METADATA_HOLDER, settings: Mapping[str, str] | None = None) -> None:
         self.store = directory.resolve() / STORE
         super().__init__(
             directory,
-            METADATA_HOLDER,
+            brokers,
             version_jars=kafka_jars(VERSION, LAB / "pom-tiered.xml", "kafka-tiered"),
-            broker_settings={**SETTINGS, "rsm.config.dir": str(self.store)},
+            broker_settings={**SETTINGS, **(settings or {}), "rsm.config.dir": str(self.store)},
             controller_settings={**SESSION, "remote.log.storage.system.enable": "true"},
         )
 

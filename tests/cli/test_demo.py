@@ -40,7 +40,7 @@ def test_demo_writes_all_samples(exists: bool, run: Run, tmp_path: Path) -> None
     assert {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()} == dict(
         files()
     )
-    assert out.startswith(f"{len(dict(files()))} files of three clusters are in {directory}. What to run:\n")
+    assert out.startswith(f"{len(dict(files()))} files of four clusters are in {directory}. What to run:\n")
 
 
 @pytest.mark.parametrize("name", ["samples", "a $HOME 'b'", "-x", "ünder"])

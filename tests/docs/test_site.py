@@ -20,7 +20,7 @@ from tests.support.places import ROOT
 DOCS = ROOT / "docs"
 INCIDENTS = (
     *("lost-data", "replicas-differ", "lso-stuck", "newest-records", "broker-does-not-start"),
-    *("unclean-election", "disk-replaced", "backup-restored"),
+    *("unclean-election", "disk-replaced", "backup-restored", "tiered-records"),
 )
 SECTIONS = ("## What to copy", "## Run", "## How to read it", "## Do first", "## Do not", "## What it cannot prove")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

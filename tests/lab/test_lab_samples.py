@@ -39,4 +39,4 @@ def test_a_tree_with_other_findings_replaces_nothing(tmp_path: Path) -> None:
     made, *_ = [line for line in listing(into) if line.startswith(DIVERGENCE)]
     assert "Kafka 0.10.2.2" in made
     assert "not made" not in made
-    assert [line.split()[0] for line in listing(into) if "not made" in line] == ["healthy", "unclean-election"]
+    assert [line.split()[0] for line in listing(into) if "not made" in line] == ["healthy", "unclean-election", "tiered"]

@@ -48,7 +48,7 @@ def run(writable: Path, command: str, status: int = 0) -> str:
 
 def test_demo_and_scan_need_no_network_no_home_and_no_other_disk(tmp_path: Path) -> None:
     out = run(tmp_path, "kafka_forensics demo samples; kafka_forensics scan --deep --format json samples/unclean-election", 1)
-    assert f"{len(dict(files()))} files of three clusters" in out
+    assert f"{len(dict(files()))} files of four clusters" in out
     assert '"UNCLEAN_LOSS"' in out
     assert list(tmp_path.iterdir()) == []
 

@@ -17,6 +17,7 @@ TO_RUN: Final = (
     ("What each possible election would lose, and whom to elect", ("plan {}/unclean-election --topic audit --partition 0",)),
     ("Who led the partition, and who was in sync, since when", ("metadata {}/unclean-election --topic audit",)),
     ("Replicas in sync that hold different records, side by side", ("scan {}/silent-divergence", "compare {}/silent-divergence")),
+    ("A tiered topic whose remote store lost an object", ("scan {}/tiered",)),
     ("A healthy cluster", ("scan {}/healthy",)),
     ("What a finding means", ("explain UNCLEAN_LOSS",)),
 )
@@ -36,7 +37,7 @@ def demo(directory: Directory) -> int:
     Needs no network. DIR/README.md tells how each sample came about, DIR/expected.json what a scan finds in it.
     """
     count = _unpack(directory)
-    sys.stdout.write(f"{count} files of three clusters are in {printable(str(directory))}. What to run:\n")
+    sys.stdout.write(f"{count} files of four clusters are in {printable(str(directory))}. What to run:\n")
     safe_directory = f"./{directory}" if str(directory).startswith("-") else str(directory)
     for heading, commands in TO_RUN:
         sys.stdout.write(f"\n  {heading}:\n")
