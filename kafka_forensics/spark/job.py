@@ -203,7 +203,7 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: TaskArguments) -
     rows = request.mapInArrow(partial(_witness_logs, pack(common), max_attempts(spark)), "packed binary")
     answer: WitnessAnswer = unpacked(inputs, rows.toArrow().column("packed")[0])
     merge_notes(inputs, answer.task_notes)
-    inputs.controller = answer.witnesses.controller
+    inputs.controller, inputs.remote_log = answer.witnesses.controller, answer.witnesses.remote_log
     return answer.witnesses
 
 
