@@ -83,7 +83,7 @@ def put_local(store: Path, segment: TieredSegment) -> Path:
 
 
 def local_segments(store: Path) -> Iterator[TieredSegment]:
-    """The segments of a store in LocalTieredStorage's layout, by partition and start offset; those without a `.log` are left out."""
+    """The segments of a store in LocalTieredStorage's layout, by partition and start offset; without those that lack a `.log`."""
     for directory in sorted(store.iterdir()):
         named = _DIRECTORY.fullmatch(directory.name)
         found: dict[tuple[int, str], dict[str, bytes]] = {}

@@ -67,7 +67,7 @@ def _index(file: ByteFile, manifest: "SegmentManifest", part: RemotePart) -> Byt
     if index is None:
         raise FormatError(f"holds no {part.value} of this segment")
     if index.size > _MAX_INDEX_BYTES:
-        raise FormatError(f"a {part.value} of {index.size:,} bytes is not read")
+        raise FormatError(f"its {part.value} of {index.size:,} bytes is not read")
     data = file.read_at(index.position, index.size)
     if len(data) < index.size:
         raise FormatError(f"ends inside its {part.value}")

@@ -76,9 +76,7 @@ def zip_of(folder: Path, archive: Path) -> None:
 
 
 @pytest.mark.parametrize(("layout", "level"), EVERY_LEVEL)
-def test_a_store_is_recognised_at_every_level(
-    layout: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_is_recognised_at_every_level(layout: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_stores(tmp_path / "copies", layout)
     place = tmp_path / "copies" / LEVELS[layout][level]
     assert listed(open_source(str(place)), layout) == expected(level)
