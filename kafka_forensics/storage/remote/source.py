@@ -23,7 +23,7 @@ from kafka_forensics.storage.remote.errors import attempt, failures_named
 from kafka_forensics.storage.remote.file import EDGE, SMALL_OBJECT, EdgedObject, ObjectReader, RemoteFile, SmallObjects
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.source import ByteFile, BytesFile, ByteSource, Entry, EntryKind, is_below_root, require_below_root
-from kafka_forensics.storage.tiered.layout import is_named_by_id
+from kafka_forensics.storage.tiered import is_named_by_id
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
