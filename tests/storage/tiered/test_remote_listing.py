@@ -1,12 +1,15 @@
 """Listing a store on S3: in requests that run at the same time, each repeated when it fails, or in one of everything."""
 
+from pathlib import Path
+
 import pytest
 
 from kafka_forensics.errors import SourceError
+from kafka_forensics.parsers.log_dir import discover
 from kafka_forensics.storage.open import open_source
-from kafka_forensics.storage.remote import source as remote_source
+from kafka_forensics.storage.remote import source as remote_source, storage_options
 from kafka_forensics.storage.tiered import RemoteStore, list_store
-from tests.support.object_stores import ACCESS_DENIED, SLOW_DOWN, S3Proxy, S3Server
+from tests.support.object_stores import ACCESS_DENIED, SLOW_DOWN, S3Proxy, S3Server, gcs_server
 from tests.support.remote_stores import TieredSegment, kafka_id, put_aiven
 
 PARTITIONS = 30
@@ -72,3 +75,13 @@ def test_a_directory_that_cannot_be_listed_is_an_error(bucket: str, proxy: S3Pro
     with pytest.raises(SourceError, match="access denied") as caught:
         list_store(source, "")
     assert caught.value.path == f"t-{refused}"
+
+
+def test_a_store_on_google_s_storage_is_found_and_listed(tmp_path: Path) -> None:
+    for number in range(PARTITIONS):
+        put_aiven(tmp_path, TieredSegment("t", kafka_id(number // 2), number % 2, kafka_id(number), number, b"1" * number))
+    with gcs_server() as server:
+        server.upload(tmp_path, "remote/store")
+        source = open_source("gs://logs/remote", storage_options({"endpoint": server.endpoint, "anonymous": "true"}, {}))
+        (directory,) = discover(source).remote_stores
+        assert sizes(list_store(source, directory.path)) == EXPECTED
