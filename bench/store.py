@@ -10,7 +10,7 @@ import subprocess
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
@@ -122,8 +122,9 @@ def _answer(status: HTTPStatus, body: bytes, headers: dict[str, str] | None = No
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
-async def _run(folder: Path, seconds: float) -> None:
-    server = await asyncio.start_server(Store(folder, seconds).serve, "127.0.0.1", 0)
+async def serve(store: Store) -> None:
+    """Print the port, and serve until stdin is closed."""
+    server = await asyncio.start_server(store.serve, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()
@@ -148,9 +149,8 @@ class Service:
 
 
 @contextmanager
-def served(folder: Path, milliseconds: int) -> Iterator[Service]:
-    """Run a service of the folder for the length of the block."""
-    command = [sys.executable, "-m", "bench.store", str(folder), str(milliseconds)]
+def served_by(command: list[str]) -> Iterator[Service]:
+    """Run a command that calls `serve` for the length of the block."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -160,10 +160,15 @@ def served(folder: Path, milliseconds: int) -> Iterator[Service]:
             process.stdin.close()
 
 
+def served(folder: Path, milliseconds: int) -> AbstractContextManager[Service]:
+    """Run a service of the folder for the length of the block."""
+    return served_by([sys.executable, "-m", "bench.store", str(folder), str(milliseconds)])
+
+
 def main() -> None:
     """Serve the folder on the command line."""
     folder, milliseconds = sys.argv[1:]
-    asyncio.run(_run(Path(folder), float(milliseconds) / 1000))
+    asyncio.run(serve(Store(Path(folder), float(milliseconds) / 1000)))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.local import directory_kept_open
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
-from kafka_forensics.storage.tiered import is_store
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, directory_key, root_path
+from kafka_forensics.storage.tiered import belongs_to_store, is_store
 
 # Names of files and directories in a log directory (LogFileUtils, LocalLog, Snapshots).
 
@@ -144,7 +144,6 @@ SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
 SYSTEM_DIRECTORIES: Final = frozenset({REMOTE_INDEX_CACHE, "lost+found"})
 """and directories."""
 _PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
-_ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip|kfb)\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,14 +311,8 @@ def discover(source: ByteSource) -> Discovery:
         return Discovery(files=[root])
     if root.kind is not EntryKind.DIRECTORY:
         return Discovery(irregular=[root])
-    last = source.name.rstrip("/").rpartition("/")[2]
-    name = os.path.basename(os.path.abspath(source.name)) if last in {".", ".."} else _ARCHIVE_SUFFIX.sub("", last)
+    name = root_path(source).rpartition("/")[2]
     return _search(source, _folder(root, name, source.list("")), 0, {directory_key(root): False})
-
-
-def directory_key(entry: Entry) -> object:
-    """Identity of a directory with several names: device and inode, in an archive its path."""
-    return entry.identity or (entry.path if entry.link is None else entry.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +358,12 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, 
     """
     if folder.is_partition:
         return _single_partition(folder)
-    if not folder.is_log_directory and _is_remote_store(source, folder):
-        return Discovery(remote_stores=[folder.entry])
     discovery = Discovery()
+    if not folder.is_log_directory and _is_remote_store(source, folder):
+        discovery.remote_stores.append(folder.entry)
+        folder = _without_store(folder)
+        if not folder.directories:
+            return discovery
     if depth > MAX_DEPTH:
         discovery.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
         discovery.irregular.extend(folder.irregular)
@@ -384,9 +380,19 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: dict[object, 
 def _is_remote_store(source: ByteSource, folder: _Folder) -> bool:
     """Whether a folder is a remote store; no if it cannot be listed, which is found when it is searched."""
     try:
-        return is_store(source, folder.entry, [*folder.directories, *(entry for entry, parsed in folder.files if parsed is None)])
+        return is_store(source, folder.name, [*folder.directories, *(entry for entry, parsed in folder.files if parsed is None)])
     except SourceError:
         return False
+
+
+def _without_store(folder: _Folder) -> _Folder:
+    """What else is in a folder that is a remote store: the directories that do not belong to it by their names."""
+    directories = [
+        entry
+        for entry in folder.directories
+        if not belongs_to_store(folder.name, entry.name) and entry.name not in SYSTEM_DIRECTORIES
+    ]
+    return replace(folder, files=[], directories=directories)
 
 
 def _children(
@@ -440,14 +446,14 @@ def _add_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Fol
 def _add_log_directory(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]]) -> None:
     """Add a log directory, and the log directories below it."""
     discovery.incomplete.extend(_possible_directories(folder, beside=True))
-    partitions = [child for child, below in children if not below.log_directories]
+    partitions = [child for child, below in children if not (below.log_directories or below.remote_stores)]
     log_directory = _log_directory(folder, partitions, [incomplete.path for incomplete in discovery.incomplete])
     log_directory.repeated.extend(
         name for directory in discovery.repeated if (name := parse_partition_name(directory.name)) is not None
     )
     discovery.log_directories.append(log_directory)
     for _, below in children:
-        if below.log_directories:
+        if below.log_directories or below.remote_stores:
             discovery.take(below)
         else:
             discovery.incomplete.extend(below.incomplete)

@@ -15,6 +15,7 @@ from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError
 NOT_REGULAR: Final = "not a regular file"
 URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 """The start of a URI, with its scheme as group 1."""
+_ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip|kfb)\Z", re.IGNORECASE)
 Identity = tuple[int, int]
 """(device, inode)."""
 
@@ -180,13 +181,21 @@ class ByteSource(ABC):
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
 
     def walk(self, path: str = "") -> Iterator[tuple[str, int]]:
-        """(path, size in bytes) of every regular file in directory `path` and below it, in no order; links to directories are not
-        entered. Raises SourceError."""
-        for entry in self.list(path):
-            if entry.kind is EntryKind.DIRECTORY and entry.link is None:
-                yield from self.walk(entry.path)
-            elif entry.kind is EntryKind.FILE:
-                yield entry.path, entry.size_in_bytes
+        """(path, size in bytes) of every regular file in directory `path` and below it, in no order. Raises SourceError.
+
+        A directory is entered once, even if links lead to it, too.
+        """
+        directories, links, seen = [self.stat(path)], list[Entry](), set[object]()
+        while directories or links:
+            directory = (directories or links).pop()
+            if directory_key(directory) in seen:
+                continue
+            seen.add(directory_key(directory))
+            for entry in self.list(directory.path):
+                if entry.kind is EntryKind.FILE:
+                    yield entry.path, entry.size_in_bytes
+                elif entry.kind is EntryKind.DIRECTORY:
+                    (directories if entry.link is None else links).append(entry)
 
     def stat_or_none(self, path: str) -> Entry | None:
         """As `stat`; None if nothing is there or it cannot be read."""
@@ -203,6 +212,16 @@ class ByteSource(ABC):
 def place_of(source: ByteSource) -> str:
     """The URI or absolute path by which another process finds the source."""
     return source.name if "://" in source.name else os.path.abspath(source.name)
+
+
+def root_path(source: ByteSource) -> str:
+    """The path that the root has by its name: as `place_of`, of an archive or bundle without the suffix."""
+    return _ARCHIVE_SUFFIX.sub("", place_of(source))
+
+
+def directory_key(entry: Entry) -> object:
+    """Identity of a directory with several names: device and inode, in an archive its path."""
+    return entry.identity or (entry.path if entry.link is None else entry.link)
 
 
 def is_below_root(path: str) -> bool:

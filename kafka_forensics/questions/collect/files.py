@@ -16,13 +16,12 @@ from kafka_forensics.parsers.log_dir import (
     FileKind,
     FileName,
     PartitionName,
-    directory_key,
     parse_file_name,
     parse_partition_name,
 )
 from kafka_forensics.questions.collect.names import BundleNames, is_log_directory
 from kafka_forensics.storage.bundles import BundleSource
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, directory_key
 
 if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -22,9 +23,12 @@ from kafka_forensics.storage.remote.errors import attempt, failures_named
 from kafka_forensics.storage.remote.file import EDGE, SMALL_OBJECT, EdgedObject, ObjectReader, RemoteFile, SmallObjects
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.source import ByteFile, BytesFile, ByteSource, Entry, EntryKind, is_below_root, require_below_root
+from kafka_forensics.storage.tiered import is_named_by_id
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
+
+    Infos = list[FileInfo]
 
 
 def list_children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) -> "tuple[list[FileInfo], int]":
@@ -87,6 +91,10 @@ THREADS: Final = 16
 """Concurrent requests of one source."""
 LISTED_AHEAD: Final = 4
 """Levels below the root whose directories are listed ahead: as deep as log directories are searched."""
+MOST_WALKED: Final = 30_000
+"""Directories that `walk` lists each by itself."""
+LISTED_TOGETHER: Final = 250_000
+"""Objects in the listings of `walk` that run at the same time, if one has as many as the one before: for their memory."""
 NEIGHBOURS_AHEAD: Final = 16
 """Directories whose small object of the same name is fetched ahead, because a scan reads them in that order."""
 
@@ -154,19 +162,47 @@ class RemoteSource(ByteSource):
         return sorted(self._listing(path).values(), key=lambda entry: entry.path)
 
     def walk(self, path: str = "") -> Iterator[tuple[str, int]]:
-        """See ByteSource: one listing, however many directories there are, because services list by names, a thousand an answer."""
-        from pyarrow.fs import FileSelector, FileType
+        """See ByteSource: each directory in `path` with everything below it in one listing, some on threads at the same time.
 
+        Services list a thousand names per answer, however many directories these are in; of very many directories, most have few.
+        So with these, and on Google's storage (see `list_children`), everything is in one listing.
+        """
         require_below_root(path)
-        full, prefix = self._full(path), f"{path}/" if path else ""
+        is_flat = self._filesystem.type_name == "gcs"
+        infos = self._infos(path, recursive=is_flat)
+        directories = deque() if is_flat else deque(inner for info in infos if not info.is_file and (inner := self._inner(info)))
+        if len(directories) > MOST_WALKED:
+            infos, directories = self._infos(path, recursive=True), deque()
+        yield from self._files(infos)
+        _let_requests_run_together()
+        running: deque[Future[Infos]] = deque()
+        most_running = 1
+        while directories or running:
+            while directories and len(running) < most_running:
+                running.append(self._pool.submit(self._infos, directories.popleft(), recursive=True))
+            infos = running.popleft().result()
+            most_running = max(1, min(most_running * 2, THREADS, LISTED_TOGETHER // (len(infos) + 1)))
+            yield from self._files(infos)
+
+    def _infos(self, path: str, *, recursive: bool) -> "Infos":
+        from pyarrow.fs import FileSelector
+
         with failures_named(path):
-            infos = attempt(lambda: self._filesystem.get_file_info(FileSelector(full, recursive=True)), self._options)
-        start = len(full.rstrip("/")) + 1
+            return attempt(
+                lambda: self._filesystem.get_file_info(FileSelector(self._full(path), recursive=recursive)), self._options
+            )
+
+    def _files(self, infos: "Infos") -> Iterator[tuple[str, int]]:
+        """(path, size in bytes) of the files; `infos` is emptied, because very many need much memory."""
         while infos:
             info = infos.pop()
-            inner = prefix + info.path[start:]
-            if info.type == FileType.File and is_below_root(inner):
+            if info.is_file and (inner := self._inner(info)):
                 yield inner, self._size_of(inner, info)
+
+    def _inner(self, info: "FileInfo") -> str:
+        """The path below the root; "" if it is not a safe one."""
+        inner: str = info.path[len(self._root.rstrip("/")) + 1 :]
+        return inner if is_below_root(inner) else ""
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root), by its listing. Raises SourceError if there is none."""
@@ -237,8 +273,8 @@ class RemoteSource(ByteSource):
             for name in self._rejected_in.get(path, ()):  # not when it was listed ahead: only listings that are used count
                 note(self.rejected, name)
         depth = path.count("/") + 2 if path else 1
-        if depth <= self._ahead and not self._old_listings:
-            self._begin_all(path, entries.values())
+        if depth <= self._ahead and not self._old_listings and not is_named_by_id(self._full(path)):
+            self._begin_all(path, [entry for entry in entries.values() if not is_named_by_id(entry.name)])  # not remote stores'
         return entries
 
     def _begin(self, path: str) -> "Future[Listing]":
@@ -385,6 +421,14 @@ class RemoteSource(ByteSource):
     def _warn_unknown(self, path: str, error: SourceError) -> None:
         where = f"{self.name}/{path}" if path else self.name
         logging.getLogger(__name__).warning("%s: whether it changed meanwhile is not known: %s", where, error.reason)
+
+
+def _let_requests_run_together() -> None:
+    """Let pyarrow list as many directories at the same time as there are threads here; it has 8 threads for that by default."""
+    import pyarrow as pa
+
+    if pa.io_thread_count() < THREADS:
+        pa.set_io_thread_count(THREADS)
 
 
 def _child_name(directory: str, path: str) -> str | None:

@@ -1,6 +1,7 @@
 """Aiven's tiered-storage-for-apache-kafka: the log in chunks, all indexes in one object, and a manifest that describes both.
 
-Source: ObjectKeyFactory, SegmentManifestV1, SegmentIndexesV1, ChunkSizesBinaryCodec and the chunk indexes of the plugin.
+Source: ObjectKeyFactory, KafkaRemoteStorageManager, SegmentManifestV1, SegmentIndexesV1, ChunkSizesBinaryCodec and the chunk
+indexes of the plugin.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.storage.bundles import decompressed
 from kafka_forensics.storage.source import ByteFile, BytesFile, ByteSource
-from kafka_forensics.storage.tiered.layout import PARTITION, TOPIC, UUID, RemoteLayout, RemotePart, object_pattern
+from kafka_forensics.storage.tiered.layout import PARTITION, UUID, RemoteLayout, RemotePart, object_pattern
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.tiered.aiven_manifest import ChunkIndex, SegmentManifest
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 LOG: Final = "log"
 INDEXES: Final = "indexes"
 MANIFEST: Final = "rsm-manifest"
+_TOPIC: Final = "(?P<topic>[^/]{1,512})"
+"""With what is in front of it: `key.prefix` has any characters, and a `/` at its end only if the user wrote one."""
 _MAX_MANIFEST_BYTES: Final = 16 << 20
 _MAX_CHUNK_BYTES: Final = 64 << 20
-"""The plugin's default is 4 MiB."""
+"""Of a compressed chunk, inflated; the plugin's manual starts with 4 MiB."""
 _MAX_INDEX_BYTES: Final = 64 << 20
 _MAX_CHUNKS: Final = 1 << 20
 
@@ -44,70 +47,86 @@ def read_manifest(source: ByteSource, stem: str) -> "SegmentManifest":
 
 def _open_part(source: ByteSource, stem: str, part: RemotePart) -> ByteFile:
     manifest = read_manifest(source, stem)
+    path = f"{stem}.{LOG if part is RemotePart.LOG else INDEXES}"
     if manifest.encryption is not None:
-        raise SourceError(f"{stem}.{LOG}", "encrypted by the plugin: it can be read only with the plugin's key ring")
-    if part is RemotePart.LOG:
-        return _ChunkedLog(source.open(f"{stem}.{LOG}"), f"{stem}.{LOG}", manifest)
+        raise SourceError(path, "encrypted by the plugin: it can be read only with the plugin's key ring")
+    file = source.open(path)
+    try:
+        if part is RemotePart.LOG:
+            return _log(file, path, manifest)
+        with file:
+            return _index(file, manifest, part)
+    except FormatError as error:
+        file.close()
+        raise SourceError(path, str(error)) from error
+
+
+def _index(file: ByteFile, manifest: "SegmentManifest", part: RemotePart) -> ByteFile:
+    """An index from the `.indexes` object, where indexes are never compressed. Raises FormatError, SourceError."""
     index = manifest.segment_indexes.of(part)
     if index is None:
-        raise SourceError(f"{stem}.{INDEXES}", f"holds no {part.value} of this segment")
+        raise FormatError(f"holds no {part.value} of this segment")
     if index.size > _MAX_INDEX_BYTES:
-        raise SourceError(f"{stem}.{INDEXES}", f"a {part.value} of {index.size:,} bytes is not read")
-    with source.open(f"{stem}.{INDEXES}") as file:
-        data = file.read_at(index.position, index.size)
+        raise FormatError(f"its {part.value} of {index.size:,} bytes is not read")
+    data = file.read_at(index.position, index.size)
     if len(data) < index.size:
-        raise SourceError(f"{stem}.{INDEXES}", f"ends inside its {part.value}")
+        raise FormatError(f"ends inside its {part.value}")
     return BytesFile(data)
 
 
+def _log(file: ByteFile, path: str, manifest: "SegmentManifest") -> ByteFile:
+    """The log with the broker's bytes: the object itself unless it is compressed. Raises FormatError."""
+    chunks = manifest.chunk_index
+    sizes = transformed_sizes(chunks) if manifest.compression else [chunks.original_file_size]
+    if sum(sizes) != file.size_in_bytes:
+        raise FormatError(f"has {file.size_in_bytes:,} bytes, and {sum(sizes):,} by its manifest")
+    return _CompressedLog(file, path, chunks, sizes) if manifest.compression else file
+
+
 def transformed_sizes(chunks: "ChunkIndex") -> list[int]:
-    """Sizes of the chunks in the `.log` object. Raises FormatError if they contradict the original size."""
+    """Sizes of the compressed chunks in the `.log` object. Raises FormatError if they cannot be those of this log."""
+    largest = min(chunks.original_chunk_size, chunks.original_file_size)
+    if largest > _MAX_CHUNK_BYTES:
+        raise FormatError(f"compressed chunks of {largest:,} bytes are not read")
     count = -(-chunks.original_file_size // chunks.original_chunk_size)
     if count > _MAX_CHUNKS:
         raise FormatError(f"a log of {count:,} chunks is not read")
     if chunks.type == "fixed":
-        last = [chunks.final_transformed_chunk_size] if count else []
-        return [chunks.transformed_chunk_size] * (count - 1) + last
-    try:
-        sizes = decode_chunk_sizes(b64decode(chunks.transformed_chunks, validate=True))
-    except ValueError as error:
-        raise FormatError("its list of chunks is not base64") from error
-    if len(sizes) != count:
-        raise FormatError(f"lists {len(sizes)} chunks of a log that has {count}")
+        sizes = ([chunks.transformed_chunk_size] * count)[1:] + [chunks.final_transformed_chunk_size][:count]
+    else:
+        try:
+            sizes = decode_chunk_sizes(b64decode(chunks.transformed_chunks, validate=True), count)
+        except ValueError as error:
+            raise FormatError("its list of chunks is not base64") from error
+    if sizes and not 0 < min(sizes) <= max(sizes) <= 2 * largest + 1024:  # zstd adds at most 1/256 and some bytes
+        raise FormatError("its list of chunks has a size out of range")
     return sizes
 
 
-def decode_chunk_sizes(data: bytes) -> list[int]:
-    """The sizes in `transformedChunks`: count, base, bytes a value, differences to the base, and the last size in full; numbers are
-    big-endian. Raises FormatError."""
+def decode_chunk_sizes(data: bytes, count: int) -> list[int]:
+    """The `count` sizes in `transformedChunks`: their count, base, bytes a value, differences to the base of all but the last, and
+    the last size in full; numbers are big-endian. Raises FormatError."""
     try:
-        (count,) = struct.unpack_from(">i", data)
+        (listed_count,) = struct.unpack_from(">i", data)
+        if listed_count != count:
+            raise FormatError(f"lists {listed_count:,} chunks of a log that has {count:,}")
         if count < 2:
-            return list(struct.unpack_from(">i", data, 4)) if count == 1 else []
+            return list(struct.unpack_from(">i", data, 4)) if count else []
         base, width = struct.unpack_from(">ib", data, 4)
         end = 9 + (count - 1) * width
-        (last,) = struct.unpack_from(">i", data, end)
+        if not 0 < width <= 4 or end + 4 != len(data):
+            raise FormatError("its list of chunks is malformed")
+        sizes = [base + int.from_bytes(data[at : at + width], "big") for at in range(9, end, width)]
+        return [*sizes, *struct.unpack_from(">i", data, end)]
     except struct.error as error:
         raise FormatError("its list of chunks is cut short") from error
-    if not 0 < width <= 4 or end + 4 != len(data):
-        raise FormatError("its list of chunks is malformed")
-    return [*(base + int.from_bytes(data[at : at + width], "big") for at in range(9, end, width)), last]
 
 
-class _ChunkedLog(ByteFile):
-    """The log of a segment, put together from its chunks; the chunk read last is kept."""
+class _CompressedLog(ByteFile):
+    """The log of a segment, put together from its chunks, each a zstd frame; the chunk read last is kept."""
 
-    def __init__(self, file: ByteFile, path: str, manifest: "SegmentManifest") -> None:
-        chunks = manifest.chunk_index
-        self._file, self._path, self._is_compressed = file, path, manifest.compression
-        if chunks.original_chunk_size > _MAX_CHUNK_BYTES:
-            raise SourceError(path, f"chunks of {chunks.original_chunk_size:,} bytes are not read")
-        try:
-            sizes = transformed_sizes(chunks)
-        except FormatError as error:
-            raise SourceError(path, str(error)) from error
-        if min(sizes, default=0) < 0 or (sum(sizes) != file.size_in_bytes):
-            raise SourceError(path, f"has {file.size_in_bytes:,} bytes, and {sum(sizes):,} by its manifest")
+    def __init__(self, file: ByteFile, path: str, chunks: "ChunkIndex", sizes: list[int]) -> None:
+        self._file, self._path = file, path
         self.size_in_bytes = chunks.original_file_size
         self._chunk_size = chunks.original_chunk_size
         self._starts = [0, *accumulate(sizes)]
@@ -129,26 +148,27 @@ class _ChunkedLog(ByteFile):
         self._file.close()
 
     def _chunk(self, number: int) -> bytes:
-        if self._kept[0] == number:
-            return self._kept[1]
-        start, size = self._starts[number], self._starts[number + 1] - self._starts[number]
+        kept, data = self._kept
+        if kept == number:
+            return data
+        start, end = self._starts[number : number + 2]
         expected = min(self._chunk_size, self.size_in_bytes - number * self._chunk_size)
-        data = self._file.read_at(start, size)
+        place = f"chunk {number} at byte {start:,}"
         try:
-            if self._is_compressed:
-                data = decompressed(data, expected)
+            data = decompressed(self._file.read_at(start, end - start), expected)
         except FormatError as error:
-            raise SourceError(self._path, f"chunk {number} at byte {start:,}: {error}") from error
+            raise SourceError(self._path, f"{place}: {error}") from error
         if len(data) != expected:
-            raise SourceError(self._path, f"chunk {number} at byte {start:,} holds {len(data):,} bytes of {expected:,}")
+            raise SourceError(self._path, f"{place}: holds {len(data):,} bytes of {expected:,}")
         self._kept = number, data
         return data
 
 
 AIVEN: Final = RemoteLayout(
     name="Aiven's tiered storage",
-    objects=object_pattern(f"{TOPIC}-(?P<topic_id>{UUID})/{PARTITION}", (LOG, INDEXES, MANIFEST)),
-    directories=re.compile(f"{TOPIC}-{UUID}"),
+    objects=object_pattern(f"{_TOPIC}-(?P<topic_id>{UUID})/{PARTITION}", (LOG, INDEXES, MANIFEST)),
+    directories=re.compile(f"{_TOPIC}-{UUID}"),
+    partitions=re.compile(PARTITION),
     needed=(LOG, INDEXES, MANIFEST),
     is_plain=False,
     open_part=_open_part,

@@ -1,22 +1,27 @@
 """The manifest of a segment in Aiven's layout (SegmentManifestV1), as JSON; imported only where one is read."""
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.storage.tiered.layout import RemotePart
 
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+"""Java's integers; a manifest with a larger number is none."""
+
 
 class ChunkIndex(msgspec.Struct, rename="camel"):
     """How the log is divided into chunks, and how large these are in the `.log` object."""
 
     type: Literal["fixed", "variable"]
-    original_chunk_size: int
-    original_file_size: int
-    transformed_chunk_size: int = 0
+    original_chunk_size: Annotated[int, msgspec.Meta(gt=0, lt=1 << 31)]
+    original_file_size: Size
+    transformed_chunk_size: Size = 0
     """If `fixed`, of all chunks but the last."""
-    final_transformed_chunk_size: int = 0
+    final_transformed_chunk_size: Size = 0
     transformed_chunks: str = ""
     """If `variable`: see `aiven.decode_chunk_sizes`, in base64."""
 
@@ -24,8 +29,8 @@ class ChunkIndex(msgspec.Struct, rename="camel"):
 class IndexPlace(msgspec.Struct):
     """Bytes of one index in the `.indexes` object."""
 
-    position: int
-    size: int
+    position: Size
+    size: Size
 
 
 class SegmentIndexes(msgspec.Struct, rename="camel"):
@@ -57,7 +62,7 @@ class TopicPartitionName(msgspec.Struct):
     """A topic's name and a partition."""
 
     topic: str
-    partition: int
+    partition: Size
 
 
 class TopicIdPartitionName(msgspec.Struct, rename="camel"):
@@ -78,12 +83,12 @@ class SegmentMetadata(msgspec.Struct, rename="camel"):
     """What the broker said of the segment when it was copied (RemoteLogSegmentMetadata)."""
 
     remote_log_segment_id: SegmentName
-    start_offset: int
-    end_offset: int
-    max_timestamp_ms: int
-    broker_id: int
-    event_timestamp_ms: int
-    segment_leader_epochs: dict[int, int]
+    start_offset: Int64
+    end_offset: Int64
+    max_timestamp_ms: Int64
+    broker_id: Int32
+    event_timestamp_ms: Int64
+    segment_leader_epochs: dict[Int32, Int64]
 
 
 class SegmentManifest(msgspec.Struct, rename="camel"):
@@ -100,14 +105,9 @@ class SegmentManifest(msgspec.Struct, rename="camel"):
 def parse_manifest(data: bytes) -> SegmentManifest:
     """The manifest in these bytes. Raises FormatError."""
     try:
-        manifest = msgspec.json.decode(data, type=SegmentManifest)
+        return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"not a manifest of a remote segment: {error}") from error
-    chunks = manifest.chunk_index
-    numbers = (chunks.original_file_size, chunks.transformed_chunk_size, chunks.final_transformed_chunk_size)
-    places = [place for place in (manifest.segment_indexes.of(part) for part in RemotePart) if place is not None]
-    if chunks.original_chunk_size <= 0 or min(numbers) < 0 or max(numbers) >= 1 << 31:
-        raise FormatError("not a manifest of a remote segment: a size is out of range")
-    if any(place.position < 0 or place.size < 0 for place in places):
-        raise FormatError("not a manifest of a remote segment: an index has a negative place")
-    return manifest
+
+
+_DECODER: Final = msgspec.json.Decoder(SegmentManifest)

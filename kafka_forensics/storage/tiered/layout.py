@@ -16,6 +16,14 @@ SEGMENT: Final = f"(?P<start_offset>[0-9]{{20}})-(?P<segment_id>{UUID})"
 """Pattern of the name of a segment's objects, without the suffix."""
 
 
+_NAMED_BY_ID: Final = re.compile(f".+-{UUID}", re.DOTALL)
+
+
+def is_named_by_id(name: str) -> bool:
+    """Whether a directory's name ends in an id, as the names of directories in a store do, and those in log directories do not."""
+    return _NAMED_BY_ID.fullmatch(name) is not None
+
+
 def object_pattern(directory: str, suffixes: Iterable[str]) -> re.Pattern[str]:
     """The pattern of a layout's objects: those in a partition's `directory`, by the suffixes of their names."""
     return re.compile(rf"(?:\A|/){directory}/{SEGMENT}\.(?P<suffix>{'|'.join(suffixes)})\Z")
@@ -42,7 +50,9 @@ class RemoteLayout:
     """Found at the end of an object's path (`object_pattern`); with the groups `topic`, `topic_id`, `partition`, `start_offset`,
     `segment_id` and `suffix`."""
     directories: re.Pattern[str]
-    """Fully matches the names of the directories in a store's root."""
+    """Fully matches the names of the directories in a store's root, which are `is_named_by_id`."""
+    partitions: re.Pattern[str] | None
+    """Fully matches the names of the partitions' directories in these; None if these are the partitions'."""
     needed: tuple[str, ...]
     """Suffixes of the objects without which brokers do not serve a segment; the first is that of the log."""
     is_plain: bool
@@ -50,3 +60,9 @@ class RemoteLayout:
     open_part: Callable[[ByteSource, str, RemotePart], ByteFile]
     """Opens a part of a segment, by the path of its objects without their suffix, with the bytes that the broker copied. Raises
     SourceError for a part that is missing, damaged or encrypted."""
+
+    def is_partition(self, directory: str, name: str) -> bool:
+        """Whether a directory called `name`, in one called `directory`, is a partition's by these names."""
+        if self.partitions is None:
+            return self.directories.fullmatch(name) is not None
+        return self.directories.fullmatch(directory) is not None and self.partitions.fullmatch(name) is not None

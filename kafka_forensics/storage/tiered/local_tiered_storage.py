@@ -17,6 +17,7 @@ LOCAL_TIERED_STORAGE: Final = RemoteLayout(
     name="LocalTieredStorage",
     objects=object_pattern(_DIRECTORY, RemotePart),
     directories=re.compile(_DIRECTORY),
+    partitions=None,
     needed=tuple(part.value for part in RemotePart if part is not RemotePart.TRANSACTION_INDEX),
     is_plain=True,
     open_part=_open_part,

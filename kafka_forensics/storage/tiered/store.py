@@ -2,13 +2,13 @@
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
 from kafka_forensics.model.remote_log import StoredLog, StoredSegment
-from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind, path_in
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind, path_in, root_path
 from kafka_forensics.storage.tiered.aiven import AIVEN
 from kafka_forensics.storage.tiered.layout import RemoteLayout, RemotePart
 from kafka_forensics.storage.tiered.local_tiered_storage import LOCAL_TIERED_STORAGE
@@ -19,30 +19,44 @@ _DEPTH: Final = 2
 _OTHERS_LISTED: Final = 64
 
 
-def is_store(source: ByteSource, directory: Entry, entries: Iterable[Entry]) -> bool:
-    """Whether a directory, listed as `entries`, is a remote store, or a directory inside of one. Raises SourceError.
+def is_store(source: ByteSource, name: str, entries: Sequence[Entry]) -> bool:
+    """Whether a directory called `name`, with these entries, is a remote store, or a directory inside of one. Raises SourceError.
 
-    A topic's directory in Aiven's layout looks like many others: it counts only if a directory in it holds objects.
+    Names of directories alone prove nothing: one must hold an object. Only the first that does is listed, however many there are.
+    Directories of LocalTieredStorage stay when their topics are deleted: if nothing else is there, they may all be empty.
     """
+    root = root_path(source)
+    if _holds_object(root, entries):
+        return True
+    empty_count = 0
+    for partition in _partitions(source, name, entries):
+        listed = source.list(partition.path)
+        if _holds_object(root, listed):
+            return True
+        empty_count += not listed
+    return 0 < empty_count == len(entries) and all(LOCAL_TIERED_STORAGE.directories.fullmatch(entry.name) for entry in entries)
+
+
+def belongs_to_store(name: str, directory: str) -> bool:
+    """Whether a directory in a store, or in a topic's directory of one, called `name` belongs to it by its name."""
+    return any(layout.directories.fullmatch(directory) or layout.is_partition(name, directory) for layout in LAYOUTS)
+
+
+def _partitions(source: ByteSource, name: str, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The directories that are by their names those of partitions, in a directory called `name` or in its topics' directories."""
     for entry in entries:
-        if entry.kind is EntryKind.FILE:
-            if _parsed(_whole_path(source, entry.path)) is not None:
-                return True
-        elif entry.kind is EntryKind.DIRECTORY:
-            if LOCAL_TIERED_STORAGE.directories.fullmatch(entry.name):
-                return True
-            below = [entry] if AIVEN.directories.fullmatch(directory.name) else []
-            if AIVEN.directories.fullmatch(entry.name):
+        for layout in LAYOUTS if entry.kind is EntryKind.DIRECTORY else ():
+            if layout.is_partition(name, entry.name):
+                yield entry
+            elif layout.partitions is not None and layout.directories.fullmatch(entry.name):
                 below = source.list(entry.path)
-            if any(_holds_objects(source, partition) for partition in below):
-                return True
-    return False
+                yield from (
+                    inner for inner in below if inner.kind is EntryKind.DIRECTORY and layout.is_partition(entry.name, inner.name)
+                )
 
 
-def _holds_objects(source: ByteSource, directory: Entry) -> bool:
-    if directory.kind is not EntryKind.DIRECTORY or not directory.name.isdigit():
-        return False
-    return any(_parsed(_whole_path(source, entry.path)) is not None for entry in source.list(directory.path))
+def _holds_object(root: str, entries: Iterable[Entry]) -> bool:
+    return any(entry.kind is EntryKind.FILE and _parsed(_whole_path(root, entry.path)) is not None for entry in entries)
 
 
 def stored_object(path: str) -> StoredLog | None:
@@ -50,9 +64,9 @@ def stored_object(path: str) -> StoredLog | None:
     parsed = _parsed(path)
     if parsed is None:
         return None
-    listing = _Listing()
+    listing = _Listing(parsed[0])
     listing.add(parsed[1], "", 0)
-    return next(iter(listing.logs(parsed[0]).values()), None)
+    return next(iter(listing.logs().values()), None)
 
 
 @dataclass(slots=True)
@@ -66,8 +80,10 @@ class RemoteStore:
     logs: dict[tuple[str, int], StoredLog] = field(default_factory=dict)
     """By topic id and partition."""
     others: list[str] = field(default_factory=list)
-    """Some paths that are not objects of the layout."""
+    """Some paths that are not in `logs`: files that are not objects of the layout, directories of objects of another layout and of
+    a partition that another directory has, too."""
     others_count: int = 0
+    """How many files these are."""
 
     @property
     def name(self) -> str:
@@ -88,32 +104,47 @@ def stem_of(log: StoredLog, segment: StoredSegment) -> str:
 def list_store(source: ByteSource, path: str) -> RemoteStore:
     """List a store, or a directory inside of one: every object by its name and size. Raises SourceError.
 
-    A store without objects counts as LocalTieredStorage, whose directories stay.
+    Directories that do not belong to it by their names are left out: they are found separately. A store without objects counts as
+    LocalTieredStorage, whose directories stay.
     """
-    listings = {layout.name: _Listing() for layout in LAYOUTS}
-    others: list[str] = []
-    others_count = 0
+    root = root_path(source)
+    name, start = path_in(root, path).rpartition("/")[2], len(path) + 1 if path else 0
+    listings = {layout.name: _Listing(layout) for layout in LAYOUTS}
+    belongs: dict[str, bool] = {"": True}
+    others, others_count = list[str](), 0
     for object_path, size_in_bytes in source.walk(path):
-        parsed = _parsed(_whole_path(source, object_path))
-        if parsed is not None and listings[parsed[0].name].add(parsed[1], object_path.rpartition("/")[0], size_in_bytes):
+        directory = object_path[start : object_path.find("/", start) + 1][:-1]
+        if directory not in belongs:
+            belongs[directory] = belongs_to_store(name, directory)
+        if not belongs[directory]:
             continue
-        others_count += 1
-        if len(others) < _OTHERS_LISTED:
-            others.append(object_path)
+        parsed = _parsed(_whole_path(root, object_path))
+        if parsed is None or not listings[parsed[0].name].add(parsed[1], object_path.rpartition("/")[0], size_in_bytes):
+            others_count += 1
+            if len(others) < _OTHERS_LISTED:
+                others.append(object_path)
     layout = max(LAYOUTS, key=lambda layout: listings[layout.name].objects_count)
-    return RemoteStore(source, path, layout, listings[layout.name].logs(layout), others, others_count)
+    logs = listings[layout.name].logs()
+    for listing in listings.values():
+        for log in listing.repeated if listing is listings[layout.name] else listing.logs().values():
+            others_count += sum(len(segment.objects) for segment in log.segments.values())
+            others.append(log.directory)
+    return RemoteStore(source, path, layout, logs, others[:_OTHERS_LISTED], others_count)
 
 
 class _Listing:
     """The objects of one layout, by partition and segment."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: RemoteLayout) -> None:
+        self._layout = layout
         self.objects_count = 0
+        self.repeated: list[StoredLog] = []
+        """Of partitions that several directories have, those that `logs` has not."""
         self._segments: dict[tuple[str, str, str, str], dict[str, StoredSegment]] = {}
         """(topic id, partition, topic, directory) → segments by id."""
 
     def add(self, match: re.Match[str], directory: str, size_in_bytes: int) -> bool:
-        """Add an object; False for a name with a number that is too large for Kafka."""
+        """Add an object; False if its name has a number that is too large for Kafka, or its segment's id another start offset."""
         topic, topic_id, partition, start, segment_id, suffix = match.group(
             "topic", "topic_id", "partition", "start_offset", "segment_id", "suffix"
         )
@@ -123,22 +154,27 @@ class _Listing:
         segment = segments.get(segment_id)
         if segment is None:
             segment = segments[segment_id] = StoredSegment(int(start), segment_id, {})
+        if segment.start_offset != int(start):
+            return False
         segment.objects[sys.intern(suffix)] = size_in_bytes
         self.objects_count += 1
         return True
 
-    def logs(self, layout: RemoteLayout) -> dict[tuple[str, int], StoredLog]:
-        """The partitions, by topic id and number; of one that several directories have, the first."""
+    def logs(self) -> dict[tuple[str, int], StoredLog]:
+        """The partitions, by topic id and number; of one that several directories have, that with the most segments."""
         logs: dict[tuple[str, int], StoredLog] = {}
-        for (topic_id, partition, topic, directory), segments in self._segments.items():
-            log = StoredLog(topic, topic_id, int(partition), directory, segments, layout.needed, layout.is_plain)
-            logs.setdefault((topic_id, int(partition)), log)
-        return logs
+        for (topic_id, partition, topic, directory), segments in sorted(
+            self._segments.items(), key=lambda item: (-len(item[1]), item[0])
+        ):
+            log = StoredLog(topic, topic_id, int(partition), directory, segments, self._layout.needed, self._layout.is_plain)
+            if logs.setdefault((topic_id, log.partition), log) is not log:
+                self.repeated.append(log)
+        return dict(sorted(logs.items()))
 
 
-def _whole_path(source: ByteSource, path: str) -> str:
-    """A path that has the names by which an object is recognised, those of the source's own path included."""
-    return path if path.count("/") >= _DEPTH else path_in(source.name, path)
+def _whole_path(root: str, path: str) -> str:
+    """A path that has the names by which an object is recognised, those of the source's root included."""
+    return path if path.count("/") >= _DEPTH else path_in(root, path)
 
 
 def _parsed(path: str) -> tuple[RemoteLayout, re.Match[str]] | None:
