@@ -55,6 +55,8 @@ class ReplicaContext:
     """Its objects in the remote store; None if no store was given, or not the one of this cluster."""
     is_tiered: bool = False
     """Whether the topic uses tiered storage (KIP-405), so that the log begins before its first local segment."""
+    object_names: dict[int, str] | None = None
+    """Of a log in a remote store: base offset of a segment → name of the object with its records. None for a replica on a disk."""
     committed: list[CommittedOffset] = field(default_factory=list)
     """Offsets that groups committed for the partition."""
     decided: bool = False
@@ -76,6 +78,11 @@ class ReplicaContext:
     def topic_partition(self) -> TopicPartition:
         """The partition of this replica."""
         return self.topic, self.partition
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a log in a remote store, and not the replica of a broker."""
+        return self.object_names is not None
 
     @property
     def node(self) -> int | str:
@@ -111,5 +118,6 @@ class ReplicaContext:
         )
 
     def log_file(self, segment_base_offset: int) -> str:
-        """Name of the `.log` file of the segment with this base offset."""
-        return f"{segment_base_offset:020d}.log"
+        """Name of the `.log` file, or of the object, of the segment with this base offset."""
+        name = f"{segment_base_offset:020d}.log"
+        return name if self.object_names is None else self.object_names.get(segment_base_offset, name)

@@ -22,7 +22,8 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
-from kafka_forensics.model.remote_log import RemoteLogHistory
+from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.model.remote_log import REMOTE, RemoteLogHistory
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import (
     parse_clean_shutdown,
@@ -178,8 +179,17 @@ class Inputs:
     """Whether the scan, and not `gather`, checks that the requested partitions exist."""
     store_places: list[tuple[ByteSource, str]] = field(default_factory=list)
     """(source, path in it) of the remote stores of tiered topics, which are not listed yet."""
+    remote: list[ReplicaPlan] = field(default_factory=list)
+    """Logs in remote stores, once these were listed; in the order of `replicas`. Nothing judges them as copies on a broker."""
+    stored: set[TopicPartition] = field(default_factory=set)
+    """All partitions with objects in remote stores, requested or not, once these were listed."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory of which only partition directories were given."""
+
+    @property
+    def logs(self) -> list[ReplicaPlan]:
+        """All requested logs: the replicas, and those in remote storage after the replicas of the same partition."""
+        return sorted((*self.replicas, *self.remote), key=_plan_order) if self.remote else self.replicas
 
     @property
     def evidence(self) -> list[str]:
@@ -204,8 +214,8 @@ def gather(
 
     With `ids_later` topic ids are not read if that is slow: from very many partitions, or from a storage service. Raises UsageError
     for invalid paths (`open_paths`), for a name given to several brokers, and if no partition matches `options`; the last is not
-    checked if the partition may exist `elsewhere` (in the log of an internal topic), or if the inputs are `scanned`, because the
-    scan checks it, with the partitions that should exist.
+    checked if the partition may exist `elsewhere` (in the log of an internal topic), or if the inputs are `scanned` or have a
+    remote store, because the scan checks it, with the partitions that should exist.
     """
     inputs = gather_log_dirs(paths, options.storage_options)
     inputs.given = tuple(paths)
@@ -214,8 +224,8 @@ def gather(
     if any("://" in path for path in paths):
         bare, reached = without_secrets(paths, options)
         inputs.given, inputs.reached = tuple(bare), reached.storage_options
-    inputs.is_unchecked = scanned
-    if not (elsewhere or scanned):
+    inputs.is_unchecked = scanned or (bool(inputs.store_places) and not elsewhere)
+    if not (elsewhere or inputs.is_unchecked):
         require_requested_or_warn(inputs, options)
     for log_dir in inputs.log_dirs if options.copied is not CopyExtent.WHOLE else ():
         if _lacks_logs(log_dir):
@@ -425,14 +435,16 @@ def contradicting_names(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int]
 
 
 def require_requested(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
-    """Raise UsageError if neither a partition directory, renamed or not, nor a partition of `also` matches `options`."""
+    """Raise UsageError if neither a partition directory, renamed or not, nor a remote log, nor a partition of `also` matches
+    `options`."""
     present = [
         (log_dir.broker, (directory.topic or "", directory.partition or 0))
         for log_dir in inputs.log_dirs
         for directory in log_dir.found.partitions
         if directory.legal
     ]
-    brokers = sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)
+    present += [(REMOTE, partition) for partition in sorted(inputs.stored)]
+    brokers = sorted({*(log_dir.broker for log_dir in inputs.log_dirs), *(broker for broker, _ in present)}, key=broker_order)
     elsewhere = [(broker, partition) for broker in brokers for partition in also]
     require_match([*present, *elsewhere], brokers, options)
 

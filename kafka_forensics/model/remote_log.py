@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
+
+REMOTE: Final = "remote"
+"""Stands for the broker of a log that is read from a remote store."""
 
 
 class RemoteSegmentState(IntEnum):

@@ -12,7 +12,7 @@ import numpy as np
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
+from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, require_requested_or_warn, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.batches import (
     CHUNK_ROWS,
@@ -27,6 +27,7 @@ from kafka_forensics.model.batches import (
 )
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, INT64_MAX, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.json_objects import JsonRow
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.kernels.matching import mark_containing, match_records
@@ -45,6 +46,8 @@ from kafka_forensics.parsers.log import (
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.logs_in_order import OffsetCorrector
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position, start_position_for_time
+from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
+from kafka_forensics.scanning.witnesses.remote_log import read_remote_log
 from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
 from kafka_forensics.storage.archives import reading_order
 
@@ -267,6 +270,8 @@ class _LogFile:
 
     @property
     def replica(self) -> str:
+        if self.log_dir.broker == REMOTE:
+            return f"{self.topic}-{self.partition} in remote storage"
         return f"{self.topic}-{self.partition} on broker {self.log_dir.broker}"
 
 
@@ -301,11 +306,12 @@ class Search:
 
     @property
     def in_remote_storage(self) -> dict[tuple[str, int], int]:
-        """Partitions with requested offsets that may be in remote storage, which is not searched → first offset on a disk."""
+        """Partitions with requested offsets that may be in remote storage, which was not given → first offset on a disk."""
         first: dict[tuple[str, int], int] = {}
+        with_store = {plan.context.topic_partition for plan in self.plans if plan.context.is_remote}
         for context in (plan.context for plan in self.plans):
-            if context.is_tiered and context.segment_base_offsets:
-                key = context.topic_partition
+            key = context.topic_partition
+            if context.is_tiered and context.segment_base_offsets and key not in with_store:
                 first[key] = min(context.segment_base_offsets[0], first.get(key, INT64_MAX))
         start = self.conditions.offset_start or 0
         return {key: local_start for key, local_start in first.items() if start < local_start}
@@ -688,7 +694,9 @@ def search(
 
     It includes files that are being deleted or swapped in: they may hold the last copy. Raises UsageError for invalid paths.
     """
-    inputs = gather(paths, options)
+    inputs = gather(paths, options, elsewhere=True)
+    take_remote_logs(inputs, options, read_remote_log(inputs)[0] if inputs.store_places else None)
+    require_requested_or_warn(inputs, options)
     set_tiered_topics(inputs, None)
     files = [
         file
@@ -698,8 +706,9 @@ def search(
         if directory.legal and fits((directory.topic or "", directory.partition), options)
         for file in _log_files(log_dir, directory)
     ]
+    files += [file for plan in inputs.remote for file in _log_files(plan.log_dir, plan.directory)]
     files.sort(key=lambda file: file.order)
-    return Search(conditions, files, payloads, limit, inputs.sources, inputs.replicas, list(inputs.incomplete))
+    return Search(conditions, files, payloads, limit, inputs.sources, inputs.logs, list(inputs.incomplete))
 
 
 def _log_files(log_dir: LogDir, directory: PartitionDirectory) -> Iterator[_LogFile]:

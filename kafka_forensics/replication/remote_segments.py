@@ -28,13 +28,17 @@ class RemoteFate(NamedTuple):
 
 def is_in_lineage(segment: RemoteSegment, epochs: Sequence[EpochEntry]) -> bool:
     """Whether a segment belongs to a log with these epochs, ascending, of any length."""
-    segment_epochs = segment.leader_epochs
+    return are_in_lineage(segment.leader_epochs, segment.end_offset, epochs)
+
+
+def are_in_lineage(segment_epochs: Sequence[EpochEntry], end_offset: int, epochs: Sequence[EpochEntry]) -> bool:
+    """Whether a segment with these epochs (at least one), up to and including `end_offset`, belongs to a log with `epochs`."""
     first = next((number for number, entry in enumerate(epochs) if entry.leader_epoch == segment_epochs[0].leader_epoch), None)
     if first is None or (first > 0 and segment_epochs[0].start_offset < epochs[first].start_offset):
         return False
     following = first + len(segment_epochs)
     end = epochs[following].start_offset if following < len(epochs) else None
-    return list(segment_epochs[1:]) == list(epochs[first + 1 : following]) and (end is None or segment.end_offset < end)
+    return list(segment_epochs[1:]) == list(epochs[first + 1 : following]) and (end is None or end_offset < end)
 
 
 def diverging_offsets(segment: RemoteSegment, epochs: Sequence[EpochEntry], log_start_offset: int) -> Ranges:

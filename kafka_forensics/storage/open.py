@@ -30,6 +30,7 @@ from kafka_forensics.storage.source import (
     path_in,
     place_of,
 )
+from kafka_forensics.storage.tiered import LAYOUTS, DecodedStore
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import OptionsArgument, StorageOptions
@@ -142,6 +143,8 @@ def follow_links_between(sources: "Iterable[ByteSource]") -> None:
 
 def address_of(source: ByteSource) -> str:
     """An address for `open_address` in another process: the path, and what it needs to read the same files by the same names."""
+    if isinstance(source, DecodedStore):
+        return "\0" + json.dumps({"layout": source.layout.name, "stored": address_of(source.stored)})
     path = place_of(source)
     roots = sorted(source.roots_used) if isinstance(source, LocalSource) else []
     if "://" in path or not (roots or source.refused):
@@ -154,6 +157,9 @@ def open_address(place: str, storage_options: "OptionsArgument" = None) -> ByteS
     if not place.startswith("\0"):
         return open_source(place, storage_options)
     fields = json.loads(place[1:])
+    if "layout" in fields:
+        layout = next(layout for layout in LAYOUTS if layout.name == fields["layout"])
+        return DecodedStore(open_address(fields["stored"], storage_options), layout)
     source = open_source(fields["path"])
     source.refused.update(fields["refused"])
     if isinstance(source, LocalSource):

@@ -1,5 +1,6 @@
-"""Writes records of `__remote_log_metadata` as a leader's copy task does."""
+"""Writes records of `__remote_log_metadata`, and objects of LocalTieredStorage, as a leader's copy task does."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,24 @@ def put_remote_log(log_dir: Path, *values: bytes | None, partition: int = 0) -> 
     """Write `__remote_log_metadata-N` with one batch per event; return its `.log` file."""
     log = coordinator_batches(*((None, value) for value in values))
     return put_partition(log_dir / f"__remote_log_metadata-{partition}", log, empty_indexes=True) / segment_file(0)
+
+
+def put_object(
+    store: Path,
+    number: int,
+    start: int,
+    batches: Iterable[bytes],
+    *,
+    topic_id: str = TOPIC_ID_TEXT,
+    epochs: Sequence[tuple[int, int]] = ((0, 0),),
+    partition: str = "t-0",
+) -> Path:
+    """Write the log and the leader epochs of a segment into a LocalTieredStorage; return the object with the log."""
+    directory = store / f"{partition}-{topic_id}"
+    directory.mkdir(parents=True, exist_ok=True)
+    stem = f"{start:020d}-{segment_id(number)}"
+    lines = "".join(f"{epoch} {offset}\n" for epoch, offset in epochs)
+    (directory / f"{stem}.leader_epoch_checkpoint").write_text(f"0\n{len(epochs)}\n{lines}")
+    path = directory / f"{stem}.log"
+    path.write_bytes(b"".join(batches))
+    return path

@@ -71,8 +71,8 @@ def find(
 ) -> int:
     """Which replicas still hold a record: every copy that fulfils all conditions given, on whatever broker.
 
-    Searches the logs and files that are on their way in or out (.deleted, .swap, -delete and the like). Bytes are shown with
-    --show-payloads only.
+    Searches the logs and files that are on their way in or out (.deleted, .swap, -delete and the like), and the remote stores
+    of tiered topics among the paths, as broker remote. Bytes are shown with --show-payloads only.
     """
     conditions = (key, offset, timestamp, producer_id, header or None, value_contains)
     if all(condition is None for condition in conditions):
@@ -153,7 +153,7 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
         lines.append(f"found {plural(answer.found, 'record')} in {searched}")
     for (topic, partition), local_start in answer.in_remote_storage.items():
         name = printable(f"{topic}-{partition}")
-        lines.append(f"{name}: the topic is tiered; its records before offset {local_start} are in remote storage, not searched")
+        lines.append(f"{name}: the topic is tiered; its records before offset {local_start} are in remote storage, not given")
     if answer.damaged_places:
         places = plural(answer.damaged_places, "damaged place")
         lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths tells of them")

@@ -9,7 +9,7 @@ import numpy as np
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits, no_match_error, raise_or_warn
-from kafka_forensics.evidence.paths import open_paths, single_file_name, skipped_members, typed_path, unlisted_directories
+from kafka_forensics.evidence.paths import not_read, open_paths, single_file_name, skipped_members, typed_path, unlisted_directories
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INT64_MAX
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -25,6 +25,7 @@ from kafka_forensics.parsers.log_dir import (
 )
 from kafka_forensics.scanning.rereading.record_states import base_offsets
 from kafka_forensics.storage.open import open_parent
+from kafka_forensics.storage.tiered import RemotePart, list_store, stem_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class DumpFile:
     """A file to dump; `path` is inside its source, `shown` as a person would write it.
 
     `base_offset` is that in the name, else 0; `next_base_offset` that of the next segment in the directory; `is_leftover` is a file
-    with a suffix, which is being deleted or swapped in.
+    with a suffix, which is being deleted or swapped in; `is_remote` is a segment in a remote store.
     """
 
     source: "ByteSource"
@@ -51,6 +52,7 @@ class DumpFile:
     size_in_bytes: int
     next_base_offset: int | None = None
     is_leftover: bool = False
+    is_remote: bool = False
 
     @property
     def name(self) -> str:
@@ -73,11 +75,13 @@ class DumpFile:
     @property
     def goes_on(self) -> bool:
         """Whether the log may continue in another file: not that of the newest segment, nor a file given by itself."""
-        return self.kind is FileKind.LOG and (self.next_base_offset is not None or self.is_leftover)
+        return self.kind is FileKind.LOG and (self.next_base_offset is not None or self.is_leftover or self.is_remote)
 
     @property
     def reach(self) -> int:
         """The offset before which the batches of a `.log` file must begin."""
+        if self.is_remote:
+            return max_plausible_offset(self.base_offset, self.next_base_offset)
         parsed = parse_file_name(self.name)
         return INT64_MAX if parsed is None or parsed.offset is None else max_plausible_offset(parsed.offset, self.next_base_offset)
 
@@ -155,6 +159,8 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
         inputs.several |= not discovery.files
         for log_directory in discovery.log_directories:
             partitions |= _take_log_directory(inputs, source, log_directory, options)
+        for entry in discovery.remote_stores:
+            partitions |= _take_store(inputs, source, entry.path, options)
     selection = options.selection
     if selection is not None and not inputs.files and not any(fits(partition, selection) for partition in partitions):
         raise_or_warn(no_match_error(partitions, selection), hidden=bool(inputs.incomplete))
@@ -221,6 +227,24 @@ def _take_log_directory(
             is_leftover = parsed.suffix is not None
             inputs.files.append(DumpFile(*place, parsed.kind, parsed.offset or 0, entry.size_in_bytes, following, is_leftover))
     return partitions
+
+
+def _take_store(inputs: DumpInputs, source: "ByteSource", path: str, options: DumpOptions) -> set[tuple[str, int]]:
+    """Add the logs of the selected segments of a remote store, whatever their states are; returns its partitions."""
+    try:
+        store = list_store(source, path)
+    except SourceError as error:
+        inputs.incomplete.append(not_read(source, error))
+        return set()
+    logs = sorted(store.logs.values(), key=lambda log: (log.topic, log.partition, log.topic_id))
+    parts, suffix = store.parts, store.layout.log_suffix
+    for log in logs if options.selection is None else [log for log in logs if fits((log.topic, log.partition), options.selection)]:
+        for segment in sorted(log.segments.values(), key=lambda segment: (segment.start_offset, segment.segment_id)):
+            if suffix in segment.objects:
+                part_path = f"{stem_of(log, segment)}.{RemotePart.LOG.value}"
+                place, size = (parts, part_path, typed_path(source, part_path)), segment.objects[suffix]
+                inputs.files.append(DumpFile(*place, FileKind.LOG, segment.start_offset, size, is_remote=True))
+    return {(log.topic, log.partition) for log in logs}
 
 
 def _entries(directory: PartitionDirectory) -> Iterator[tuple["Entry", int | None]]:

@@ -10,6 +10,7 @@ from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
 from kafka_forensics.model.remote_log import StoredLog, StoredSegment
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind, path_in, root_path
 from kafka_forensics.storage.tiered.aiven import AIVEN
+from kafka_forensics.storage.tiered.decoded import DecodedStore
 from kafka_forensics.storage.tiered.layout import RemoteLayout, RemotePart
 from kafka_forensics.storage.tiered.local_tiered_storage import LOCAL_TIERED_STORAGE
 
@@ -89,6 +90,11 @@ class RemoteStore:
     def name(self) -> str:
         """As a person would type it."""
         return path_in(self.source.name, self.path)
+
+    @property
+    def parts(self) -> ByteSource:
+        """A source of the parts of segments with the bytes that the broker copied: `stem_of` a segment, a dot, a `RemotePart`."""
+        return self.source if self.layout.is_plain else DecodedStore(self.source, self.layout)
 
     def open(self, log: StoredLog, segment: StoredSegment, part: RemotePart) -> ByteFile:
         """A part of a segment with the bytes that the broker copied. Raises SourceError."""

@@ -1,0 +1,32 @@
+"""The parts of remote segments with the bytes that brokers copied, for layouts whose objects hold other bytes."""
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry
+from kafka_forensics.storage.tiered.layout import RemoteLayout, RemotePart
+
+
+class DecodedStore(ByteSource):
+    """A remote store whose files are the parts of its segments: the path of a segment's objects, a dot, and a `RemotePart`."""
+
+    def __init__(self, stored: ByteSource, layout: RemoteLayout) -> None:
+        super().__init__(stored.name)
+        self.stored, self.layout = stored, layout
+        if isinstance(stored, DistantSource):
+            self.request_seconds = stored.request_seconds
+
+    def list(self, path: str = "") -> list[Entry]:
+        """The objects as they are stored. Raises SourceError."""
+        return self.stored.list(path)
+
+    def stat(self, path: str) -> Entry:
+        """An object as it is stored. Raises SourceError."""
+        return self.stored.stat(path)
+
+    def open(self, path: str) -> ByteFile:
+        """Open a part. Raises SourceError."""
+        stem, _, suffix = path.rpartition(".")
+        try:
+            part = RemotePart(suffix)
+        except ValueError as error:
+            raise SourceError(path, "not a part of a remote segment") from error
+        return self.layout.open_part(self.stored, stem, part)

@@ -1,0 +1,78 @@
+"""What the commands read from a remote store among the paths: one log a partition, its remote part, then its local part."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.runs import Run, rows
+from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
+from tests.support.remote_log import COPY_FINISHED, copy_started, put_object, put_remote_log, segment_update
+from tests.support.segments import flip_bit, log
+
+pytestmark = pytest.mark.usefixtures("wide")
+EPOCHS = ((0, 0),)
+
+
+def put_cluster(folder: Path, *, local_start: int = 20, events: bool = True) -> tuple[str, str]:
+    """Write one broker and a store with [0, 10) and [10, 20); the local log ends at 30. Returns the paths of both."""
+    store, batches = folder / "store", log(15)
+    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": EPOCHS, "clean": True}
+    local = {local_start: batches[local_start // 2 :]}
+    broker = put_replica(folder, 1, local, partition=DIRECTORY, high_watermark=30, **options)
+    for number, start in enumerate((0, 10)):
+        put_object(store, number, start, batches[start // 2 : start // 2 + 5], topic_id=TOPIC_ID, partition=DIRECTORY)
+    if events:
+        started = [copy_started(number, start, start + 9, topic_id=TOPIC_ID) for number, start in enumerate((0, 10))]
+        finished = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(2)]
+        put_topic_id(put_remote_log(broker, *started, *finished).parent, OFFSETS_ID_TEXT)
+    return str(broker), str(store)
+
+
+def found(run: Run, *arguments: str) -> list[tuple[Any, int, str]]:
+    return [(row["broker"], row["offset"], row["file"].rpartition("/")[2][:20]) for row in rows(run, "find", *arguments)]
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_find_reads_both_parts(run: Run, tmp_path: Path, *, events: bool) -> None:
+    broker, store = put_cluster(tmp_path, events=events)
+    assert found(run, broker, store, "--offset", "9:21", "--topic", "t") == [
+        *((1, 20, f"{20:020d}"),),
+        *(("remote", offset, f"{0 if offset < 10 else 10:020d}") for offset in range(9, 20)),
+    ]
+    assert found(run, store, "--offset", "19:25") == [("remote", 19, f"{10:020d}")]
+    assert found(run, broker, store, "--offset", "0:", "--broker", "1", "--topic", "t")[0][:2] == (1, 20)
+
+
+def test_find_says_whether_the_remote_part_was_given(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    assert "are in remote storage, not given" in run("find", broker, "--offset", "5")[2]
+    assert "remote storage" not in run("find", broker, store, "--offset", "5")[2]
+    assert "nothing fits" in run("find", store, "--offset", "5", "--topic", "other")[2]
+
+
+def test_unfinished_copies_are_not_searched(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    put_object(tmp_path / "store", 5, 20, log(5, start=20), topic_id=TOPIC_ID, partition=DIRECTORY)
+    assert [row[:2] for row in found(run, broker, store, "--offset", "20")] == [(1, 20)]
+    assert [row[:2] for row in found(run, store, "--offset", "20")] == [("remote", 20)]
+
+
+def test_dump_shows_records_of_a_store(run: Run, tmp_path: Path) -> None:
+    _, store = put_cluster(tmp_path)
+    shown = rows(run, "dump", store, "--records", "--topic", "t", "--offset", "8:12")
+    assert [row["offset"] for row in shown] == [8, 9, 10, 11]
+    batches = rows(run, "dump", store)
+    assert [row["base_offset"] for row in batches] == [*range(0, 20, 2)]
+    run_of_other = run("dump", store, "--topic", "other")
+    assert run_of_other[0] == 2
+
+
+def test_damage_in_an_object_is_read_over(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    path = next((tmp_path / "store").glob(f"*/{0:020d}*.log"))
+    data = path.read_bytes()
+    path.write_bytes(flip_bit(data, 3 * (len(data) // 5) - 3))
+    shown = rows(run, "find", broker, store, "--offset", "0:10", "--topic", "t")
+    assert [row["offset"] for row in shown if not row["is_valid"]] == [4, 5]
+    assert len(shown) == 10
