@@ -92,7 +92,8 @@ def export_arguments(
     reader: FactReader, token: str, path: str, *, work_bytes: int, label: SnapshotLabel | None = None
 ) -> ExportArguments:
     """What the tasks about the reader's facts share; workers find the target at `path`."""
-    names = {address_of(source): source.name for source in reader.inputs.sources}
+    sources = [*reader.inputs.sources, *(plan.log_dir.source for plan in reader.inputs.remote)]
+    names = {address_of(source): source.name for source in sources}
     options = reader.options
     return ExportArguments(path, token, options.storage_options, names, reader.payloads, work_bytes, options.cache_dir, label)
 
@@ -112,7 +113,7 @@ def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYT
         elif name in BY_TASKS:
             size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
-            works = replica_tasks(reader.inputs.replicas, query, deep=reader.result.totals.records_decoded)
+            works = replica_tasks(reader.inputs.logs, query, deep=reader.result.totals.records_decoded)
             listed += [Task(name, json.dumps([size, work]).encode()) for work in works]
     return listed
 
@@ -122,7 +123,7 @@ def _transaction_works(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
     stable = reader.stable_offsets()
     streams: dict[int, list[ReplicaPlan]] = {}
     seekable: list[tuple[ReplicaPlan, int]] = []
-    for plan in reader.inputs.replicas:
+    for plan in reader.inputs.logs:
         source = plan.log_dir.source
         if source.seekable:
             seekable.append((plan, plan.bytes + file_cost(source) * len(plan.directory.segments)))

@@ -238,6 +238,8 @@ class ScanResult(Answer):
     """Whether the user interrupted the scan; then the result is partial, and `incomplete` says so."""
     final_partitions: list[tuple[int, list[int]]] = field(default_factory=list, repr=False, compare=False)
     """(index of a partition, indexes of its findings) of partitions that were final before the scan ended, in that order."""
+    remote_topics: set[str] = field(default_factory=set, repr=False, compare=False)
+    """Topics whose logs in remote storage were read, too."""
 
     def __repr__(self) -> str:
         totals = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas, {len(self.findings)} findings"

@@ -12,7 +12,7 @@ import numpy as np
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, require_requested_or_warn, typed_path
+from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, require_requested_or_warn, typed_path
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.batches import (
     CHUNK_ROWS,
@@ -46,8 +46,7 @@ from kafka_forensics.parsers.log import (
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.logs_in_order import OffsetCorrector
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position, start_position_for_time
-from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
-from kafka_forensics.scanning.witnesses.remote_log import read_remote_log
+from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
 from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
 from kafka_forensics.storage.archives import reading_order
 
@@ -694,8 +693,7 @@ def search(
 
     It includes files that are being deleted or swapped in: they may hold the last copy. Raises UsageError for invalid paths.
     """
-    inputs = gather(paths, options, elsewhere=True)
-    take_remote_logs(inputs, options, read_remote_log(inputs)[0] if inputs.store_places else None)
+    inputs = gather_logs(paths, options)
     require_requested_or_warn(inputs, options)
     set_tiered_topics(inputs, None)
     files = [

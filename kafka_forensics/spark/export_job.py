@@ -32,6 +32,7 @@ from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
+from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.spark.job import probe, scan_probed
 from kafka_forensics.spark.keys import Batches, batch_of, has_attempts_left, max_attempts, small_table
 from kafka_forensics.storage.open import local_path
@@ -70,10 +71,11 @@ def export_on_spark(
     path = absolute_place(order.output)
     _check_target(spark, ExportArguments(path, target.token, options.storage_options))
     result, witnesses = scan_probed(spark, inputs, options)
+    take_remote_logs(inputs, options, witnesses.remote_log)
     reader = FactReader(inputs, options, result, witnesses, finding_text, order.payloads)
     if not order.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    work_bytes = sum(plan.bytes for plan in inputs.replicas)
+    work_bytes = sum(plan.bytes for plan in inputs.logs)
     listed = tasks(reader, order.names, order.split_bytes)
     arguments = export_arguments(reader, target.token, path, work_bytes=work_bytes, label=order.label)
     written, incomplete = adopt_files(_reports(spark, arguments, reader, listed), target, order.label)

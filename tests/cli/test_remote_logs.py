@@ -3,29 +3,37 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from kafka_forensics import read_batches, read_records
+from kafka_forensics.export.facts.read import read_task
+from kafka_forensics.export.facts.rows import FactQuery
+from kafka_forensics.export.facts.splits import plan_tasks
 from tests.cli.runs import Run, rows
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
-from tests.support.remote_log import COPY_FINISHED, copy_started, put_object, put_remote_log, segment_update
+from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_update
 from tests.support.segments import flip_bit, log
 
 pytestmark = pytest.mark.usefixtures("wide")
 EPOCHS = ((0, 0),)
 
 
-def put_cluster(folder: Path, *, local_start: int = 20, events: bool = True) -> tuple[str, str]:
+def put_cluster(folder: Path, *, local_start: int = 20, events: bool = True, layout: str = "plain") -> tuple[str, str]:
     """Write one broker and a store with [0, 10) and [10, 20); the local log ends at 30. Returns the paths of both."""
     store, batches = folder / "store", log(15)
     options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": EPOCHS, "clean": True}
     local = {local_start: batches[local_start // 2 :]}
     broker = put_replica(folder, 1, local, partition=DIRECTORY, high_watermark=30, **options)
+    written: list[bytes] = []
     for number, start in enumerate((0, 10)):
-        put_object(store, number, start, batches[start // 2 : start // 2 + 5], topic_id=TOPIC_ID, partition=DIRECTORY)
+        of_segment = batches[start // 2 : start // 2 + 5]
+        put_object(store, number, start, of_segment, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+        size = len(b"".join(of_segment))
+        written.append(copy_started(number, start, start + 9, topic_id=TOPIC_ID, segment_size_in_bytes=size))
+        written.append(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID))
     if events:
-        started = [copy_started(number, start, start + 9, topic_id=TOPIC_ID) for number, start in enumerate((0, 10))]
-        finished = [segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID) for number in range(2)]
-        put_topic_id(put_remote_log(broker, *started, *finished).parent, OFFSETS_ID_TEXT)
+        put_topic_id(put_remote_log(broker, *written).parent, OFFSETS_ID_TEXT)
     return str(broker), str(store)
 
 
@@ -33,9 +41,10 @@ def found(run: Run, *arguments: str) -> list[tuple[Any, int, str]]:
     return [(row["broker"], row["offset"], row["file"].rpartition("/")[2][:20]) for row in rows(run, "find", *arguments)]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("events", [True, False])
-def test_find_reads_both_parts(run: Run, tmp_path: Path, *, events: bool) -> None:
-    broker, store = put_cluster(tmp_path, events=events)
+def test_find_reads_both_parts(run: Run, tmp_path: Path, layout: str, *, events: bool) -> None:
+    broker, store = put_cluster(tmp_path, events=events, layout=layout)
     assert found(run, broker, store, "--offset", "9:21", "--topic", "t") == [
         *((1, 20, f"{20:020d}"),),
         *(("remote", offset, f"{0 if offset < 10 else 10:020d}") for offset in range(9, 20)),
@@ -58,8 +67,9 @@ def test_unfinished_copies_are_not_searched(run: Run, tmp_path: Path) -> None:
     assert [row[:2] for row in found(run, store, "--offset", "20")] == [("remote", 20)]
 
 
-def test_dump_shows_records_of_a_store(run: Run, tmp_path: Path) -> None:
-    _, store = put_cluster(tmp_path)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_dump_shows_records_of_a_store(run: Run, tmp_path: Path, layout: str) -> None:
+    _, store = put_cluster(tmp_path, layout=layout)
     shown = rows(run, "dump", store, "--records", "--topic", "t", "--offset", "8:12")
     assert [row["offset"] for row in shown] == [8, 9, 10, 11]
     batches = rows(run, "dump", store)
@@ -76,3 +86,35 @@ def test_damage_in_an_object_is_read_over(run: Run, tmp_path: Path) -> None:
     shown = rows(run, "find", broker, store, "--offset", "0:10", "--topic", "t")
     assert [row["offset"] for row in shown if not row["is_valid"]] == [4, 5]
     assert len(shown) == 10
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_export_has_facts_of_both_parts(run: Run, tmp_path: Path, layout: str) -> None:
+    broker, store = put_cluster(tmp_path, layout=layout)
+    facts = ("--fact", "batches", "--fact", "records")
+    status, _, errors = run("export", broker, store, "--topic", "t", *facts, "--output", tmp_path / "out")
+    assert status == 0
+    assert "remote storage" not in errors
+    for fact, count in (("batches", {"1": 5, "remote": 10}), ("records", {"1": 10, "remote": 20})):
+        files = {
+            part.parent.name.removeprefix("broker="): pq.read_table(part) for part in (tmp_path / "out" / fact).rglob("*.parquet")
+        }
+        assert {name: table.num_rows for name, table in files.items()} == count
+        remote = files["remote"].to_pylist()
+        assert {row["log_dir"] for row in remote} == {store}
+        assert all((Path(row["log_dir"]) / row["file"]).is_file() for row in remote)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tasks_of_facts_have_both_parts(tmp_path: Path, layout: str) -> None:
+    paths = list(put_cluster(tmp_path, layout=layout))
+    query = FactQuery("records", ("broker", "offset"), topics=("t",), brokers=("remote",))
+    read = [row for task in plan_tasks(paths, query) for batch in read_task(task, query) for row in batch.to_pylist()]
+    assert [(row["broker"], row["offset"]) for row in read] == [("remote", offset) for offset in range(20)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_objects_are_read_by_themselves(tmp_path: Path, layout: str) -> None:
+    path = put_object(tmp_path / "store", 0, 10, log(5, start=10), layout=layout)
+    assert [offset for batch in read_records(str(path)) for offset in batch.column("offset").to_pylist()] == list(range(10, 20))
+    assert sum(batch.num_rows for batch in read_batches(str(path))) == 5

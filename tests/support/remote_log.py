@@ -1,8 +1,13 @@
-"""Writes records of `__remote_log_metadata`, and objects of LocalTieredStorage, as a leader's copy task does."""
+"""Writes records of `__remote_log_metadata`, and objects of remote stores, as a leader's copy task does."""
 
+import json
+import struct
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from kafka_forensics.parsers.flexible_fields import uuid_text
 from tests.support.brokers import put_partition
@@ -64,6 +69,11 @@ def put_remote_log(log_dir: Path, *values: bytes | None, partition: int = 0) -> 
     return put_partition(log_dir / f"__remote_log_metadata-{partition}", log, empty_indexes=True) / segment_file(0)
 
 
+LAYOUTS = ("plain", "chunks")
+"""LocalTieredStorage; Aiven's layout with compressed chunks."""
+_CHUNK_BYTES = 256
+
+
 def put_object(
     store: Path,
     number: int,
@@ -73,13 +83,49 @@ def put_object(
     topic_id: str = TOPIC_ID_TEXT,
     epochs: Sequence[tuple[int, int]] = ((0, 0),),
     partition: str = "t-0",
+    layout: str = "plain",
 ) -> Path:
-    """Write the log and the leader epochs of a segment into a LocalTieredStorage; return the object with the log."""
-    directory = store / f"{partition}-{topic_id}"
+    """Write the log and the leader epochs of a segment into a remote store; return the object with the log."""
+    topic, _, partition_number = partition.rpartition("-")
+    directory = store / f"{partition}-{topic_id}" if layout == "plain" else store / f"{topic}-{topic_id}" / partition_number
     directory.mkdir(parents=True, exist_ok=True)
-    stem = f"{start:020d}-{segment_id(number)}"
+    stem, log = directory / f"{start:020d}-{segment_id(number)}", b"".join(batches)
     lines = "".join(f"{epoch} {offset}\n" for epoch, offset in epochs)
-    (directory / f"{stem}.leader_epoch_checkpoint").write_text(f"0\n{len(epochs)}\n{lines}")
-    path = directory / f"{stem}.log"
-    path.write_bytes(b"".join(batches))
-    return path
+    checkpoint = f"0\n{len(epochs)}\n{lines}".encode()
+    if layout == "plain":
+        Path(f"{stem}.leader_epoch_checkpoint").write_bytes(checkpoint)
+        Path(f"{stem}.log").write_bytes(log)
+    else:
+        _put_chunks(stem, log, checkpoint)
+    return Path(f"{stem}.log")
+
+
+def _put_chunks(stem: Path, log: bytes, checkpoint: bytes) -> None:
+    """Write the three objects of a segment in Aiven's layout; of its indexes only the leader epochs have bytes."""
+    chunks = [pa.compress(log[at : at + _CHUNK_BYTES], "zstd", asbytes=True) for at in range(0, len(log), _CHUNK_BYTES)]
+    sizes = [len(chunk) for chunk in chunks]
+    encoded = struct.pack(">i", len(sizes))
+    if len(sizes) == 1:
+        encoded += struct.pack(">i", sizes[0])
+    elif sizes:
+        base = min(sizes[:-1])
+        encoded += struct.pack(">ib", base, 2) + b"".join(struct.pack(">H", size - base) for size in sizes[:-1])
+        encoded += struct.pack(">i", sizes[-1])
+    empty = {"position": 0, "size": 0}
+    manifest = {
+        "version": "1",
+        "chunkIndex": {
+            "type": "variable",
+            "originalChunkSize": _CHUNK_BYTES,
+            "originalFileSize": len(log),
+            "transformedChunks": b64encode(encoded).decode(),
+        },
+        "segmentIndexes": {
+            **dict.fromkeys(("offset", "timestamp", "producerSnapshot"), empty),
+            "leaderEpoch": {"position": 0, "size": len(checkpoint)},
+        },
+        "compression": True,
+    }
+    Path(f"{stem}.log").write_bytes(b"".join(chunks))
+    Path(f"{stem}.indexes").write_bytes(checkpoint)
+    Path(f"{stem}.rsm-manifest").write_text(json.dumps(manifest))

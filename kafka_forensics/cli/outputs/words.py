@@ -230,8 +230,8 @@ def nothing_found(result: ScanResult) -> str:
 
 
 def incomplete_lines(result: ScanResult) -> list[str]:
-    """A line for each input that could not be read, hints, and a line about tiered topics, whose remote storage is not read."""
-    topics = sorted({partition.topic for partition in result.partitions if partition.is_tiered})
+    """A line for each input that could not be read, hints, and a line about tiered topics whose remote storage was not read."""
+    topics = sorted({partition.topic for partition in result.partitions if partition.is_tiered} - result.remote_topics)
     more = len(topics) - _NAMED_TOPICS
     named = printable(listed(topics if more <= 0 else [*topics[:_NAMED_TOPICS], f"{more} more"]))
     stores = [finding for finding in result.findings if finding.kind == "TIERED_TOPICS" and finding.evidence.get("store_listed")]

@@ -30,12 +30,15 @@ from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.environment import changed_findings
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates, base_offsets
+from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
-from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.open import open_parent, open_source
+from kafka_forensics.storage.source import place_of
+from kafka_forensics.storage.tiered import DecodedStore, layout_of, stored_object
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import OptionsArgument
-    from kafka_forensics.storage.source import ByteSource
+    from kafka_forensics.storage.source import ByteFile, ByteSource
 
 FindingText = Callable[[Finding], tuple[str, str | None]]
 """Gives a finding's message and advice."""
@@ -58,30 +61,42 @@ LOG_FACTS: Final = ("batches", "records", "spans", "control_records", "transacti
 
 
 def read_batches(path: str, storage_options: "OptionsArgument" = None) -> Batches:
-    """Batches of a `.log` file, as `model.schemas.BATCHES`, including those with a wrong CRC but without damaged bytes.
+    """Batches of a `.log` file or object of a remote store, as `model.schemas.BATCHES`, including those with a wrong CRC but
+    without damaged bytes.
 
     Raises PathMissingError and SourceError.
     """
     source = open_source(path, storage_options)
-    with source.open("") as file:
+    with _open_log(source) as file:
         limit, _ = _limits_of(source)
         for chunk in SegmentReader.with_checks(file, limit).chunks():
             yield batches_to_arrow(chunk.columns)
 
 
+def _open_log(source: "ByteSource") -> "ByteFile":
+    """Open a source that is one `.log`; of a remote segment, with the bytes that the broker copied. Raises SourceError."""
+    layout = layout_of(place_of(source))
+    if layout is None or layout.is_plain:
+        return source.open("")
+    return DecodedStore(open_parent(source), layout).open(place_of(source).rpartition("/")[2])
+
+
 def _limits_of(source: "ByteSource") -> tuple[int, bool]:
     """The offset before which the batches of a `.log` file must begin, and whether the log has a later segment."""
+    stored = stored_object(place_of(source))
+    if stored is not None:  # the active segment is never copied
+        return max(max_plausible_offset(segment.start_offset) for segment in stored.segments.values()), True
     base_offset, following = base_offsets(source)
     return INT64_MAX if base_offset is None else max_plausible_offset(base_offset, following), following is not None
 
 
 def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batches:
-    """Records of every good batch of a `.log` file, as `model.schemas.RECORDS`, many batches at a time.
+    """Records of every good batch of a `.log` file or object of a remote store, as `model.schemas.RECORDS`, many batches at a time.
 
     Raises PathMissingError and SourceError.
     """
     source = open_source(path, storage_options)
-    with source.open("") as file:
+    with _open_log(source) as file:
         limit, goes_on = _limits_of(source)
         states = LazyRecordStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=limit))
         for chunk in SegmentReader(file, max_plausible_offset=limit).chunks():
@@ -137,7 +152,7 @@ class FactReader:
                     yield FactPart(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
         else:
             read = self._transaction_reader() if name == "transactions" else READERS[name]
-            for plan in self.inputs.replicas:
+            for plan in self.inputs.logs:
                 deep = self.result.totals.records_decoded
                 reader = ReplicaReader(plan, self.incomplete.append, lambda count: self.passed(count), self.payloads, deep)
                 yield FactPart(plan.context.topic, plan.context.partition, str(plan.context.broker), read(reader))
@@ -224,5 +239,6 @@ def scan_for_facts(
     inputs = gather(paths, options)
     compile_as_needed(max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal)))
     witnesses = read_witnesses(inputs)
+    take_remote_logs(inputs, options, witnesses.remote_log)
     result = scan_inputs(inputs, options, progress, witnesses=witnesses)
     return FactReader(inputs, options, result, witnesses, finding_text)

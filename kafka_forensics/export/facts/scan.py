@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, gather, gather_log_dirs
+from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import between_batches, change_batches
 from kafka_forensics.export.facts.facts import FactReader, FindingText, internal_topic_facts
@@ -22,12 +22,13 @@ from kafka_forensics.export.facts.rows import (
     FactQuery,
     repeated,
 )
-from kafka_forensics.export.facts.splits import require_brokers, require_matches, require_readable, tasks_of
+from kafka_forensics.export.facts.splits import gather_files, require_brokers, require_matches, require_readable, tasks_of
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS, fact_named
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.changes import compared, gather_snapshots, require_two_snapshots
 from kafka_forensics.scanning.engine.local import scan_inputs
+from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def _scan_batches(
     if query.fact in FROM_INTERNAL_TOPICS:
         yield from internal_topic_facts(query.fact, inputs, witnesses, options, incomplete, payloads=query.payloads)
         return
+    take_remote_logs(inputs, options, witnesses.remote_log)
+    inputs.remote = [plan for plan in inputs.remote if query.wants(*plan.context.topic_partition)]
     result = scan_inputs(inputs, options, witnesses=witnesses)
     incomplete += result.incomplete
     yield from FactReader(inputs, options, result, witnesses, finding_text, query.payloads, incomplete).batches(query.fact)
@@ -115,7 +118,7 @@ def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage
         require_two_snapshots(snapshots)
     if query.fact in FROM_COMPARISONS or (query.fact == "findings" and len(snapshots) > 1):
         return [json.dumps({"compare": dict(snapshots)})]
-    gathered = {name: gather_log_dirs(paths, storage_options) for name, paths in snapshots.items()}
+    gathered = {name: gather_files(paths, storage_options) for name, paths in snapshots.items()}
     for inputs in gathered.values():
         require_readable(inputs)
     if query.fact in FROM_SCANS:
@@ -128,7 +131,8 @@ def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage
 
 
 def _all_log_dirs(gathered: Mapping[str, Inputs]) -> Inputs:
-    return Inputs([log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs])
+    log_dirs = [log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs]
+    return Inputs(log_dirs, remote=[plan for inputs in gathered.values() for plan in inputs.remote])
 
 
 def read_snapshots(task: str, query: FactQuery, finding_text: FindingText, storage_options: Pairs = ()) -> Batches:

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafka_forensics.errors import SourceError, UsageError, did_you_mean_prefix
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
-from kafka_forensics.evidence.options import listed
+from kafka_forensics.evidence.options import ScanOptions, listed
 from kafka_forensics.evidence.paths import skipped_members
 from kafka_forensics.export.facts.rows import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.export.facts.spans import SPAN_BYTES
@@ -21,6 +21,7 @@ from kafka_forensics.model.json_objects import JsonArray
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
 from kafka_forensics.scanning.engine.work_plan import file_cost, packed
 from kafka_forensics.scanning.judging.whole_scan import is_deep
+from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource, Entry
@@ -96,10 +97,16 @@ def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[
     """
     if query.fact in FROM_SCANS:
         return [json.dumps({"scan": paths})]
-    inputs = gather_log_dirs(paths, storage_options)
+    inputs = gather_files(paths, storage_options)
     require_readable(inputs)
     require_matches(inputs, query)
     return tasks_of(inputs, query)
+
+
+def gather_files(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
+    """The inputs of facts of files: all log directories, and the logs in remote stores. Raises UsageError for invalid paths."""
+    inputs = gather_log_dirs(paths, storage_options)
+    return gather_logs(paths, ScanOptions(storage_options=storage_options)) if inputs.store_places else inputs
 
 
 def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
@@ -114,7 +121,7 @@ def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
 
 
 def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool) -> list[str]:
-    """Tasks for the replicas of a scan, in their order; `deep` is that of `ReplicaReader`."""
+    """Tasks for these logs, in their order; `deep` is that of `ReplicaReader`."""
     return _tasks(((plan.log_dir.source, _pieces(plan.log_dir, plan.directory, query)) for plan in plans), query, deep=deep)
 
 
@@ -165,7 +172,8 @@ def require_matches(inputs: Inputs, query: FactQuery) -> None:
 
 def require_brokers(inputs: Inputs, query: FactQuery) -> None:
     """Raise UsageError if there is no copy of a requested broker."""
-    brokers = [str(broker) for broker in sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)]
+    log_dirs = [*inputs.log_dirs, *(plan.log_dir for plan in inputs.remote)]
+    brokers = [str(broker) for broker in sorted({log_dir.broker for log_dir in log_dirs}, key=broker_order)]
     for broker in query.brokers:
         if broker not in brokers:
             raise _no_match_error("brokers", broker, brokers)
@@ -177,12 +185,13 @@ def _no_match_error(option: str, requested: str, existing: list[str]) -> UsageEr
 
 
 def _all_replicas(inputs: Inputs) -> list[tuple[LogDir, PartitionDirectory]]:
-    return [
+    replicas = [
         (log_dir, directory)
         for log_dir in inputs.log_dirs
         for directory in log_dir.found.partitions
         if directory.legal and directory.suffix is None
     ]
+    return [*replicas, *((plan.log_dir, plan.directory) for plan in inputs.remote)]
 
 
 def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionDirectory]]:
@@ -289,7 +298,7 @@ def _joined(pieces: list[FactPiece]) -> list[FactPiece]:
     joined: list[FactPiece] = []
     for piece in pieces:
         last = joined[-1] if joined else None
-        if last is None or last.is_part or piece.is_part or _replica_of(last) != _replica_of(piece):
+        if last is None or last.is_part or piece.is_part or not _continues(piece, last):
             joined.append(piece)
             continue
         last.segments += piece.segments
@@ -298,6 +307,12 @@ def _joined(pieces: list[FactPiece]) -> list[FactPiece]:
         if piece.segments:
             last.next_base_offset = piece.next_base_offset
     return joined
+
+
+def _continues(piece: FactPiece, last: FactPiece) -> bool:
+    """Whether a piece belongs to the replica of another, and its segments follow; of logs in a remote store that overlap, not."""
+    is_later = not (piece.segments and last.segments) or last.segments[-1].base_offset < piece.segments[0].base_offset
+    return is_later and _replica_of(last) == _replica_of(piece)
 
 
 def _replica_of(piece: FactPiece) -> tuple[object, ...]:

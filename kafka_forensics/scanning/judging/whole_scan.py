@@ -316,6 +316,7 @@ class Scan:
         incomplete = with_replicas([gaps[key] for key in ordered], inputs.log_dirs)
         result = ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
         result.incidents, result.rerun_arguments, result.final_partitions = incidents(findings), self._arguments.of(Place()), final
+        result.remote_topics = {plan.context.topic for plan in inputs.remote}
         return result
 
     def partial_result(self) -> ScanResult:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, read_leader_epochs
+from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather, read_leader_epochs
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.remote_log import REMOTE, RemoteLog, RemoteLogHistory, StoredSegment
@@ -18,6 +18,7 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.replication.epochs import assign_epoch, epoch_at
 from kafka_forensics.replication.remote_segments import are_in_lineage
+from kafka_forensics.scanning.witnesses.remote_log import read_remote_log
 from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition, list_remote_stores
 from kafka_forensics.storage.source import Entry, EntryKind
 from kafka_forensics.storage.tiered import RemotePart, stem_of
@@ -68,6 +69,13 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
             inputs.remote += _plans(inputs, stored, topic, remote_log, plans)
     inputs.remote.sort(key=lambda plan: plan.context.topic_partition)
     return stores
+
+
+def gather_logs(paths: list[str], options: ScanOptions) -> Inputs:
+    """`gather`, and the selected logs in remote stores; whether anything matches the options is not checked."""
+    inputs = gather(paths, options, elsewhere=True)
+    take_remote_logs(inputs, options, read_remote_log(inputs)[0] if inputs.store_places else None)
+    return inputs
 
 
 def _plans(

@@ -7,6 +7,7 @@ from kafka_forensics.storage.tiered.store import (
     RemoteStore,
     belongs_to_store,
     is_store,
+    layout_of,
     list_store,
     stem_of,
     stored_object,

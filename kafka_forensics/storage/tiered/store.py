@@ -70,6 +70,12 @@ def stored_object(path: str) -> StoredLog | None:
     return next(iter(listing.logs().values()), None)
 
 
+def layout_of(path: str) -> RemoteLayout | None:
+    """The layout that has an object at this whole path; None for other names."""
+    parsed = _parsed(path)
+    return None if parsed is None else parsed[0]
+
+
 @dataclass(slots=True)
 class RemoteStore:
     """The objects of a remote store, as listed."""
