@@ -57,6 +57,15 @@ def diverging_ranges(left: Sequence[EpochEntry], right: Sequence[EpochEntry], st
     )
 
 
+def with_equal_epochs(ranges: Ranges, left: Sequence[EpochEntry], right: Sequence[EpochEntry]) -> Ranges:
+    """The offsets of a set at which two logs have the same leader epoch, and so the same records."""
+    edges = sorted({entry.start_offset for entry in (*left, *right)})
+    parts = (
+        pair for start, end in ranges for pair in itertools.pairwise([start, *(edge for edge in edges if start < edge < end), end])
+    )
+    return normalised((start, end) for start, end in parts if epoch_at(left, start) == epoch_at(right, start) is not None)
+
+
 def remote_fate(
     segments: Iterable[RemoteSegment], epochs: Sequence[EpochEntry], log_start_offset: int, log_end_offset: int
 ) -> RemoteFate:

@@ -1,5 +1,6 @@
 """What the commands read from a remote store among the paths: one log a partition, its remote part, then its local part."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from kafka_forensics.export.facts.rows import FactQuery
 from kafka_forensics.export.facts.splits import plan_tasks
 from tests.cli.runs import Run, rows
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
-from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_update
-from tests.support.segments import flip_bit, log
+from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_id, segment_update
+from tests.support.segments import flip_bit, log, marker, producer_batch
 
 pytestmark = pytest.mark.usefixtures("wide")
 EPOCHS = ((0, 0),)
@@ -118,3 +119,61 @@ def test_objects_are_read_by_themselves(tmp_path: Path, layout: str) -> None:
     path = put_object(tmp_path / "store", 0, 10, log(5, start=10), layout=layout)
     assert [offset for batch in read_records(str(path)) for offset in batch.column("offset").to_pylist()] == list(range(10, 20))
     assert sum(batch.num_rows for batch in read_batches(str(path))) == 5
+
+
+def in_transaction(offset: int, epoch: int = 0) -> bytes:
+    """Two records of producer 7, which are equal whatever their leader epoch is."""
+    return producer_batch(offset, "a", "b", sequence=offset, is_transactional=True, epoch=epoch)
+
+
+def put_unclean(folder: Path) -> tuple[list[str], str]:
+    """Broker 1 committed and copied [20, 30), broker 2 was elected uncleanly and wrote others; returns brokers and store."""
+    store, id_of = folder / "remote", {"topic_id": TOPIC_ID}
+    lost = [in_transaction(offset) for offset in range(20, 28, 2)] + [marker(28, commit=True)]
+    common, new = log(10), log(4, start=20, epoch=2, value=b"other")
+    segments = {1: (0, common, ((0, 0),)), 2: (20, lost, ((0, 0),)), 3: (20, new[:2], ((0, 0), (2, 20)))}
+    events = []
+    for number, (start, batches, epochs) in segments.items():
+        put_object(store, number, start, batches, partition=DIRECTORY, epochs=epochs, **id_of)
+        end, inside = {1: 19, 2: 28, 3: 23}[number], ((epochs[-1][0], start),)
+        events.append(copy_started(number, start, end, epochs=inside, broker_id=1 if number < 3 else 2, **id_of))
+        events.append(segment_update(number, COPY_FINISHED, **id_of))
+    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "clean": True, "partition": DIRECTORY}
+    put_replica(folder, 1, {29: []}, high_watermark=29, epochs=((0, 0),), **options)
+    broker = put_replica(folder, 2, {24: new[2:]}, high_watermark=28, epochs=((0, 0), (2, 20)), **options)
+    put_topic_id(put_remote_log(broker, *events).parent, OFFSETS_ID_TEXT)
+    return sorted(str(path) for path in folder.iterdir() if path != store), str(store)
+
+
+def recovered(run: Run, out: Path, *paths: str) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
+    run("recover", *paths, "--topic", "t", "--keep", "2", "--output", out)
+    lines = map(json.loads, (out / "records.jsonl").read_text().splitlines())
+    report = json.loads((out / "report.json").read_text())["partitions"][0]
+    return [(line["offset"], line["txn_state"]) for line in lines], report
+
+
+def test_recover_reads_what_only_remote_segments_hold(run: Run, tmp_path: Path) -> None:
+    brokers, store = put_unclean(tmp_path)
+    records, without_store = recovered(run, tmp_path / "out1", *brokers)
+    assert (records, without_store["unreadable"]["in_remote_storage"]) == ([], 9)
+    records, report = recovered(run, tmp_path / "out2", *brokers, store)
+    assert records == [(offset, "committed") for offset in range(20, 28)]
+    assert report["plan"] == without_store["plan"]
+    assert (report["offsets"]["control"], report["offsets"]["unreadable"]) == (1, 0)
+    assert report["ranges"][0]["read_from"] == [[20, 29, "remote"]]
+
+
+def test_recover_needs_no_copy_of_the_losing_broker(run: Run, tmp_path: Path) -> None:
+    brokers, store = put_unclean(tmp_path)
+    records, _ = recovered(run, tmp_path / "out", brokers[1], store)
+    assert [offset for offset, _ in records] == list(range(20, 28))
+
+
+def test_records_that_the_surviving_log_has_in_remote_storage_are_not_recovered(run: Run, tmp_path: Path) -> None:
+    """Their producers sent them again to the new leader."""
+    brokers, store = put_unclean(tmp_path)
+    again = next(Path(store).glob(f"*/*-{segment_id(3)}.log"))
+    again.write_bytes(in_transaction(20, epoch=2) + marker(22, commit=True, epoch=2))
+    records, report = recovered(run, tmp_path / "out", *brokers, store)
+    assert [offset for offset, _ in records] == list(range(22, 28))
+    assert report["offsets"]["surviving"] == 2

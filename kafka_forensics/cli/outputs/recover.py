@@ -30,7 +30,7 @@ _UNREADABLE: Final = {
     "damaged": "damaged",
     "too_large": "too large",
     "not_collected": "not collected",
-    "in_remote_storage": "in remote storage, which is not read",
+    "in_remote_storage": "in remote storage, not given or not readable",
 }
 """Why no copy has the records at some offsets."""
 _REPLICAS_UNKNOWN: Final = "to say{} whether there are further replicas, which may hold more"

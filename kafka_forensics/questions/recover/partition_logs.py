@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.coordinators import TransactionLog
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.planner import NO_END, Broker, Loss, PlanPartition
+from kafka_forensics.replication.remote_segments import with_equal_epochs
 from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, TransactionEndings
 from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED, UNKNOWN
 
@@ -15,13 +17,15 @@ if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete
 
 LossSource = tuple[int, int, Broker | None]
-"""Offsets `[start, end)` and the broker whose log they are read from; None where no log has a good batch there."""
+"""Offsets `[start, end)` and the broker whose log they are read from; negative for a log in a remote store; None where no log has
+a good batch there."""
 
 
 class PartitionLogs:
     """The logs a partition was planned with; `copies` belong to the first of `planned.replicas`, in order.
 
-    `lost` are the offsets `[start, end)` from the first to the last lost one, `kept` is the broker whose log is kept.
+    `lost` are the offsets `[start, end)` from the first to the last lost one, `kept` is the broker whose log is kept. `remote` are
+    the logs in remote stores; in place of a broker, the first is -1, the second -2, and so on.
     """
 
     def __init__(
@@ -31,6 +35,7 @@ class PartitionLogs:
         coordinators: TransactionLog | None,
         lost: Range,
         kept: Broker,
+        remote: Sequence[tuple[Replica, ReplicaPlan]] = (),
     ) -> None:
         self.planned, self.kept = planned, kept
         self.incomplete: list[Incomplete] = []
@@ -43,11 +48,16 @@ class PartitionLogs:
             if number < len(copies):
                 end = max(lost_end, planned_replica.log_end_offset if planned_replica.broker == kept else 0)
                 self._logs.append(LogRangeReader(*copies[number], self.incomplete, (self._start, end)))
+        self._remote: dict[Broker, LogRangeReader] = {
+            -number: LogRangeReader(*log, self.incomplete, (self._start, lost_end)) for number, log in enumerate(remote, 1)
+        }
         self._endings: dict[tuple[Broker, int], TransactionEndings] = {}
         self._sources: dict[Loss, list[LossSource]] = {}
 
     def log(self, broker: Broker) -> LogRangeReader | None:
         """A broker's log; None if it has no copy here, and starts with an empty log."""
+        if broker in self._remote:
+            return self._remote[broker]
         number = self._numbers[broker]
         return self._logs[number] if number < len(self._logs) else None
 
@@ -56,6 +66,10 @@ class PartitionLogs:
 
         `end` is where recovery will truncate the log: then no coordinator writes missing markers again.
         """
+        if broker in self._remote and (broker, end) not in self._endings:
+            log = self._remote[broker]
+            gaps = without(((self._start, log.replica.log_end_offset),), log.replica.good_ranges)
+            self._endings[broker, end] = TransactionEndings(log, (self._start, end), gaps, open_end=True, coordinators=None)
         if (broker, end) not in self._endings:
             log, replica = self._logs[self._numbers[broker]], self.planned.replicas[self._numbers[broker]]
             doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self._start, end)
@@ -72,9 +86,19 @@ class PartitionLogs:
         is_truncated = bool(clipped(replica.on_disk, replica.log_end_offset, NO_END))
         return self.endings(self.kept, replica.log_end_offset if is_truncated else NO_END)
 
-    def txn_state(self, loss: Loss, facts: Sequence[int]) -> str:
-        """How the transaction of a lost batch ended, by the logs of all holders: one may end before its marker."""
-        states = {self.endings(broker).state(facts) for broker in loss.held_by if self.log(broker) is not None}
+    def txn_state(self, loss: Loss, facts: Sequence[int], source: Broker) -> str:
+        """How the transaction of a lost batch ended, by the logs of all holders: one may end before its marker.
+
+        `source` is the log that the batch was read from. Of a transaction that begins in a remote store the marker may be in a
+        local log that follows.
+        """
+        holders = [broker for broker in loss.held_by if self.log(broker) is not None]
+        if source in self._remote:
+            state, end = self.endings(source).state(facts), self._remote[source].replica.log_end_offset
+            if state != UNKNOWN:
+                return state
+            holders = [broker for broker in holders if self._logs[self._numbers[broker]].replica.local_log_start_offset <= end]
+        states = {self.endings(broker).state(facts) for broker in holders} or {UNKNOWN}
         decided = states & {COMMITTED, ABORTED}
         if len(decided) == 1:
             return decided.pop()
@@ -94,9 +118,48 @@ class PartitionLogs:
                 rest = without(left, clipped(self._good(broker), loss.start, loss.end))
                 sources += [(start, end, broker) for start, end in without(left, rest)]
                 left = rest
+            for broker in sorted(self._remote, key=lambda broker: (not self._has_witness(broker, loss), -int(broker))):
+                rest = without(left, self._remote_part(broker, loss))
+                sources += [(start, end, broker) for start, end in without(left, rest)]
+                left = rest
             sources += [(start, end, None) for start, end in left]
             self._sources[loss] = sorted(sources, key=lambda source: source[0])
         return self._sources[loss]
+
+    def _has_witness(self, broker: Broker, loss: Loss) -> bool:
+        """Whether a remote log has the segment that proves a loss committed."""
+        names = (self._remote[broker].replica.context.object_names or {}).values()
+        return loss.witness is not None and any(name.endswith(f"-{loss.witness.name}.log") for name in names)
+
+    def _remote_part(self, broker: Broker, loss: Loss) -> Ranges:
+        """The offsets of a loss that a remote log has: as its holders, or without any, otherwise than the kept log."""
+        log = self._remote[broker].replica
+        good = clipped(log.good_ranges, loss.start, loss.end)
+        if not loss.held_by:
+            return without(good, with_equal_epochs(good, log.epochs, self._epochs(self.kept)))
+        return normalised(span for holder in loss.held_by for span in with_equal_epochs(good, log.epochs, self._epochs(holder)))
+
+    def _epochs(self, broker: Broker) -> Sequence[EpochEntry]:
+        replica = self.planned.replicas[self._numbers[broker]]
+        return replica.brokers_epochs or replica.epochs
+
+    def surviving_remote(self) -> list[tuple[LogRangeReader, Ranges, TransactionEndings]]:
+        """What remote logs have of the kept log before its local part, from the first lost offset on."""
+        replica = self.planned.replicas[self._numbers[self.kept]]
+        parts = []
+        for broker, log in self._remote.items():
+            good = clipped(log.replica.good_ranges, max(self._start, replica.log_start_offset), replica.copied_from)
+            if ranges := with_equal_epochs(good, log.replica.epochs, self._epochs(self.kept)):
+                parts.append((log, ranges, self.endings(broker)))
+        return parts
+
+    @property
+    def lacks_surviving(self) -> bool:
+        """Whether the kept log may have records after the first lost offset in a remote store that was not given."""
+        replica = self.planned.replicas[self._numbers[self.kept]]
+        start = max(self._start, replica.log_start_offset)
+        kept = normalised(span for _, ranges, _ in self.surviving_remote() for span in ranges)
+        return bool(without(((start, max(start, replica.copied_from)),), kept))
 
     def surviving(self, holders: Sequence[Broker]) -> tuple[Ranges, Ranges]:
         """Offsets of good batches that recovery leaves in the kept log, from the first lost offset on.

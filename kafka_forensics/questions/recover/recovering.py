@@ -1,11 +1,11 @@
 """`recover`: the records that the losing copies of each partition hold and the surviving side does not."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding
@@ -16,10 +16,13 @@ from kafka_forensics.questions.plan import LossSize, PlanMaker, Planned, PlanOpt
 from kafka_forensics.questions.recover.partition_logs import PartitionLogs
 from kafka_forensics.questions.recover.sides import KeptSide, Undecided, kept_side, name_of_kept
 from kafka_forensics.questions.recover.versions import LosingVersions, RecoveredRange
-from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND, Broker, Candidate, Loss
+from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND, Broker, Candidate, Loss, Witness
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
+from kafka_forensics.scanning.folding.fold_split import FoldedStretch, FoldOptions, fold_replica
 from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.judging.whole_scan import digest_key
 from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 
 Sink = Callable[[RecoveredRecord], object]
@@ -119,6 +122,7 @@ def recover(
     """
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
+    take_remote_logs(inputs, options, witnesses.remote_log)
     require_matching_node_ids(inputs)
     check_dead(dead, inputs, witnesses.controller)
     recoverer = _Recoverer(inputs, witnesses, name_of_kept(keep, inputs, dead), frozenset(dead), sink)
@@ -135,7 +139,7 @@ class _Recoverer:
         self.answer = Recovery(inputs.given)
         self._maker = PlanMaker(inputs, witnesses, PlanOptions(dead=dead))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
-        self._coordinators, self._keep, self._sink = witnesses.transaction_log, keep, sink
+        self._inputs, self._coordinators, self._keep, self._sink = inputs, witnesses.transaction_log, keep, sink
 
     def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Recover a judged partition, and keep its answer if it loses something or is the only one."""
@@ -150,8 +154,13 @@ class _Recoverer:
         loses = bool(plan.at_stake) or any(candidate.losses for candidate in plan.candidates)
         if isinstance(side, KeptSide):
             loses = bool(side.candidate.losses)
-            self._take_losses(partition, planned, side.candidate, self._maker.present(replicas)[0])
-        _add_remote_losses(partition, result.findings)
+            losses = [*side.candidate.losses, *_remote_losses(side.candidate, result.findings, replicas)]
+            self._take_losses(partition, planned, side.candidate, losses, self._maker.present(replicas)[0])
+        else:
+            for loss in _remote_losses(None, result.findings, replicas):
+                partition.ranges.append(RecoveredRange(loss, LossSize(None, None)))
+                partition.ranges[-1].count.note("unreadable", loss.start, loss.end, loss.end)
+                partition.unreadable["in_remote_storage"] += loss.end - loss.start
         answer.may_hold_more.update(missing for missing in partition.missing if missing[0] in WITHOUT_UPPER_BOUND)
         answer.looked_at += 1
         if (
@@ -164,39 +173,60 @@ class _Recoverer:
         if loses or partition.ranges or answer.looked_at == 1:
             answer.partitions.append(partition)
 
-    def _take_losses(self, partition: RecoveredPartition, planned: Planned, kept: Candidate, replicas: list[Replica]) -> None:
-        """Add the losses of the kept side by the plan, and read them."""
+    def _take_losses(
+        self, partition: RecoveredPartition, planned: Planned, kept: Candidate, losses: list[Loss], replicas: list[Replica]
+    ) -> None:
+        """Add the losses of the kept side by the plan, and read them with those that only remote segments hold."""
         partition.planned = planned.total(kept.losses)
         partition.committed, partition.at_least, partition.at_most = kept.costs()
         partition.below_log_start = [
             (follower.broker, follower.below_leaders_start) for follower in kept.followers if follower.below_leaders_start
         ]
-        if not kept.losses:
+        if not losses:
             return
-        losses = sorted(kept.losses, key=lambda loss: (loss.start, loss.end, str(loss.held_by)))
+        losses.sort(key=lambda loss: (loss.start, loss.end, str(loss.held_by)))
         lost = losses[0].start, max(loss.end for loss in losses)
         copies = [(replica, self._plan_of[id(replica.context)]) for replica in replicas if replica.read is not ReadExtent.NONE]
-        logs = PartitionLogs(planned.given, copies, self._coordinators, lost, kept.broker)
-        partition.ranges = [RecoveredRange(loss, planned.amount(loss), logs.sources(loss)) for loss in losses]
+        remote = self._remote_logs(replicas[0], lost[0])
+        logs = PartitionLogs(planned.given, copies, self._coordinators, lost, kept.broker, remote)
+        sizes = {loss: planned.amount(loss) for loss in kept.losses}
+        partition.ranges = [RecoveredRange(loss, sizes.get(loss, LossSize(None, None)), logs.sources(loss)) for loss in losses]
         versions = LosingVersions(logs, partition.ranges)
         for record in versions.records():
             self._sink(record)
         kept_log = logs.log(kept.broker)
         partition.unreadable, partition.not_compared = versions.unreadable, kept_log is not None and kept_log.not_compared
+        partition.not_compared |= logs.lacks_surviving
         self.answer.incomplete += logs.incomplete
 
+    def _remote_logs(self, replica: Replica, start: int) -> list[tuple[Replica, ReplicaPlan]]:
+        """The logs of the partition in remote stores, from an offset on."""
+        gaps = self.answer.incomplete
 
-def _add_remote_losses(partition: RecoveredPartition, findings: Sequence[Finding]) -> None:
-    """Add losses that only remote segments hold, and so no replica of the plan; none of what the kept log has."""
-    planned = normalised((recovered.loss.start, recovered.loss.end) for recovered in partition.ranges)
+        def show(stretch: FoldedStretch) -> None:
+            gaps.extend([] if stretch.incomplete is None else [stretch.incomplete])
+
+        options = FoldOptions(digest_key(), deep=False)
+        folded = (fold_replica(plan, self._inputs, options, show) for plan in remote_logs_of(self._inputs, replica.context, start))
+        return [(remote, plan) for plan, remote, _ in folded]
+
+
+def _remote_losses(kept: Candidate | None, findings: Sequence[Finding], replicas: Sequence[Replica]) -> Iterator[Loss]:
+    """Losses that only remote segments hold, and so no replica of the plan; none of what the kept log has."""
+    planned = () if kept is None else normalised((loss.start, loss.end) for loss in kept.losses)
     for finding in findings:
         start, end = finding.place.offset_start, finding.place.offset_end
         if not finding.evidence.get("in_remote_storage") or finding.kind != "UNCLEAN_LOSS" or start is None or end is None:
             continue
-        if partition.kept not in (None, *finding.evidence["leaders"]):
-            continue
-        for low, high in without([(start, end)], planned):
-            recovered = RecoveredRange(Loss(low, high, (), (), high), LossSize(None, None))
-            recovered.count.note("unreadable", low, high, high)
-            partition.ranges.append(recovered)
-            partition.unreadable["in_remote_storage"] += high - low
+        if kept is None or kept.broker in finding.evidence["leaders"]:
+            witness = _witness(finding, replicas)
+            yield from (Loss(low, high, (), (), high, witness) for low, high in without([(start, end)], planned))
+
+
+def _witness(loss: Finding, replicas: Sequence[Replica]) -> Witness | None:
+    """The last remote segment with the offsets of a loss, which proves them committed."""
+    listed = {segment["segment_id"] for segment in loss.evidence.get("remote_segments", ())}
+    logs = [replica.context.remote_log for replica in replicas if replica.context.remote_log is not None]
+    segments = [segment for log in logs for segment in log.finished if segment.segment_id in listed]
+    last = max(segments, key=lambda segment: segment.end_offset, default=None)
+    return None if last is None else Witness(last.end_offset + 1, "remote_segment", last.broker_id, last.segment_id)

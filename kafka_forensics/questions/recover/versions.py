@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kafka_forensics.model.batches import BatchColumn, Record
 from kafka_forensics.model.offset_ranges import normalised
 from kafka_forensics.model.recovered import CommittedCounts, Proof, RecoveredRecord
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.questions.plan import LossSize
 from kafka_forensics.questions.recover.matching import Matches, SearchedRecords
 from kafka_forensics.questions.recover.partition_logs import LossSource, PartitionLogs
@@ -153,6 +154,8 @@ class LosingVersions:
             if searched.with_keys:
                 search.surviving.search_keys(log, equal, others, endings)
                 search.superseded = search.surviving.superseded()
+        for remote_log, ranges, endings in self._logs.surviving_remote():
+            search.surviving.search(remote_log, ranges, endings)
         for other in self._versions.values():
             if set(other.holders).isdisjoint(version.holders):  # a record that one log holds twice was written twice
                 search.others.append((other, Matches(searched)))
@@ -183,7 +186,7 @@ class LosingVersions:
             facts[BatchColumn.PRODUCER_ID] if has_producer else -1,
             facts[BatchColumn.PRODUCER_EPOCH] if has_producer else -1,
             lost.txn_state,
-            holders,
+            (*holders, REMOTE) if lost.log.replica.context.is_remote else holders,
             proof,
             lost.log.replica.broker,
             lost.log.log_path(lost.batch.segment),
@@ -196,13 +199,13 @@ class LosingVersions:
         for broker, group in groupby(sources, key=itemgetter(3)):
             spans = [(number, start, end) for number, start, end, _ in group]
             log = None if broker is None else self._logs.log(broker)
-            if log is None:
+            if log is None or broker is None:
                 for number, start, end in spans:
                     yield from self._without_batch(number, start, end)
             else:
-                yield from self._read_log(log, spans)
+                yield from self._read_log(broker, log, spans)
 
-    def _read_log(self, log: LogRangeReader, spans: list[tuple[int, int, int]]) -> Iterator[tuple[int, _Offsets]]:
+    def _read_log(self, broker: Broker, log: LogRangeReader, spans: list[tuple[int, int, int]]) -> Iterator[tuple[int, _Offsets]]:
         """The same for spans (number of the range, start, end) that one log is read for."""
         left = iter(spans)
         number, at, end = next(left)
@@ -212,7 +215,8 @@ class LosingVersions:
                 start, stop = max(base, at), min(behind, end)
                 yield from self._without_batch(number, at, min(start, end))
                 if start < stop:
-                    yield from ((number, offsets) for offsets in self._of_batch(self._ranges[number].loss, batch, log, start, stop))
+                    state = self._logs.txn_state(self._ranges[number].loss, batch.facts, broker)
+                    yield from ((number, offsets) for offsets in self._of_batch(batch, log, state, (start, stop)))
                 at = max(start, stop)
                 if at < end:
                     break
@@ -225,7 +229,7 @@ class LosingVersions:
         """Offsets of a range for which no log has a good batch: in remote storage, removed by the cleaner, or damaged."""
         loss, planned = self._ranges[number].loss, self._logs.planned
         holders = [replica for replica in planned.replicas if replica.broker in loss.held_by]
-        remote_end = min((replica.local_log_start_offset or 0 for replica in holders), default=0)
+        remote_end = min((replica.local_log_start_offset or 0 for replica in holders), default=0 if loss.held_by else NO_END)
         local_start = min(end, max(start, remote_end))
         if start < local_start:
             yield number, _unreadable(start, local_start, "in_remote_storage")
@@ -233,14 +237,14 @@ class LosingVersions:
             is_cleaned = planned.compacted and not self._logs.is_damaged(loss, local_start, end)
             yield number, _no_record(local_start, end, is_certain=is_cleaned)
 
-    def _of_batch(self, loss: Loss, batch: ReadBatch, log: LogRangeReader, at: int, end: int) -> Iterator[_Offsets]:
+    def _of_batch(self, batch: ReadBatch, log: LogRangeReader, state: str, offsets: tuple[int, int]) -> Iterator[_Offsets]:
+        at, end = offsets
         if batch.is_control:
             yield _Offsets(at, end, "control")
             return
         if batch.data is None:
             yield _unreadable(at, end, "not_collected" if log.is_collected else "too_large")
             return
-        state = self._logs.txn_state(loss, batch.facts)
         records, is_whole = batch.opened()
         for record in records:
             if not at <= record.offset < end:

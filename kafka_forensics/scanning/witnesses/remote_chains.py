@@ -5,6 +5,7 @@ history (RemoteLogManager). The first chains are of the latest leader's log, the
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.errors import SourceError
@@ -76,6 +77,22 @@ def gather_logs(paths: list[str], options: ScanOptions) -> Inputs:
     inputs = gather(paths, options, elsewhere=True)
     take_remote_logs(inputs, options, read_remote_log(inputs)[0] if inputs.store_places else None)
     return inputs
+
+
+def remote_logs_of(inputs: Inputs, context: ReplicaContext, start: int = 0) -> list[ReplicaPlan]:
+    """The logs in remote stores of a replica's partition, without segments that end before `start`."""
+    every = [plan for plan in inputs.remote if plan.context.topic_partition == context.topic_partition]
+    same = [plan for plan in every if context.topic_id in (None, plan.context.topic_id)]
+    return [plan for plan in (_from_offset(plan, start) for plan in same) if plan.directory.segments]
+
+
+def _from_offset(plan: ReplicaPlan, start: int) -> ReplicaPlan:
+    logs = [log for log in plan.directory.logs() if log.reaches(start)]
+    if len(logs) == len(plan.directory.segments):
+        return plan
+    directory = replace(plan.directory, segments=[log.segment for log in logs])
+    context = replace(plan.context, segment_base_offsets=[log.base_offset for log in logs])
+    return ReplicaPlan(plan.log_dir, directory, context, sum(log.entry.size_in_bytes for log in logs))
 
 
 def _plans(
