@@ -30,6 +30,7 @@ from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import thin_plans
 from kafka_forensics.scanning.engine.work_plan import file_cost, packed
+from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.source import LostSource
@@ -123,14 +124,19 @@ def _transaction_works(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
     stable = reader.stable_offsets()
     streams: dict[int, list[ReplicaPlan]] = {}
     seekable: list[tuple[ReplicaPlan, int]] = []
-    for plan in reader.inputs.logs:
+    for plan in reader.logs_with_transactions():
         source = plan.log_dir.source
         if source.seekable:
             seekable.append((plan, plan.bytes + file_cost(source) * len(plan.directory.segments)))
         else:
             streams.setdefault(id(source), []).append(plan)
     for plans in (*packed(seekable, split_bytes), *streams.values()):
-        yield pack([(plan, stable.get(place_of_replica(plan))) for plan in thin_plans(plans)])
+        yield pack([(plan, stable.get(place_of_replica(plan)), _remote_logs(reader, plan)) for plan in thin_plans(plans)])
+
+
+def _remote_logs(reader: FactReader, plan: ReplicaPlan) -> list[ReplicaPlan]:
+    """What remote stores have of a replica's log."""
+    return [] if plan.context.is_remote else thin_plans(remote_logs_of(reader.inputs, plan.context))
 
 
 def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool) -> Iterator[str]:
@@ -212,11 +218,11 @@ def _transactions(
     """The transactions of the replicas of a task, replica by replica."""
     open_once = _opener(arguments)
     transactions = KnownTransactions(*unpack(known))
-    for plan, last_stable_offset in unpack(task.work, lambda _, address: open_once(address)):
+    for plan, last_stable_offset, remote in unpack(task.work, lambda _, address: open_once(address)):
         context = plan.context
         unread: list[Incomplete] = []
         keys = replica_keys(context.topic, context.partition, str(context.broker))
-        yield keys, transaction_facts(ReplicaReader(plan, unread.append), last_stable_offset, transactions)
+        yield keys, transaction_facts(ReplicaReader(plan, unread.append, remote=remote), last_stable_offset, transactions)
         if unread and strict:
             raise SourceError(unread[0].path, unread[0].reason)
         incomplete += unread

@@ -13,20 +13,21 @@ import numpy as np
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.transactions import OpenTransaction, Pairing
+from kafka_forensics.analysis.transactions import OpenTransaction, Pairing, TransactionColumn
 from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2, DamagedLog, best_copy, damage_of, hidden_by_damage
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import not_read
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, control_record_name
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT, INT64_MAX, control_record_name
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.findings import Evidence, Finding, TopicPartition
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.rereading.logs_in_order import transactional_batches
-from kafka_forensics.scanning.witnesses.coordinators import read_transaction_log
+from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
+from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,6 +156,21 @@ class TransactionStateCounts:
     hidden: list[OpenTransaction] = field(default_factory=list)
     """Open by a producer snapshot, with damaged records; `open` includes them."""
     hanging: int = 0
+    remote: list[ReplicaPlan] = field(default_factory=list)
+    """The partition's logs in remote stores, whose transactions are counted when the rows are read."""
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether it has any, as far as they were counted."""
+        return bool(self.committed or self.aborted or self.open or self.damage or self.held)
+
+    def add_remote(self, ended: "NDArray[np.int64]") -> None:
+        """Count ended transactions whose markers are in remote storage; columns by `TransactionColumn`."""
+        logs = self.plan.directory.logs()
+        is_remote = ended[TransactionColumn.MARKER_OFFSET] < (logs[0].base_offset if logs else INT64_MAX)
+        types = ended[TransactionColumn.MARKER_TYPE, is_remote]
+        self.committed += int(np.count_nonzero(types == CONTROL_COMMIT))
+        self.aborted += int(np.count_nonzero(types == CONTROL_ABORT))
 
 
 @dataclass(slots=True)
@@ -182,36 +198,48 @@ def transactions(
     Raises UsageError for invalid paths.
     """
     inputs = gather(paths, options)
+    witnesses = read_witnesses(inputs)
+    take_remote_logs(inputs, options, witnesses.remote_log)
     plans = {id(plan.context): plan for plan in inputs.replicas}
     partitions: dict[TopicPartition, TransactionStateCounts] = {}
 
     def look(replicas: list[Replica], _reader: "LogReader", _result: "PartitionResult") -> None:
         best = best_copy(replicas)
-        counts = _partition_transactions(best, replicas, plans[id(best.context)])
+        remote = remote_logs_of(inputs, best.context)
+        counts = _partition_transactions(best, replicas, plans[id(best.context)], remote)
         if counts is not None and best.context.topic != CLUSTER_METADATA_TOPIC:
             partitions[best.context.topic_partition] = counts
 
-    result = scan_inputs(inputs, options, progress, look)
+    result = scan_inputs(inputs, options, progress, look, witnesses)
     for summary in result.partitions:
         if (partition := partitions.get((summary.topic, summary.partition))) is not None:
             partition.hanging = max((replica.transactions.hanging or 0 for replica in summary.replicas), default=0)
-    log = read_transaction_log(inputs)[0]
+    log = witnesses.transaction_log
     known = KnownTransactions(log, result.findings)
 
     def wanted(row: TransactionRow) -> bool:
         return producer_id in (None, row.producer_id) and state in (None, row.state)
 
     everywhere = sorted({*partitions, *known.lost})
-    rows = (row for where in everywhere for row in _rows(where, partitions.get(where), known, result) if wanted(row))
+
+    def every_row() -> Iterator[TransactionRow]:
+        for where in everywhere:
+            yield from _rows(where, partitions.get(where), known, result)
+            if where in partitions and partitions[where].remote and not partitions[where].has_transactions:
+                del partitions[where]
+
+    rows = filter(wanted, every_row())
     return TransactionsAnswer(rows, result, partitions, log is not None)
 
 
-def _partition_transactions(best: Replica, replicas: list[Replica], plan: ReplicaPlan) -> TransactionStateCounts | None:
+def _partition_transactions(
+    best: Replica, replicas: list[Replica], plan: ReplicaPlan, remote: list[ReplicaPlan]
+) -> TransactionStateCounts | None:
     """The counts of the best copy of a partition; None if it has no transactions."""
     fold = best.state.transactions
     counts = fold.counts()
     hidden = hidden_by_damage(best, [transaction for replica in (best, *replicas) for transaction in replica.snapshot_open])
-    if not (len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden):
+    if not (len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden or remote):
         return None
     stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
     stable = min([stable, *(transaction.first_offset for transaction in hidden)])
@@ -226,6 +254,7 @@ def _partition_transactions(best: Replica, replicas: list[Replica], plan: Replic
         held or bool(best.forgotten),
         damage_of(best),
         hidden,
+        remote=remote,
     )
 
 
@@ -235,7 +264,9 @@ def _rows(
     """Every transaction of one partition: those in its best copy, ranges of damaged offsets, and those that no copy holds."""
     if partition is not None:
         plan, stable = partition.plan, partition.last_stable_offset
-        for paired, ended in paired_transactions(plan, result.incomplete):
+        for paired, ended in paired_transactions(plan, result.incomplete, partition.remote):
+            if partition.remote and ended:
+                partition.add_remote(paired)
             yield from known.rows(plan.context, paired, stable, ended=ended)
         yield from known.forgotten(where, plan.context.broker)
         yield from known.hidden(where, partition)
@@ -247,15 +278,17 @@ def _rows(
     yield from known.lost_in(where)
 
 
-def paired_transactions(plan: ReplicaPlan, incomplete: list[Incomplete]) -> "Iterator[tuple[NDArray[np.int64], bool]]":
+def paired_transactions(
+    plan: ReplicaPlan, incomplete: list[Incomplete], remote: Sequence[ReplicaPlan] = ()
+) -> "Iterator[tuple[NDArray[np.int64], bool]]":
     """(transactions, whether they have ended) of one replica's log, any number at a time, columns by `TransactionColumn`.
 
-    Ended ones come in the order of their markers, then open ones by first offset. A log that cannot be read further is noted in
-    `incomplete`.
+    The log begins with what those in `remote` stores have of it. Ended transactions come in the order of their markers, then open
+    ones by first offset. A log that cannot be read further is noted in `incomplete`.
     """
     pairing = Pairing()
     try:
-        for batches in transactional_batches(plan):
+        for batches in transactional_batches(plan, remote):
             yield pairing.take(batches), True
     except SourceError as error:
         incomplete.append(not_read(plan.log_dir.source, error))
@@ -315,6 +348,8 @@ class KnownTransactions:
                 row.marker = MARKERS.get(control)
                 row.coordinator_epoch = None if row.marker is None else coordinator_epoch
                 self._add_decision(row)
+            elif context.is_remote:
+                row.state, row.reason = "unknown", "its marker is not in the remote store"
             else:
                 self._add_judgement(row, last_stable_offset)
             yield row

@@ -177,3 +177,34 @@ def test_records_that_the_surviving_log_has_in_remote_storage_are_not_recovered(
     records, report = recovered(run, tmp_path / "out", *brokers, store)
     assert [offset for offset, _ in records] == list(range(22, 28))
     assert report["offsets"]["surviving"] == 2
+
+
+def put_transactions(folder: Path) -> tuple[str, str]:
+    """Producer 7 commits [0, 2) and [3, 9), the latter across the start of the local log at 5; segments of the store overlap."""
+    log_of_7 = [
+        in_transaction(0),
+        marker(2, commit=True),
+        *(in_transaction(offset) for offset in (3, 5, 7)),
+        marker(9, commit=False),
+    ]
+    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": EPOCHS, "clean": True}
+    broker = put_replica(folder, 1, {5: log_of_7[3:]}, partition=DIRECTORY, high_watermark=10, **options)
+    for number, (start, batches) in enumerate({0: log_of_7[:3], 3: log_of_7[2:4], 20: log(1, start=20)}.items()):
+        put_object(folder / "store", number, start, batches, topic_id=TOPIC_ID, partition=DIRECTORY)
+    return str(broker), str(folder / "store")
+
+
+def test_a_transaction_that_begins_in_remote_storage_is_one(run: Run, tmp_path: Path) -> None:
+    broker, store = put_transactions(tmp_path)
+
+    def transactions(*paths: str) -> list[tuple[Any, ...]]:
+        names = ("broker", "state", "first_offset", "last_offset", "marker_offset")
+        return [tuple(row[name] for name in names) for row in rows(run, "transactions", *paths, "--topic", "t")]
+
+    assert transactions(broker) == [(1, "aborted", 5, 8, 9)]
+    assert transactions(broker, store) == [(1, "committed", 0, 1, 2), (1, "aborted", 3, 8, 9)]
+    assert "t-0: 1 committed, 1 aborted, 0 open" in run("transactions", broker, store, "--topic", "t")[2]
+    run("export", broker, store, "--topic", "t", "--fact", "transactions", "--output", tmp_path / "out")
+    (part,) = (tmp_path / "out").rglob("*transactions*/**/*.parquet")
+    exported = pq.read_table(part).to_pylist()
+    assert [(row["first_offset"], row["marker_offset"]) for row in exported] == [(0, 2), (3, 9)]

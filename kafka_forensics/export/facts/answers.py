@@ -72,7 +72,9 @@ def transaction_facts(reader: ReplicaReader, last_stable_offset: int | None, kno
     """Record batches of `transactions` of one replica, with the columns `Fact.file_schema`; the controller's log has none."""
     fact, plan = FACTS["transactions"], reader.plan
     incomplete: list[Incomplete] = []
-    parts = () if plan.context.topic == CLUSTER_METADATA_TOPIC else _joined_parts(paired_transactions(plan, incomplete))
+    parts = (
+        () if plan.context.topic == CLUSTER_METADATA_TOPIC else _joined_parts(paired_transactions(plan, incomplete, reader.remote))
+    )
     for paired, ended in parts:
         if not paired.size:
             continue

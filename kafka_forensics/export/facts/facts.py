@@ -30,7 +30,7 @@ from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.environment import changed_findings
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates, base_offsets
-from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
+from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.open import open_parent, open_source
 from kafka_forensics.storage.source import place_of
@@ -152,10 +152,17 @@ class FactReader:
                     yield FactPart(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
         else:
             read = self._transaction_reader() if name == "transactions" else READERS[name]
-            for plan in self.inputs.logs:
+            for plan in self.inputs.logs if name != "transactions" else self.logs_with_transactions():
                 deep = self.result.totals.records_decoded
                 reader = ReplicaReader(plan, self.incomplete.append, lambda count: self.passed(count), self.payloads, deep)
+                if name == "transactions" and not plan.context.is_remote:
+                    reader.remote = remote_logs_of(self.inputs, plan.context)
                 yield FactPart(plan.context.topic, plan.context.partition, str(plan.context.broker), read(reader))
+
+    def logs_with_transactions(self) -> list[ReplicaPlan]:
+        """The logs that the fact `transactions` is about: a log in a remote store is the beginning of each replica's log."""
+        replicas = {plan.context.topic_partition for plan in self.inputs.replicas}
+        return [plan for plan in self.inputs.logs if not plan.context.is_remote or plan.context.topic_partition not in replicas]
 
     def _transaction_reader(self) -> Callable[[ReplicaReader], Batches]:
         known = KnownTransactions(self.witnesses.transaction_log, self.result.findings)

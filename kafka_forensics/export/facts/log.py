@@ -2,7 +2,7 @@
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -67,6 +67,8 @@ class ReplicaReader:
     passed: Callable[[int], None] = count_nothing
     payloads: bool = True
     deep: bool = False
+    remote: Sequence[ReplicaPlan] = ()
+    """What remote stores have of the log before the replica's part, where that matters: for transactions."""
 
     def place(self, entry: "Entry") -> tuple[str, str]:
         """(log directory, partition directory and name of the file), as findings name a file of the replica."""

@@ -227,18 +227,49 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
     return np.flatnonzero(good)
 
 
-def transactional_batches(plan: ReplicaPlan) -> "Iterator[NDArray[np.int64]]":
+def transactional_batches(plan: ReplicaPlan, remote: Sequence[ReplicaPlan] = ()) -> "Iterator[NDArray[np.int64]]":
     """The good transactional batches and markers of a log in file order, as columns by BatchColumn with right offsets.
 
-    Each matrix is valid until the next one. Raises SourceError.
+    Before the replica's log comes what the logs in `remote` stores have of it, each offset once. Each matrix is valid until the
+    next one. Raises SourceError.
     """
-    for log in plan.directory.logs():
-        with plan.log_dir.source.open(log.entry.path) as file:
-            for chunk, _ in corrected_chunks(plan, log, file):
-                columns = chunk.columns
-                attributes, control = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.CONTROL_RECORD_TYPE]
-                is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
-                is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
-                good = has_right_crc(columns) & (columns[BatchColumn.PRODUCER_ID] >= 0)
-                wanted = good & (is_marker | is_data)
-                yield columns if wanted.all() else columns[:, np.flatnonzero(wanted)]
+    logs = plan.directory.logs()
+    local_start = logs[0].base_offset if logs else _END_OF_OFFSETS - 1
+    at = 0
+    every = ((remote_log, log) for remote_log in remote for log in remote_log.directory.logs())
+    for remote_log, log in sorted(every, key=lambda row: row[1].base_offset):
+        if log.base_offset >= local_start:
+            break
+        end = at
+        for columns in _transactional(remote_log, log):
+            base = columns[BatchColumn.BASE_OFFSET]
+            columns = columns[:, (base >= at) & (base < local_start) & _has_epochs_of(plan, columns)]
+            if columns.shape[1]:
+                end = max(end, int(columns[BatchColumn.LAST_OFFSET].max()) + 1)
+                yield columns
+        at = end
+    for log in logs:
+        yield from _transactional(plan, log)
+
+
+def _has_epochs_of(plan: ReplicaPlan, columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+    """Which batches have the leader epoch that a replica's log has at their offsets; all if its epochs are unknown."""
+    epochs = plan.context.epoch_checkpoint
+    if not epochs:
+        return np.ones(columns.shape[1], np.bool_)
+    starts = np.array([entry.start_offset for entry in epochs], np.int64)
+    at = np.searchsorted(starts, columns[BatchColumn.BASE_OFFSET], side="right") - 1
+    numbers = np.array([entry.leader_epoch for entry in epochs], np.int64)
+    return (at >= 0) & (numbers[at] == columns[BatchColumn.PARTITION_LEADER_EPOCH])
+
+
+def _transactional(plan: ReplicaPlan, log: "SegmentLog") -> "Iterator[NDArray[np.int64]]":
+    with plan.log_dir.source.open(log.entry.path) as file:
+        for chunk, _ in corrected_chunks(plan, log, file):
+            columns = chunk.columns
+            attributes, control = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.CONTROL_RECORD_TYPE]
+            is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
+            is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
+            good = has_right_crc(columns) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+            wanted = good & (is_marker | is_data)
+            yield columns if wanted.all() else columns[:, np.flatnonzero(wanted)]
