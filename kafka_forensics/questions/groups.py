@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -12,13 +13,25 @@ from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
 from kafka_forensics.model.coordinators import GroupHistory, GroupLog, GroupState, OffsetCommit, ShareLog, ShareState
 from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.model.offset_ranges import Ranges, normalised, without
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
+from kafka_forensics.replication.remote_segments import is_in_lineage
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.coordinators import read_share_logs
+from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
+
+
+class RemoteCoverage(NamedTuple):
+    """What finished remote segments of the leader's log have between its start and the local log start."""
+
+    missing: Ranges
+    """Offsets in none of them, or in one whose object is not in the store."""
+    has_store: bool
+    """Whether the store was given, so that the objects are known to be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,8 @@ class PartitionEnds:
     readable: Readable
     all_read: bool = True
     """Whether all copies were read to their ends, so that none may reach further."""
+    remote: "RemoteCoverage | None" = None
+    """What remote storage has of the log before its local start; None if it is not known, or there is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +161,7 @@ def groups(
     inputs = gather(paths, options, elsewhere=True)
     compile_as_needed(sum(plan.bytes for plan in inputs.internal))
     witnesses = read_witnesses(inputs)
+    take_remote_logs(inputs, options, witnesses.remote_log)
     share_logs, malformed = read_share_logs(inputs)
     history = witnesses.groups or GroupHistory()
     names = _topic_names(inputs, witnesses) if share_logs else {}
@@ -175,6 +191,7 @@ def groups(
                 max(replica.log_end_offset for replica in read),
                 readable(read, read[0].context.control, timestamps_of(reader), result.summary.high_watermark_at_least),
                 len(read) == len(replicas),
+                _remote_coverage(inputs, read),
             )
 
     result = scan_inputs(inputs, options, progress, look, witnesses)
@@ -185,6 +202,20 @@ def groups(
         rows += [GroupRow(None, None, *key, ends=ends[key]) for key in ends if key not in wanted]
     rows.sort(key=lambda row: (row.group is None, row.group or "", row.topic or "", row.partition or 0, row.status or ""))
     return GroupsAnswer(rows, history.logs, result, ends, witnesses.groups is not None, share_logs)
+
+
+def _remote_coverage(inputs: Inputs, replicas: list[Replica]) -> RemoteCoverage | None:
+    log = next((replica.context.remote_log for replica in replicas if replica.context.remote_log is not None), None)
+    start = min(replica.log_start_offset for replica in replicas)
+    local_start = min(replica.local_log_start_offset for replica in replicas)
+    if log is None or start >= local_start:
+        return None
+    epochs = max((replica.epochs for replica in replicas), key=lambda entries: entries[-1].leader_epoch if entries else -1)
+    segments = [segment for segment in log.finished if is_in_lineage(segment, epochs)]
+    stored = {segment_id for plan in remote_logs_of(inputs, replicas[0].context) for segment_id in plan.context.remote_segment_ids}
+    found = [segment for segment in segments if segment.segment_id in stored] if stored else segments
+    covered = normalised((segment.start_offset, segment.end_offset + 1) for segment in found)
+    return RemoteCoverage(without(((start, local_start),), covered), bool(stored))
 
 
 def _topic_names(inputs: Inputs, witnesses: Witnesses) -> dict[str, str]:

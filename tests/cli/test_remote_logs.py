@@ -12,7 +12,8 @@ from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FactQuery
 from kafka_forensics.export.facts.splits import plan_tasks
 from tests.cli.runs import Run, rows
-from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
+from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_consumer_offsets, put_replica, put_topic_id
+from tests.support.groups import commit_key, commit_value, coordinator_batches
 from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_id, segment_update
 from tests.support.segments import flip_bit, log, marker, producer_batch
 
@@ -180,7 +181,7 @@ def test_records_that_the_surviving_log_has_in_remote_storage_are_not_recovered(
 
 
 def put_transactions(folder: Path) -> tuple[str, str]:
-    """Producer 7 commits [0, 2) and [3, 9), the latter across the start of the local log at 5; segments of the store overlap."""
+    """Producer 7 commits [0, 2), and aborts [3, 9) across the start of the local log at 5; segments of the store overlap."""
     log_of_7 = [
         in_transaction(0),
         marker(2, commit=True),
@@ -208,3 +209,16 @@ def test_a_transaction_that_begins_in_remote_storage_is_one(run: Run, tmp_path: 
     (part,) = (tmp_path / "out").rglob("*transactions*/**/*.parquet")
     exported = pq.read_table(part).to_pylist()
     assert [(row["first_offset"], row["marker_offset"]) for row in exported] == [(0, 2), (3, 9)]
+
+
+def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    put_consumer_offsets(Path(broker), coordinator_batches((commit_key("g", "t", 0), commit_value(4))))
+
+    def notes(*paths: str) -> str:
+        return " ".join(run("groups", *paths, "--topic", "t", "--format", "table")[1].split())
+
+    assert "up to 20 from remote storage, where they are by __remote_log_metadata" in notes(broker)
+    assert notes(broker, store).endswith("up to 20 from remote storage, where they are")
+    next(Path(store).glob(f"*/{10:020d}-*.log")).unlink()
+    assert "up to 20 from remote storage, where 10 to 19 are missing" in notes(broker, store)

@@ -11,22 +11,25 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, printable, say, screen_of
-from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     DELIVERY_STATES,
     NO_OFFSET,
+    REMOTE_LOG_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
     delivery_state_name,
 )
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, time_text, times
+from kafka_forensics.model.offset_ranges import clipped, counted
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import Readable
     from kafka_forensics.model.coordinators import ShareState, StateBatch
-    from kafka_forensics.questions.groups import GroupRow, GroupsAnswer
+    from kafka_forensics.questions.groups import GroupRow, GroupsAnswer, PartitionEnds
 
 
+_GAPS_SHOWN: Final = 3
 _METADATA: Final = "metadata"
 _WRITTEN_DELIVERY_STATES: Final = (0, 2, 4)
 """Delivery states that share coordinators write."""
@@ -195,7 +198,7 @@ def _notes(row: "GroupRow") -> Iterator[str]:
     if row.ends is not None and row.commit is not None:
         local_start = row.ends.local_log_start_offset
         if 0 <= row.commit.offset < local_start and row.ends.log_start_offset < local_start:
-            yield f"up to {local_start} from remote storage"
+            yield f"up to {local_start} from remote storage{_remote_text(row.ends, row.commit.offset)}"
     if row.coordinator_partition is not None:
         coordinator_log = f"{CONSUMER_OFFSETS_TOPIC}-{row.coordinator_partition}"
         yield f"NOT READ: in {CONSUMER_OFFSETS_TOPIC}-{row.log_partition}, its coordinator reads {coordinator_log}"
@@ -208,6 +211,18 @@ def _notes(row: "GroupRow") -> Iterator[str]:
         yield f"unknown after offset {row.unknown_after_offset} of {log}-{row.log_partition}"
     if (row.topic is not None or row.share is not None) and row.ends is None:
         yield "no copy of the partition"
+
+
+def _remote_text(ends: "PartitionEnds", offset: int) -> str:
+    """Whether remote storage has the offsets from a committed one up to the local log start."""
+    from kafka_forensics.wording import offset_range
+
+    if ends.remote is None:
+        return ""
+    if missing := clipped(ends.remote.missing, offset, ends.local_log_start_offset):
+        shown = first_few([offset_range(*span) for span in missing], _GAPS_SHOWN)
+        return f", where {shown} {'are' if counted(missing) > 1 else 'is'} missing"
+    return ", where they are" if ends.remote.has_store else f", where they are by {REMOTE_LOG_METADATA_TOPIC}"
 
 
 def _share_text(state: "ShareState") -> str:

@@ -128,8 +128,7 @@ class PartitionLogs:
 
     def _has_witness(self, broker: Broker, loss: Loss) -> bool:
         """Whether a remote log has the segment that proves a loss committed."""
-        names = (self._remote[broker].replica.context.object_names or {}).values()
-        return loss.witness is not None and any(name.endswith(f"-{loss.witness.name}.log") for name in names)
+        return loss.witness is not None and loss.witness.name in self._remote[broker].replica.context.remote_segment_ids
 
     def _remote_part(self, broker: Broker, loss: Loss) -> Ranges:
         """The offsets of a loss that a remote log has: as its holders, or without any, otherwise than the kept log."""
