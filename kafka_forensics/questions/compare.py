@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import ReplicaBatch
+from kafka_forensics.analysis.replicas import ReplicaBatch, differences
 from kafka_forensics.errors import SourceError, UsageError, is_transient
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, listed, no_match_error
 from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, BatchColumn, Record
 from kafka_forensics.model.constants import CONTROL_MASK
-from kafka_forensics.model.results import PartitionSummary, ReadExtent, ScanResult
+from kafka_forensics.model.results import PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.parsers.log import parse_control_record
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
-from kafka_forensics.scanning.judging.partitions import PartitionResult
+from kafka_forensics.scanning.judging.partitions import PartitionResult, summarise
 from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.remote_chains import fold_remote_logs, take_remote_logs
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,13 +46,22 @@ class OffsetPresence(StrEnum):
     BEFORE_LOG_START = "before_log_start"
     IN_REMOTE_STORAGE = "in_remote_storage"
     BEYOND_LOG_END = "beyond_log_end"
+    NOT_COPIED = "not_copied"
+    """In no remote segment of a log in a remote store."""
     NOT_READ = "not_read"
     """Its log could not be read at this offset."""
     UNREADABLE = "unreadable"
     """Inside a batch that cannot be decoded."""
 
 
-NOT_HERE: Final = frozenset({OffsetPresence.BEFORE_LOG_START, OffsetPresence.IN_REMOTE_STORAGE, OffsetPresence.NOT_READ})
+NOT_HERE: Final = frozenset(
+    {
+        OffsetPresence.BEFORE_LOG_START,
+        OffsetPresence.IN_REMOTE_STORAGE,
+        OffsetPresence.NOT_COPIED,
+        OffsetPresence.NOT_READ,
+    }
+)
 """States in which a copy says nothing about an offset that others hold."""
 
 
@@ -116,6 +127,13 @@ class SideBySide:
     result: ScanResult
     first_difference: int | None = None
     rows: list[OffsetRow] = field(default_factory=list)
+    remote: list[ReplicaSummary] = field(default_factory=list)
+    """The logs in remote stores that were compared, after the replicas in every row."""
+
+    @property
+    def replicas(self) -> list[ReplicaSummary]:
+        """The replicas, then the logs in remote stores: the columns of `rows`."""
+        return [*self.partition.replicas, *self.remote]
 
     @property
     def partition(self) -> PartitionSummary:
@@ -130,16 +148,18 @@ def compare(
 
     Raises UsageError for invalid paths, and unless exactly one partition is selected and at least two replicas of it are there.
     """
-    inputs = _select_partition(paths, options)
-    answer: list[tuple[int | None, list[OffsetRow]]] = []
+    inputs, witnesses = _select_partition(paths, options)
+    answer: list[tuple[int | None, list[OffsetRow], list[ReplicaSummary]]] = []
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+        remote = _remote_sides(inputs, replicas, reader, result)
         sides = [_Side(replica, reader, payloads=False) for replica in replicas]
-        first = _first_difference(sides, result)
-        with_payloads = [replace(side, payloads=payloads) for side in sides]
-        answer.append((first, [] if first is None else _rows_around(with_payloads, first, context)))
+        first = _first_difference(sides, remote, result)
+        with_payloads = [replace(side, payloads=payloads) for side in (*sides, *remote)]
+        rows = [] if first is None else _rows_around(with_payloads, first, context)
+        answer.append((first, rows, [summarise(side.replica) for side in remote]))
 
-    result = scan_inputs(inputs, options, progress, look)
+    result = scan_inputs(inputs, options, progress, look, witnesses)
     partition = (result.partitions[0].topic, result.partitions[0].partition)
     result.findings = [
         finding
@@ -147,13 +167,15 @@ def compare(
         if (finding.place.topic, finding.place.partition) == partition
         or (finding.place.topic is None and finding.kind in kinds_with(Trait.BEARS_ON_ALL_PARTITIONS))
     ]
-    return SideBySide(result, *(answer[0] if answer else (None, [])))
+    return SideBySide(result, *(answer[0] if answer else (None, [], [])))
 
 
-def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
+def _select_partition(paths: list[str], options: ScanOptions) -> tuple[Inputs, Witnesses]:
     inputs = gather(paths, options)
+    witnesses = read_witnesses(inputs)
+    take_remote_logs(inputs, options, witnesses.remote_log)
     partitions = _partitions(inputs)
-    if len(inputs.replicas) < 2 and inputs.incomplete:
+    if len(inputs.logs) < 2 and inputs.incomplete:
         unread = next((unread for unread in inputs.incomplete if is_transient(unread.reason)), inputs.incomplete[0])
         raise SourceError(unread.path, unread.reason)
     if not partitions:
@@ -162,13 +184,21 @@ def _select_partition(paths: list[str], options: ScanOptions) -> Inputs:
     if len(partitions) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
         raise UsageError(f"compare takes one partition, {len(partitions)} are there", hint=hint)
-    if len(inputs.replicas) < 2:
+    if len(inputs.logs) < 2:
         (topic, number), broker = partitions[0], inputs.replicas[0].context.broker
         hint = "give the log directories of the other brokers too"
         if options.broker is not None:
             hint = "leave out --broker, with which no other broker is looked at"
         raise UsageError(f"there is one replica of {topic}-{number} only, that of broker {broker}", hint=hint)
-    return inputs
+    return inputs, witnesses
+
+
+def _remote_sides(inputs: Inputs, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> "list[_Side]":
+    """The logs of the partition in remote stores, read by one reader with the replicas."""
+    folded = fold_remote_logs(inputs, replicas[0].context, reader.key, result.incomplete)
+    plans = [plan for plan in inputs.replicas if any(plan.context is replica.context for replica in replicas)]
+    both = LogReader([*plans, *(plan for plan, _ in folded)], reader.key)
+    return [_Side(replica, both, payloads=False) for _, replica in folded]
 
 
 def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
@@ -223,6 +253,8 @@ class _Side:
             state = OffsetPresence.UNREADABLE
         elif replica.read is ReadExtent.NONE:
             state = OffsetPresence.NOT_READ
+        elif replica.context.is_remote:
+            state = OffsetPresence.ABSENT if replica.covers(offset, offset + 1) else OffsetPresence.NOT_COPIED
         elif offset < replica.log_start_offset:
             state = OffsetPresence.BEFORE_LOG_START
         elif offset < replica.local_log_start_offset:
@@ -264,9 +296,18 @@ def _digest(data: bytes | None) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
-def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None:
-    """The first differing record in the ranges of findings, else the lowest offset of a conflict, else where the shortest log ends;
-    None if all end at one offset."""
+def _first_difference(sides: list[_Side], remote: list[_Side], result: PartitionResult) -> int | None:
+    """The first offset at which the replicas, or remote storage and a replica, hold different records, else where the shortest log
+    ends; None if all end at one offset."""
+    conflicts = [_first_conflict(sides, result), *(_first_remote_conflict(side, sides) for side in remote)]
+    if starts := [offset for offset in conflicts if offset is not None]:
+        return min(starts)
+    ends = {side.replica.log_end_offset for side in sides if side.replica.end_is_known}
+    return min(ends) if len(ends) > 1 else None
+
+
+def _first_conflict(sides: list[_Side], result: PartitionResult) -> int | None:
+    """The first differing record in the ranges of findings, else the lowest offset of a conflict; None without any."""
     compacted = any(side.replica.context.compacted for side in sides)
     # a replica may end earlier, and the cleaner may have removed a record: neither contradicts the others
     ignored = {*NOT_HERE, OffsetPresence.BEYOND_LOG_END, *({OffsetPresence.ABSENT} if compacted else ())}
@@ -275,10 +316,14 @@ def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None
             if hold_different_things(held, ignored):
                 return offset
     conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS)]
-    if starts := [offset for offset in conflicts if offset is not None]:
-        return min(starts)
-    ends = {side.replica.log_end_offset for side in sides if side.replica.end_is_known}
-    return min(ends) if len(ends) > 1 else None
+    return min((offset for offset in conflicts if offset is not None), default=None)
+
+
+def _first_remote_conflict(remote: _Side, sides: list[_Side]) -> int | None:
+    """The first offset at which a log in a remote store and a replica have different records."""
+    read = [side.replica for side in sides if side.replica.read is not ReadExtent.NONE]
+    differing = (difference for replica in read for difference in differences(remote.replica, replica, remote.reader))
+    return min((difference.offset for difference in differing if difference.kind == "content"), default=None)
 
 
 def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, int]]:

@@ -222,3 +222,31 @@ def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, t
     assert notes(broker, store).endswith("up to 20 from remote storage, where they are")
     next(Path(store).glob(f"*/{10:020d}-*.log")).unlink()
     assert "up to 20 from remote storage, where 10 to 19 are missing" in notes(broker, store)
+
+
+def compared(run: Run, *paths: str) -> tuple[dict[str, Any], str]:
+    _, out, text = run("compare", *paths, "--topic", "t", "--format", "json")
+    return json.loads(out), text
+
+
+def test_compare_shows_remote_storage_as_a_column(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path, local_start=10)
+    document, text = compared(run, broker, store)
+    assert document["first_difference"] is None
+    assert "no difference: 1 replica and remote storage have the same where any two have an offset" in text
+    path = next(Path(store).glob(f"*/{10:020d}-*.log"))
+    path.write_bytes(b"".join([*log(2, start=10), *log(3, start=14, value=b"other")]))
+    document, _ = compared(run, broker, store)
+    assert (document["first_difference"], document["verdict"]) == (14, "clean")
+    (row,) = [row for row in document["offsets"] if row["offset"] == 14]
+    assert [(held["broker"], held["state"], held["value_size"]) for held in row["replicas"]] == [
+        *((1, "record", 5),),
+        *(("remote", "record", 5),),
+    ]
+    _, out, _ = run("compare", broker, store, "--topic", "t", "--format", "table")
+    assert "first difference at offset 14" in " ".join(out.split())
+
+
+def test_compare_needs_a_copy_of_a_broker(run: Run, tmp_path: Path) -> None:
+    _, store = put_cluster(tmp_path)
+    assert run("compare", store, "--topic", "t")[0] == 2

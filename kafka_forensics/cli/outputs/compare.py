@@ -27,6 +27,7 @@ from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import SCHEMA_VERSION, ReadExtent, ReplicaSummary
 from kafka_forensics.questions.compare import (
     HeldRecord,
@@ -60,6 +61,7 @@ class _TableLine(NamedTuple):
 def _labels(compared: SideBySide) -> list[str]:
     """A short name for each replica: its broker, or `#1` where such names are long."""
     names = [printable(str(replica.broker)) for replica in compared.partition.replicas]
+    names += [REMOTE if number == 1 else f"{REMOTE} {number}" for number in range(1, len(compared.remote) + 1)]
     return [f"#{number}" for number in range(1, len(names) + 1)] if max(map(len, names)) > _LONG_NAME else names
 
 
@@ -74,7 +76,7 @@ def _table_of(compared: SideBySide) -> tuple[list[_TableLine], list[str]]:
             cells = {"offset": str(row.offset), "broker": label}
             no_record = None
             if held.record is None:
-                no_record = _reason_without_record(held, compared.partition.replicas[indexes[0]])
+                no_record = _reason_without_record(held, compared.replicas[indexes[0]])
             else:
                 cells |= _record_cells(held.record, date)
             lines.append(_TableLine(row.offset, row.differs, cells, no_record, held.record))
@@ -138,6 +140,8 @@ def _reason_without_record(held: ReplicaAtOffset, replica: ReplicaSummary) -> st
             return f"nothing: its log starts at {replica.log_start_offset}"
         case OffsetPresence.IN_REMOTE_STORAGE:
             return f"in remote storage: its segments here start at {replica.local_log_start_offset}"
+        case OffsetPresence.NOT_COPIED:
+            return "in no remote segment"
         case OffsetPresence.UNREADABLE:
             return "a batch that cannot be decoded"
         case OffsetPresence.NOT_READ:
@@ -165,7 +169,7 @@ def _difference_sentence(compared: SideBySide) -> str:
     starts = [replica.local_log_start_offset for replica in replicas if replica.local_log_start_offset is not None]
     ends = [replica.log_end_offset for replica in replicas if replica.log_end_offset is not None]
     read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
-    if len(read) < 2:
+    if len(read) + len(compared.remote) < 2:
         which = f"only {plural(len(read), 'replica')}" if read else "no replica"
         return f"nothing could be compared: the log of {which} could be read"
     if first is None:
@@ -174,7 +178,7 @@ def _difference_sentence(compared: SideBySide) -> str:
     has_conflict = any(finding.kind in kinds_with(Trait.PARTS_REPLICAS) for finding in compared.result.findings)
     if has_conflict or any(hold_different_things(row.held, _UNREADABLE_HERE) for row in rows):
         return f"first difference at offset {first}"
-    short = [label for label, replica in zip(_labels(compared), replicas, strict=True) if replica.log_end_offset == first]
+    short = [label for label, replica in zip(_labels(compared), replicas, strict=False) if replica.log_end_offset == first]
     behind = plural(max(ends) - first, "offset")
     who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
     held = f"the same below {first}" if first > min(starts, default=0) else "nothing"
@@ -184,6 +188,9 @@ def _difference_sentence(compared: SideBySide) -> str:
 def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: int) -> str:
     """A sentence for replicas that agree in offsets `[start, end)`, as far as they were read."""
     partition = compared.partition
+    if compared.remote:
+        sure = "no difference found where readable" if compared.result.incomplete else "no difference"
+        return f"{sure}: {plural(replicas_read, 'replica')} and remote storage have the same where any two have an offset"
     if end <= start:
         sure = "no difference found where readable" if partition.not_read else "no difference"
         remote = " outside remote storage" if partition.is_tiered else ""
@@ -209,7 +216,8 @@ def summary_line(compared: SideBySide) -> str:
     """`critical: audit-0 on 3 brokers: first difference at offset 300`."""
     partition = compared.partition
     where = name(partition.topic, partition.partition)
-    return f"{compared.result.verdict}: {where} on {plural(len(partition.replicas), 'replica')}: {_difference_sentence(compared)}"
+    on = f"{plural(len(partition.replicas), 'replica')}{' and in remote storage' if compared.remote else ''}"
+    return f"{compared.result.verdict}: {where} on {on}: {_difference_sentence(compared)}"
 
 
 RECORD_COLUMNS: Final[Columns] = {
@@ -275,7 +283,7 @@ def _document(compared: SideBySide, columns: Columns) -> Iterator[str]:
     result, partition = compared.result, compared.partition
     yield json_document.head(result.engine)
     yield f' "verdict": {json_text(result.verdict)},\n'
-    replicas = [json_document.replica_object(replica) for replica in partition.replicas]
+    replicas = [json_document.replica_object(replica) for replica in compared.replicas]
     yield f' "partition": {json_text({**json_document.partition_object(partition), "replicas": replicas})},\n'
     yield f' "first_difference": {json_text(compared.first_difference)},\n'
     offsets = (
@@ -292,7 +300,7 @@ def _json_lines(compared: SideBySide, columns: Columns) -> Iterator[str]:
     result, partition = compared.result, compared.partition
     place = {"topic": partition.topic, "partition": partition.partition}
     yield json_line("partition", json_document.partition_object(partition))
-    for replica in partition.replicas:
+    for replica in compared.replicas:
         yield json_line("replica", place | json_document.replica_object(replica))
     for row in _replica_rows(compared, columns):
         yield json_line("held", place | row)
@@ -310,7 +318,7 @@ def _markdown(compared: SideBySide, *, verbose: bool) -> Iterator[str]:
     where = name(partition.topic, partition.partition)
     yield f"# kafka-forensics: {markdown(where)}: {result.verdict}\n\n"
     yield f"{markdown(_title(compared))}.\n\n"
-    for label, replica in zip(_labels(compared), partition.replicas, strict=True):
+    for label, replica in zip(_labels(compared), compared.replicas, strict=True):
         summary = ", ".join(filter(None, replica_words(replica)))
         yield f"- {markdown(f'{label}: {summary}' if label.startswith('#') else summary)}\n"
     shown, _ = _shown_and_counted(result.findings, verbose=verbose)
@@ -349,7 +357,7 @@ class _ComparisonPage(ConsolePage):
         heading = Text.assemble((name(partition.topic, partition.partition), "bold"), f"  {_title(compared)}")
         self.hanging(Text(verdict.upper() if verdict != "clean" else verdict, STYLES[verdict]), heading, _GUTTER)
         replicas = []
-        for label, replica in zip(_labels(compared), partition.replicas, strict=True):
+        for label, replica in zip(_labels(compared), compared.replicas, strict=True):
             broker, *columns = replica_words(replica)
             replicas.append([f"{label} {broker}" if label.startswith("#") else broker, *columns])
         self.replicas(replicas, "dim")

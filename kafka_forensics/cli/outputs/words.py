@@ -15,6 +15,7 @@ from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.wording import incident_loss, message, rerun_command, severity_order, span
@@ -105,7 +106,7 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
     by_state = {"open": replica.transactions.open, "hanging": replica.transactions.hanging}
     rest += [plural(count, f"{state} transaction") for state, count in by_state.items() if count]
     return [
-        f"broker {printable(str(replica.broker))}",
+        "remote storage" if replica.broker == REMOTE else f"broker {printable(str(replica.broker))}",
         _offsets_held(replica),
         "high watermark " + ("unknown" if replica.high_watermark is None else str(replica.high_watermark)),
         "; ".join(filter(None, rest)),

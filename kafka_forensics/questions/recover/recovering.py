@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
+from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding
@@ -18,11 +18,10 @@ from kafka_forensics.questions.recover.sides import KeptSide, Undecided, kept_si
 from kafka_forensics.questions.recover.versions import LosingVersions, RecoveredRange
 from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND, Broker, Candidate, Loss, Witness
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
-from kafka_forensics.scanning.folding.fold_split import FoldedStretch, FoldOptions, fold_replica
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.judging.whole_scan import digest_key
 from kafka_forensics.scanning.rereading.reader import LogReader
-from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
+from kafka_forensics.scanning.witnesses.remote_chains import fold_remote_logs, take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 
 Sink = Callable[[RecoveredRecord], object]
@@ -187,7 +186,8 @@ class _Recoverer:
         losses.sort(key=lambda loss: (loss.start, loss.end, str(loss.held_by)))
         lost = losses[0].start, max(loss.end for loss in losses)
         copies = [(replica, self._plan_of[id(replica.context)]) for replica in replicas if replica.read is not ReadExtent.NONE]
-        remote = self._remote_logs(replicas[0], lost[0])
+        folded = fold_remote_logs(self._inputs, replicas[0].context, digest_key(), self.answer.incomplete, lost[0])
+        remote = [(replica, plan) for plan, replica in folded]
         logs = PartitionLogs(planned.given, copies, self._coordinators, lost, kept.broker, remote)
         sizes = {loss: planned.amount(loss) for loss in kept.losses}
         partition.ranges = [RecoveredRange(loss, sizes.get(loss, LossSize(None, None)), logs.sources(loss)) for loss in losses]
@@ -198,17 +198,6 @@ class _Recoverer:
         partition.unreadable, partition.not_compared = versions.unreadable, kept_log is not None and kept_log.not_compared
         partition.not_compared |= logs.lacks_surviving
         self.answer.incomplete += logs.incomplete
-
-    def _remote_logs(self, replica: Replica, start: int) -> list[tuple[Replica, ReplicaPlan]]:
-        """The logs of the partition in remote stores, from an offset on."""
-        gaps = self.answer.incomplete
-
-        def show(stretch: FoldedStretch) -> None:
-            gaps.extend([] if stretch.incomplete is None else [stretch.incomplete])
-
-        options = FoldOptions(digest_key(), deep=False)
-        folded = (fold_replica(plan, self._inputs, options, show) for plan in remote_logs_of(self._inputs, replica.context, start))
-        return [(remote, plan) for plan, remote, _ in folded]
 
 
 def _remote_losses(kept: Candidate | None, findings: Sequence[Finding], replicas: Sequence[Replica]) -> Iterator[Loss]:

@@ -70,7 +70,7 @@ class LogReader:
         self.as_of_ms = as_of_ms
         self.deferred: DeferredKeys | None = None
         """Key questions about large logs; None: all are answered here."""
-        self._key = key
+        self.key = key
         self.incomplete: list[Incomplete] = []
         self._needed: dict[str, tuple[int, int, int]] = {}
         """Path of a collected log → (start, end) of the offsets whose records are needed, and the index in `incomplete`."""
@@ -100,7 +100,7 @@ class LogReader:
         parts = []
         with plan.log_dir.source.open(log.entry.path) as file:
             limit = log.max_plausible_offset
-            reader = SegmentReader.with_checks(file, limit, key=self._key)
+            reader = SegmentReader.with_checks(file, limit, key=self.key)
             for chunk in reader.chunks(start_position_of(plan, log, start)):
                 columns = correct_base_offsets(chunk, moved).columns if moved else chunk.columns
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]

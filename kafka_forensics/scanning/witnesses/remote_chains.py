@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather, read_leader_epochs
@@ -19,12 +20,16 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.replication.epochs import assign_epoch, epoch_at
 from kafka_forensics.replication.remote_segments import are_in_lineage
+from kafka_forensics.scanning.folding.fold_split import FoldedStretch, FoldOptions, fold_replica
 from kafka_forensics.scanning.witnesses.remote_log import read_remote_log
 from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition, list_remote_stores
 from kafka_forensics.storage.source import Entry, EntryKind
 from kafka_forensics.storage.tiered import RemotePart, stem_of
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kafka_forensics.model.findings import TopicPartition
 
 _MOST_CHAINS: Final = 64
@@ -84,6 +89,19 @@ def remote_logs_of(inputs: Inputs, context: ReplicaContext, start: int = 0) -> l
     every = [plan for plan in inputs.remote if plan.context.topic_partition == context.topic_partition]
     same = [plan for plan in every if context.topic_id in (None, plan.context.topic_id)]
     return [plan for plan in (_from_offset(plan, start) for plan in same) if plan.directory.segments]
+
+
+def fold_remote_logs(
+    inputs: Inputs, context: ReplicaContext, key: "NDArray[np.int64]", incomplete: list[Incomplete], start: int = 0
+) -> list[tuple[ReplicaPlan, Replica]]:
+    """Fold the logs in remote stores of a replica's partition, from an offset on, here; `key` is the `digest_key`."""
+
+    def show(stretch: FoldedStretch) -> None:
+        incomplete.extend([] if stretch.incomplete is None else [stretch.incomplete])
+
+    options = FoldOptions(key, deep=False)
+    folded = (fold_replica(plan, inputs, options, show) for plan in remote_logs_of(inputs, context, start))
+    return [(plan, replica) for plan, replica, _ in folded]
 
 
 def _from_offset(plan: ReplicaPlan, start: int) -> ReplicaPlan:
