@@ -181,6 +181,8 @@ class Inputs:
     """(source, path in it) of the remote stores of tiered topics, which are not listed yet."""
     remote: list[ReplicaPlan] = field(default_factory=list)
     """Logs in remote stores, once these were listed; in the order of `replicas`. Nothing judges them as copies on a broker."""
+    folds_remote: bool = False
+    """Whether a scan folds the logs in remote stores, too."""
     stored: set[TopicPartition] = field(default_factory=set)
     """All partitions with objects in remote stores, requested or not, once these were listed."""
     around: dict[str, LogDir] = field(default_factory=dict)
@@ -190,6 +192,14 @@ class Inputs:
     def logs(self) -> list[ReplicaPlan]:
         """All requested logs: the replicas, and those in remote storage after the replicas of the same partition."""
         return sorted((*self.replicas, *self.remote), key=_plan_order) if self.remote else self.replicas
+
+    @property
+    def folded(self) -> list[ReplicaPlan]:
+        """The logs that a scan folds: the replicas, and, if it reads them, the logs in remote stores of the same partitions."""
+        if not self.folds_remote:
+            return self.replicas
+        judged = {plan.context.topic_partition for plan in self.replicas}
+        return [plan for plan in self.logs if plan.context.topic_partition in judged]
 
     @property
     def evidence(self) -> list[str]:

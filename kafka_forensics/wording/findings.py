@@ -13,6 +13,7 @@ from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.model.files import file_arguments
 from kafka_forensics.model.findings import Finding, RerunArguments, Severity
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.wording.kind_text import Value, fill_template, kind_text
 from kafka_forensics.wording.values import (
     LIST_LIMIT,
@@ -81,6 +82,8 @@ def message(finding: Finding) -> str:
     partition = "" if place.topic is None or place.partition is None else f"{clean(place.topic)}-{clean(place.partition)}"
     broker = "" if place.broker is None else f"broker {clean(place.broker)}"
     where = " on ".join(part for part in (partition, broker) if part)
+    if place.broker == REMOTE:
+        where = f"{partition} in remote storage"
     if where:
         return f"{where}: {body}."
     return f"{body}." if _begins_with_name(template, finding) else f"{body[:1].upper()}{body[1:]}."
@@ -113,7 +116,7 @@ def advice(finding: Finding) -> str | None:
     if isinstance(holders, list) and finding.severity is not Severity.INFO:
         if len(holders) < 2 or finding.severity is Severity.CRITICAL:
             parts.insert(0, _guard(finding, holders))
-        broker, present = finding.place.broker, not finding.evidence.get("absent")
+        broker, present = finding.place.broker, finding.place.broker != REMOTE and not finding.evidence.get("absent")
         if text.repairable and present and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
             parts.append(
                 f"To repair broker {clean(broker)}, stop it while one of {named_brokers(holders)} leads the partition, move (never"

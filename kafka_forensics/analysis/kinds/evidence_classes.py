@@ -820,6 +820,22 @@ class TieredEvidence(LaterEvidence):
     store_listed: NotRequired[bool]
 
 
+class RemoteSegmentDiffersEvidence(LaterEvidence):
+    """A remote segment whose object contradicts its event, or a replica."""
+
+    segment_id: str
+    differs_in: str
+    """`records`, or the field of its event: `size_in_bytes`, `start_offset`, `end_offset`, `max_timestamp_ms`, `leader_epoch`."""
+    found: NotRequired[int]
+    """The field's value by the object,"""
+    listed: NotRequired[int]
+    """and by `__remote_log_metadata`."""
+    than_broker: NotRequired[Broker]
+    """The broker with other records."""
+    leader_epoch: NotRequired[int]
+    """Of both."""
+
+
 # Internal topics.
 
 

@@ -72,11 +72,13 @@ def chunk_facts(columns: "NDArray[np.int64]") -> ChunkFacts:
 
 @dataclass(slots=True)
 class SegmentTotals:
-    """Batches of one segment, last offset of the last one and where its bytes end."""
+    """Batches of one segment, last offset of the last one and where its bytes end; first offset and newest timestamp."""
 
     batches: int = 0
     last_offset: int = -1
     end_position: int = 0
+    first_offset: int = -1
+    max_timestamp: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ class FramingFold:
         if facts.odd:
             self._check_headers(columns, {(damage.kind, damage.position) for damage in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
+        totals.first_offset = totals.first_offset if totals.batches else int(columns[BatchColumn.BASE_OFFSET, 0])
+        totals.max_timestamp = max(totals.max_timestamp, facts.max_timestamp)
         totals.batches += columns.shape[1]
         totals.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
         totals.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
@@ -176,8 +180,13 @@ class FramingFold:
                 before = self.by_segment.get(segment, SegmentTotals()).batches
                 self.readers_stop[segment] = replace(stop, batches_before=stop.batches_before + before)
         for segment, totals in right.by_segment.items():
-            before = self.by_segment.get(segment, SegmentTotals()).batches
-            self.by_segment[segment] = replace(totals, batches=before + totals.batches)
+            before = self.by_segment.get(segment, SegmentTotals())
+            self.by_segment[segment] = replace(
+                totals,
+                batches=before.batches + totals.batches,
+                first_offset=before.first_offset if before.batches else totals.first_offset,
+                max_timestamp=max(before.max_timestamp, totals.max_timestamp),
+            )
         self._segment = right._segment
 
 

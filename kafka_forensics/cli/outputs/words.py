@@ -64,7 +64,7 @@ def name(topic: str | None, partition: int | None) -> str:
 
 def place_words(place: Place, crowded: Iterable[str]) -> str:
     """`broker 2, audit-0/….log, bytes 0 to 60, offsets 300 to 369`; with the log directory for brokers in `crowded`."""
-    parts: list[str | None] = [] if place.broker is None else [f"broker {printable(str(place.broker))}"]
+    parts: list[str | None] = [] if place.broker is None else [_broker_words(place.broker)]
     path = [place.file] if place.file else []
     if place.log_dir and (not path or place.broker is None or str(place.broker) in crowded):
         path.insert(0, place.log_dir.rstrip("/"))
@@ -72,6 +72,10 @@ def place_words(place: Place, crowded: Iterable[str]) -> str:
         parts.append(printable("/".join(path)))
     parts += [span(place.byte_start, place.byte_end, "byte"), span(place.offset_start, place.offset_end, "offset")]
     return ", ".join(filter(None, parts))
+
+
+def _broker_words(broker: int | str) -> str:
+    return "remote storage" if broker == REMOTE else f"broker {printable(str(broker))}"
 
 
 def lost_words(incident: Incident, partition: IncidentPartition | None = None) -> str:
@@ -106,7 +110,7 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
     by_state = {"open": replica.transactions.open, "hanging": replica.transactions.hanging}
     rest += [plural(count, f"{state} transaction") for state, count in by_state.items() if count]
     return [
-        "remote storage" if replica.broker == REMOTE else f"broker {printable(str(replica.broker))}",
+        _broker_words(replica.broker),
         _offsets_held(replica),
         "high watermark " + ("unknown" if replica.high_watermark is None else str(replica.high_watermark)),
         "; ".join(filter(None, rest)),

@@ -119,7 +119,7 @@ def answers_in_order(
     The replicas are folded, in the order of the scans. Digests of all that are folded with one `key` can be compared. Unless `here`
     is true, forked processes answer about many small partitions: their answers must be serializable, and side effects are lost.
     """
-    every = list(merge(*([(running, plan) for plan in running.inputs.replicas] for running in runs), key=_partition))
+    every = list(merge(*([(running, plan) for plan in running.inputs.folded] for running in runs), key=_partition))
     parts = [(partition, list(planned)) for partition, planned in groupby(every, key=_partition)]
     reporter = _Reporter(progress, sum(running.bytes_total for running in runs))
     small = [part for part in parts if _can_fork_for(part)] if jobs > 1 and not here and can_fork() else []

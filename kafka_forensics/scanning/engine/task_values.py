@@ -53,6 +53,7 @@ class PartitionSlice:
     topic: str
     partition: int
     replicas: list[ReplicaPlan] = field(default_factory=list)
+    """Its replicas, then its logs in remote stores."""
     aside: list[tuple[LogDir, PartitionDirectory]] = field(default_factory=list)
     relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
     controller: ControllerHistory | None = None
@@ -86,7 +87,7 @@ def slices(inputs: Inputs) -> Iterator[PartitionSlice]:
     def slice_of(key: TopicPartition) -> PartitionSlice:
         return by_partition.setdefault(key, PartitionSlice(*key))
 
-    for plan in inputs.replicas:
+    for plan in inputs.folded:
         slice_of(plan.context.topic_partition).replicas.append(plan)
     for key, aside in inputs.aside.items():
         slice_of(key).aside = aside
@@ -146,7 +147,8 @@ def inputs_of(part: PartitionSlice, shared: SharedInputs) -> Inputs:
     }
     by_name = {(str(log_dir.broker), log_dir.name): log_dir for log_dir in log_dirs.values()}
     every = [by_name.get((str(other.broker), other.name)) or _unread_log_dir(other) for other in shared.log_dirs]
-    inputs = Inputs(every, part.replicas, relatives=part.relatives, features=shared.features, controller=part.controller)
+    replicas = [plan for plan in part.replicas if not plan.context.is_remote]
+    inputs = Inputs(every, replicas, relatives=part.relatives, features=shared.features, controller=part.controller)
     if part.aside:
         inputs.aside[part.topic, part.partition] = part.aside
     inputs.elsewhere = shared.source_names

@@ -1,5 +1,6 @@
 """Judging one partition: from folded replicas to findings and a summary, the same for every engine."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kafka_forensics.analysis.incidents import SIGNATURES, PartitionEvidence, ReplicaFacts, match_signatures
@@ -35,6 +36,7 @@ from kafka_forensics.scanning.folding.index_files import SnapshotCheck, transact
 from kafka_forensics.scanning.judging.absence import nodes_with_copies
 from kafka_forensics.scanning.judging.environment import missing_epochs, missing_topic_ids, replica_file_findings
 from kafka_forensics.scanning.judging.recovery_files import with_leftovers, with_lone_indexes, with_recovery
+from kafka_forensics.scanning.judging.remote_logs import judge_remote_logs
 from kafka_forensics.scanning.rereading.reader import LogReader, repeated_batches
 from kafka_forensics.scanning.witnesses.controller import cleanup_policy, latest_controller_state, present_topic
 
@@ -92,14 +94,22 @@ class PartitionResult:
     summary: PartitionSummary
     findings: list[Finding]
     bytes: tuple[int, int, int]
-    """(decoded, damaged, skipped) of all its replicas' `.log` files."""
+    """(decoded, damaged, skipped) of all its replicas' `.log` files and of the objects of its logs in remote stores."""
     incomplete: list[Incomplete] = field(default_factory=list)
 
 
 def judge_partition(
-    plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader, inputs: Inputs
+    plans: list[ReplicaPlan],
+    replicas: list[Replica],
+    snapshots: list[SnapshotCheck],
+    reader: LogReader,
+    inputs: Inputs,
+    remote: Sequence[tuple[ReplicaPlan, Replica]] = (),
 ) -> PartitionResult:
-    """All findings about one partition. `plans`, `replicas` and `snapshots` have one item for each replica."""
+    """All findings about one partition. `plans`, `replicas` and `snapshots` have one item for each replica.
+
+    The replicas are judged as if there were no logs in `remote` stores, which are then compared with them.
+    """
     judge = _PartitionJudge(plans, replicas, snapshots, reader, inputs)
     comparison, findings = judge.compare_groups()
     context = replicas[0].context
@@ -112,8 +122,10 @@ def judge_partition(
     findings += judge.incidents(findings)
     if len(replicas) == 1:
         findings = [replace(finding, is_only_copy=True) for finding in findings]
+    if remote:
+        findings += judge_remote_logs(remote, plans, replicas, reader)
     findings.sort(key=Finding.sort_key)
-    framings = [replica.state.framing for replica in replicas]
+    framings = [replica.state.framing for replica in (*replicas, *(log for _, log in remote))]
     bytes_of_log = (
         sum(framing.bytes_decoded for framing in framings),
         sum(framing.bytes_damaged for framing in framings),

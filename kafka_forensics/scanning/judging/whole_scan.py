@@ -40,6 +40,7 @@ from kafka_forensics.scanning.judging.partitions import PartitionResult, judge_p
 from kafka_forensics.scanning.judging.placement import TopicPlacements, partition_keys
 from kafka_forensics.scanning.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.scanning.rereading.reader import LogReader
+from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores, set_stored_logs, unreferenced_elsewhere
 from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, set_controller_state, take_commits, take_decisions
@@ -190,12 +191,14 @@ def judge_replicas(
     deferred: "DeferredKeys | None" = None,
 ) -> PartitionAnswer:
     """Judge one partition from all its folded replicas; the answer is void while key questions wait for their answers."""
-    plans = [plan for plan, _, _ in merged]
-    replicas = [replica for _, replica, _ in merged]
+    local = [folded for folded in merged if not folded[0].context.is_remote]
+    plans = [plan for plan, _, _ in local]
+    replicas = [replica for _, replica, _ in local]
     reader = LogReader(plans, key, options.as_of_ms)
     reader.deferred = deferred
-    snapshots = [snapshot for _, _, snapshot in merged]
-    result = judge_partition(plans, replicas, snapshots, reader, snapshots[0].inputs)
+    snapshots = [snapshot for _, _, snapshot in local]
+    remote = [(plan, replica) for plan, replica, _ in merged if plan.context.is_remote]
+    result = judge_partition(plans, replicas, snapshots, reader, snapshots[0].inputs, remote)
     if look is not None:
         look(replicas, reader, result)
     return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
@@ -228,7 +231,11 @@ class Scan:
         assert not inputs.without_ids, "topic ids are read before anything is judged"
         options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
-        self.bytes_total = sum(plan.bytes for plan in inputs.replicas)
+        if options.deep:
+            if not inputs.stored:
+                take_remote_logs(inputs, options, witnesses.remote_log)
+            inputs.folds_remote = bool(inputs.remote)
+        self.bytes_total = sum(plan.bytes for plan in inputs.folded)
         self.deep = is_deep(options.deep, self.bytes_total)
         self.findings: list[Finding] = []
         self.partitions: list[PartitionSummary] = []

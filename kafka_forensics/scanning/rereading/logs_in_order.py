@@ -260,8 +260,8 @@ def _has_epochs_of(plan: ReplicaPlan, columns: "NDArray[np.int64]") -> "NDArray[
     starts = np.array([entry.start_offset for entry in epochs], np.int64)
     at = np.searchsorted(starts, columns[BatchColumn.BASE_OFFSET], side="right") - 1
     numbers = np.array([entry.leader_epoch for entry in epochs], np.int64)
-    equal: NDArray[np.bool_] = numbers[at] == columns[BatchColumn.PARTITION_LEADER_EPOCH]
-    return equal & (at >= 0)
+    is_equal: NDArray[np.bool_] = (at >= 0) & (numbers[at] == columns[BatchColumn.PARTITION_LEADER_EPOCH])
+    return is_equal
 
 
 def _transactional(plan: ReplicaPlan, log: "SegmentLog") -> "Iterator[NDArray[np.int64]]":

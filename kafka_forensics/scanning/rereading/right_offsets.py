@@ -23,9 +23,11 @@ _CONTENT_COLUMNS: Final = [BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES, BatchColu
 def with_right_offsets(merged: "Sequence[FoldedReplica]", key: "NDArray[np.int64]", *, deep: bool) -> "list[FoldedReplica]":
     """The replicas of one partition, with all batches at the base offsets that belong to their places.
 
-    Only a replica with wrong base offsets is read again. `key` and `deep` are those of the first fold.
+    Only a replica with wrong base offsets is read again. `key` and `deep` are those of the first fold. Logs in remote stores stay
+    as they are: nothing is judged by the order of their offsets.
     """
-    folded = list(merged)
+    folded = [of_replica for of_replica in merged if not of_replica[0].context.is_remote]
+    remote = [of_replica for of_replica in merged if of_replica[0].context.is_remote]
     options = FoldOptions(key, deep)
     for _ in range(_ROUNDS):
         misplaced = [replica.in_doubt() for _, replica, _ in folded]
@@ -36,7 +38,7 @@ def with_right_offsets(merged: "Sequence[FoldedReplica]", key: "NDArray[np.int64
     for number, of_replica in enumerate(folded):
         if (last := _misplaced_last_batch(folded, number, key)) is not None:
             folded[number] = _corrected(of_replica, [last], options)
-    return folded
+    return [*folded, *remote]
 
 
 def _corrected(merged: "FoldedReplica", batches: list[MisplacedBatch], options: FoldOptions) -> "FoldedReplica":
