@@ -15,7 +15,7 @@ from tests.gallery.of_files import SEGMENTS, SMALL_FILES
 from tests.gallery.of_groups import COMMITTED
 from tests.gallery.of_leftovers import OUTSIDE, STARTS
 from tests.gallery.of_replicas import ENVIRONMENT, REPLICAS
-from tests.gallery.of_tiered import TIERED_TOPICS
+from tests.gallery.of_tiered import TIERED_TOPICS, VARIANTS as OF_TIERED
 from tests.gallery.of_transactions import TRANSACTIONS
 from tests.support.nightly import first_of_each_kind
 
@@ -46,6 +46,7 @@ VARIANTS: Final[tuple[Case, ...]] = (
     *of_replicas.VARIANTS,
     *of_controller.VARIANTS,
     *of_transactions.VARIANTS,
+    *OF_TIERED,
 )
 FAULTS: Final = [case for cases in SECTIONS.values() for case in cases if case.during is None]
 """The cases that need no change during the scan, in order."""

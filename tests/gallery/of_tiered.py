@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.gallery.case import Case
 from tests.support.brokers import (
+    DIRECTORY,
     OFFSETS_ID_TEXT,
     TOPIC_ID,
     Brokers,
@@ -17,8 +18,8 @@ from tests.support.brokers import (
 )
 from tests.support.controllers import partition, setting, topic, with_controller
 from tests.support.logs import Log, history
-from tests.support.remote_log import COPY_FINISHED, copy_started, put_remote_log, segment_id, segment_update
-from tests.support.segments import write_offset_index
+from tests.support.remote_log import COPY_FINISHED, copy_started, put_object, put_remote_log, segment_id, segment_update
+from tests.support.segments import flip_bit, write_offset_index
 
 TIERED: Final = setting("remote.storage.enable", "true")
 COMMON: Final = (*[("p", 0)] * 2, ("|", 0), *[("p", 0)] * 2, ("|", 0))
@@ -127,6 +128,50 @@ def lost(root: Path, brokers: tuple[int, ...] = (1, 2, 3), with_events: Iterable
         root, {broker: logs[broker] for broker in brokers}, {broker: 6 if broker == 1 else 2 for broker in brokers}, with_events
     )
 
+
+def with_store(root: Path, number: int = -1, data: bytes = b"", **fields: int) -> Brokers:
+    """Broker 1 has [2, 6) on its disk; the store has `SEGMENTS`, of which segment `number` may have other bytes than the leader's,
+    or other fields in its event."""
+    brokers, events = sound(root), list[bytes]()
+    for segment, (first, last) in enumerate(SEGMENTS):
+        batches = [batch for batch in LONG.batches if batch.segment == first]
+        whole = b"".join(batch.data for batch in batches)
+        stored = data if data and segment == number else whole
+        put_object(root / "store", segment, first, [stored], topic_id=TOPIC_ID, partition=DIRECTORY)
+        event: dict[str, Any] = {"max_timestamp_ms": batches[-1].max_timestamp, "segment_size_in_bytes": len(stored)}
+        event |= fields if segment == number else {}
+        events += [copy_started(segment, first, last, topic_id=TOPIC_ID, **event)]
+        events += [segment_update(segment, COPY_FINISHED, topic_id=TOPIC_ID)]
+    directory = put_remote_log(brokers.log_dir(3), *events).parent
+    put_topic_id(directory, OFFSETS_ID_TEXT)
+    put_epochs(directory, (0, 0))
+    return brokers
+
+
+def _of_segment(log: Log, segment: int) -> bytes:
+    return b"".join(batch.data for batch in log.batches if batch.segment == segment)
+
+
+VARIANTS: Final = (
+    Case("-", "a store with all objects of `t`; some offsets are on disks, too", with_store, control=True),
+    Case(
+        "F01",
+        "a bit of the object of [4, 6) is flipped, b1 has these offsets on its disk",
+        lambda root: with_store(root, 2, flip_bit(_of_segment(LONG, 4), 100)),
+    ),
+    Case(
+        "F38",
+        "the object of [4, 6) has other records than b1 in the same epoch",
+        lambda root: with_store(root, 2, _of_segment(history(*COMMON, *[("q", 0)] * 2), 4)),
+    ),
+    Case("F38", "the object of [4, 6) is newer than its event", lambda root: with_store(root, 2, max_timestamp_ms=1)),
+    Case(
+        "-",
+        "the object of [4, 6) is cut, which its listing shows",
+        lambda root: with_store(root, 2, _of_segment(LONG, 4)[:-9], segment_size_in_bytes=len(_of_segment(LONG, 4))),
+        control=True,
+    ),
+)
 
 TIERED_TOPICS: Final = (
     Case("-", "the controller's log says that `t` is tiered; local logs begin at 2, 4 and the log end", by_setting, control=True),

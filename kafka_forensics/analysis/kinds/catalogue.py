@@ -188,6 +188,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Cause.REPLICAS_DIVERGE,
         (T.PARTS_REPLICAS, T.COMMITTED_AT_RISK, T.CONTRADICTS_WITNESS),
     ),
+    "REMOTE_SEGMENT_DIFFERS": Kind(_ERROR, _PROVEN, classes.RemoteSegmentDiffersEvidence, Cause.REPLICAS_DIVERGE),
     "FORK_ABOVE_HW": Kind(_INFO, _PROVEN, classes.ForkEvidence, Cause.REPLICAS_DIVERGE, _FORK),
     "FORK_BELOW_HW": Kind(
         _CRITICAL, _PROVEN, classes.ForkEvidence, Cause.REPLICAS_DIVERGE, (*_FORK, T.NAMES_ONE_VERSION, T.COMMITTED_AT_RISK)
@@ -227,7 +228,6 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "LRS_LOSS": Kind(_CRITICAL, _INFERRED, classes.LossByElectionEvidence, Cause.LAST_REPLICA_ELECTED, _ELECTION_LOSS),
     "RISKY_CONFIG": Kind(_INFO, _PROVEN, classes.RiskyConfigEvidence, Cause.SETTINGS),
     "TIERED_TOPICS": Kind(_INFO, _INFERRED, classes.TieredEvidence, Cause.SETTINGS),
-    "REMOTE_SEGMENT_DIFFERS": Kind(_ERROR, _PROVEN, classes.RemoteSegmentDiffersEvidence, Cause.REPLICAS_DIVERGE),
     "TOPIC_UNKNOWN_TO_CONTROLLER": Kind(
         _ERROR, _INFERRED, classes.TopicUnknownEvidence, Cause.TOPIC_RECREATED, (T.MAY_BE_OF_MOMENTS,)
     ),

@@ -830,10 +830,10 @@ class RemoteSegmentDiffersEvidence(LaterEvidence):
     """The field's value by the object,"""
     listed: NotRequired[int]
     """and by `__remote_log_metadata`."""
-    than_broker: NotRequired[Broker]
-    """The broker with other records."""
+    than_brokers: NotRequired[list[Broker]]
+    """The brokers that have other records."""
     leader_epoch: NotRequired[int]
-    """Of both."""
+    """Of all these records."""
 
 
 # Internal topics.

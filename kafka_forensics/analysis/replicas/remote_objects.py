@@ -10,7 +10,7 @@ from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import IN_REMOTE_STORAGE, BatchReader, Difference, differences
 from kafka_forensics.analysis.replicas.single_replica import damage_findings
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Broker, Finding
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.replication.epochs import epoch_at
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ABOUT_BYTES: Final = kinds_with(Trait.WRONG_BYTES, Trait.RECORDS_IN_DOUBT, Trait.HIDES_OFFSETS)
 
 
-class Stored(NamedTuple):
+class StoredSizes(NamedTuple):
     """What is in the store of a log."""
 
     sizes: Mapping[int, int]
@@ -31,7 +31,7 @@ class Stored(NamedTuple):
     """Whether the objects have these sizes, so that their listing shows which of them are cut."""
 
 
-def remote_object_findings(log: Replica, stored: Stored, replicas: Sequence[Replica], reader: BatchReader) -> list[Finding]:
+def remote_object_findings(log: Replica, stored: StoredSizes, replicas: Sequence[Replica], reader: BatchReader) -> list[Finding]:
     """All findings about a log in a remote store; `replicas` are those of the same partition that were read."""
     cut = _cut_segments(log, stored)
     findings = [found for found in damage_findings(log) if found.kind in _ABOUT_BYTES and not _is_end_of(found, log, cut)]
@@ -39,7 +39,7 @@ def remote_object_findings(log: Replica, stored: Stored, replicas: Sequence[Repl
     damaged = {found.place.file for found in findings}
     checked = [segment for segment in _segments(log) if segment.start_offset not in cut and _file(log, segment) not in damaged]
     by_events = [found for segment in checked for found in _contradictions(log, segment, stored)]
-    return [*with_copies, *by_events, *(found for replica in replicas for found in _differences(log, replica, reader))]
+    return [*with_copies, *by_events, *_differences(log, replicas, reader)]
 
 
 def _segments(log: Replica) -> list[RemoteSegment]:
@@ -49,7 +49,7 @@ def _segments(log: Replica) -> list[RemoteSegment]:
     return [segment for segment in every if segment.segment_id in ids and segment.start_offset not in log.state.unread]
 
 
-def _cut_segments(log: Replica, stored: Stored) -> dict[int, int]:
+def _cut_segments(log: Replica, stored: StoredSizes) -> dict[int, int]:
     """Base offset → size of the objects that are smaller than their events say; their listing shows it, too."""
     sizes = {segment.start_offset: segment.size_in_bytes for segment in _segments(log)} if stored.is_plain else {}
     return {base_offset: stored.sizes[base_offset] for base_offset, size in sizes.items() if stored.sizes[base_offset] < size}
@@ -76,7 +76,7 @@ def _with_holders(found: Finding, log: Replica, replicas: Sequence[Replica]) -> 
     return found.with_evidence(held_by=[replica.broker for replica in same])
 
 
-def _contradictions(log: Replica, segment: RemoteSegment, stored: Stored) -> Iterator[Finding]:
+def _contradictions(log: Replica, segment: RemoteSegment, stored: StoredSizes) -> Iterator[Finding]:
     """What the batches of an object have otherwise than the event of its segment says."""
     totals = log.state.framing.by_segment.get(segment.start_offset)
     if totals is None:
@@ -110,23 +110,23 @@ def _other_epoch(segment: RemoteSegment, run: "EpochRun", start: int, end: int) 
     return next((epoch for epoch in epochs if epoch is not None and epoch != run.leader_epoch), None)
 
 
-def _differences(log: Replica, replica: Replica, reader: BatchReader) -> Iterator[Finding]:
-    """Other records than a replica has on its disk at the same offsets of the same leader epoch; one finding a segment."""
-    by_segment: dict[int, list[Difference]] = {}
-    for difference in differences(log, replica, reader):
-        same_epoch = difference.epochs[0] == difference.epochs[1]
-        if difference.kind == "content" and same_epoch and int(difference.left.row[-1]) != IN_REMOTE_STORAGE:
-            by_segment.setdefault(int(difference.left.row[-1]), []).append(difference)
-    for base_offset, differing in by_segment.items():
-        epoch, last = differing[0].epochs[0], differing[-1]
+def _differences(log: Replica, replicas: Sequence[Replica], reader: BatchReader) -> Iterator[Finding]:
+    """Other records than replicas have on their disks at the same offsets of the same leader epoch; one finding a segment."""
+    by_segment: dict[int, list[tuple[Difference, Broker]]] = {}
+    for replica in replicas:
+        for difference in differences(log, replica, reader):
+            base_offset, (ours, theirs) = int(difference.left.row[-1]), difference.epochs
+            if difference.kind == "content" and ours == theirs and base_offset != IN_REMOTE_STORAGE:
+                by_segment.setdefault(base_offset, []).append((difference, replica.broker))
+    for base_offset, differing in sorted(by_segment.items()):
+        start, end = min(row.offset for row, _ in differing), max(row.end_offset for row, _ in differing)
         evidence: RemoteSegmentDiffersEvidence = {
             "segment_id": _segment_id(log, base_offset),
             "differs_in": "records",
-            "than_broker": replica.broker,
-            "leader_epoch": epoch,
+            "than_brokers": list(dict.fromkeys(broker for _, broker in differing)),
+            "leader_epoch": differing[0][0].epochs[0],
         }
-        file = log.context.log_file(base_offset)
-        place = log.context.place(file, offset_start=differing[0].offset, offset_end=last.end_offset)
+        place = log.context.place(log.context.log_file(base_offset), offset_start=start, offset_end=end)
         yield finding("REMOTE_SEGMENT_DIFFERS", place, evidence)
 
 

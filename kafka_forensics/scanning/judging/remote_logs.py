@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import Stored, remote_object_findings
+from kafka_forensics.analysis.replicas import StoredSizes, remote_object_findings
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.findings import Finding
@@ -22,7 +22,7 @@ def judge_remote_logs(
     return [found for plan, log in remote for found in remote_object_findings(log, _sizes(plan), read, both)]
 
 
-def _sizes(plan: ReplicaPlan) -> Stored:
+def _sizes(plan: ReplicaPlan) -> StoredSizes:
     """The sizes of the segments of a log, as a broker copied them."""
     sizes, source = {}, plan.log_dir.source
     for log in plan.directory.logs():
@@ -33,4 +33,4 @@ def _sizes(plan: ReplicaPlan) -> Stored:
                     sizes[log.base_offset] = file.size_in_bytes
             except SourceError:  # reported when it was folded
                 continue
-    return Stored(sizes, is_plain=not isinstance(source, DecodedStore))
+    return StoredSizes(sizes, is_plain=not isinstance(source, DecodedStore))
