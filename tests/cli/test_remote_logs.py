@@ -15,7 +15,7 @@ from tests.cli.runs import Run, rows
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_consumer_offsets, put_replica, put_topic_id
 from tests.support.groups import commit_key, commit_value, coordinator_batches
 from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_id, segment_update
-from tests.support.segments import flip_bit, log, marker, producer_batch
+from tests.support.segments import BASE_TIMESTAMP, flip_bit, log, marker, producer_batch
 
 pytestmark = pytest.mark.usefixtures("wide")
 EPOCHS = ((0, 0),)
@@ -31,8 +31,8 @@ def put_cluster(folder: Path, *, local_start: int = 20, events: bool = True, lay
     for number, start in enumerate((0, 10)):
         of_segment = batches[start // 2 : start // 2 + 5]
         put_object(store, number, start, of_segment, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
-        size = len(b"".join(of_segment))
-        written.append(copy_started(number, start, start + 9, topic_id=TOPIC_ID, segment_size_in_bytes=size))
+        fields = {"segment_size_in_bytes": len(b"".join(of_segment)), "max_timestamp_ms": BASE_TIMESTAMP + start + 14}
+        written.append(copy_started(number, start, start + 9, topic_id=TOPIC_ID, **fields))
         written.append(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID))
     if events:
         put_topic_id(put_remote_log(broker, *written).parent, OFFSETS_ID_TEXT)
@@ -250,3 +250,44 @@ def test_compare_shows_remote_storage_as_a_column(run: Run, tmp_path: Path) -> N
 def test_compare_needs_a_copy_of_a_broker(run: Run, tmp_path: Path) -> None:
     _, store = put_cluster(tmp_path)
     assert run("compare", store, "--topic", "t")[0] == 2
+
+
+def scanned(run: Run, *paths: str) -> list[tuple[Any, ...]]:
+    """Findings above info: kind, broker, offsets and holders."""
+    _, out, _ = run("scan", *paths, "--topic", "t", "--format", "json")
+    return [
+        (row["kind"], row["broker"], row["offset_start"], row["offset_end"], row["evidence"].get("held_by"))
+        for row in json.loads(out)["findings"]
+        if row["severity"] != "info"
+    ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_deep_scan_reads_objects(run: Run, tmp_path: Path, layout: str) -> None:
+    broker, store = put_cluster(tmp_path, local_start=10, layout=layout)
+    assert scanned(run, broker, store, "--deep") == []
+    batches = log(15)
+    damaged = flip_bit(b"".join(batches[5:10]), -3)
+    put_object(tmp_path / "store", 1, 10, [damaged], topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+    assert scanned(run, broker, store) == []
+    assert scanned(run, broker, store, "--deep") == [("BATCH_CRC_MISMATCH", "remote", 18, 20, [1])]
+    other = [*batches[5:8], *log(2, start=16, value=b"other")]
+    put_object(tmp_path / "store", 1, 10, other, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+    assert scanned(run, broker, store, "--deep") == [("REMOTE_SEGMENT_DIFFERS", "remote", 16, 20, None)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "found"),
+    [("end_offset", 7, 9), ("max_timestamp_ms", 5, 1700000000014), ("start_offset", 2, 0), ("segment_leader_epochs", 1, 0)],
+)
+def test_objects_that_contradict_their_events(run: Run, tmp_path: Path, field: str, value: int, found: int) -> None:
+    broker, store = put_cluster(tmp_path)
+    event: dict[str, Any] = {"max_timestamp_ms": 2**42, "segment_size_in_bytes": len(b"".join(log(5)))}
+    start, end = value if field == "start_offset" else 0, value if field == "end_offset" else 9
+    epochs = ((value, start),) if field == "segment_leader_epochs" else ((0, start),)
+    event |= {field: value} if field == "max_timestamp_ms" else {}
+    started = copy_started(0, start, end, topic_id=TOPIC_ID, epochs=epochs, **event)
+    put_topic_id(put_remote_log(Path(broker), started, segment_update(0, COPY_FINISHED, topic_id=TOPIC_ID)).parent, OFFSETS_ID_TEXT)
+    _, out, _ = run("scan", broker, store, "--topic", "t", "--deep", "--format", "json")
+    (row,) = [row["evidence"] for row in json.loads(out)["findings"] if row["kind"] == "REMOTE_SEGMENT_DIFFERS"]
+    assert (row["found"], row["listed"]) == (found, value)
