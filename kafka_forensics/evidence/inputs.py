@@ -56,7 +56,7 @@ from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
-from kafka_forensics.storage.tiered import stored_object
+from kafka_forensics.storage.tiered import RemoteStore, stored_object
 
 _LOGGER: Final = logging.getLogger(__name__)
 Parsed = TypeVar("Parsed")
@@ -178,7 +178,9 @@ class Inputs:
     is_unchecked: bool = False
     """Whether the scan, and not `gather`, checks that the requested partitions exist."""
     store_places: list[tuple[ByteSource, str]] = field(default_factory=list)
-    """(source, path in it) of the remote stores of tiered topics, which are not listed yet."""
+    """(source, path in it) of the remote stores of tiered topics."""
+    stores: list[RemoteStore] | None = None
+    """Those of them that can be listed, once they were."""
     remote: list[ReplicaPlan] = field(default_factory=list)
     """Logs in remote stores, once these were listed; in the order of `replicas`. Nothing judges them as copies on a broker."""
     folds_remote: bool = False

@@ -208,7 +208,7 @@ def _remote_coverage(inputs: Inputs, replicas: list[Replica]) -> RemoteCoverage 
     log = next((replica.context.remote_log for replica in replicas if replica.context.remote_log is not None), None)
     start = min(replica.log_start_offset for replica in replicas)
     local_start = min(replica.local_log_start_offset for replica in replicas)
-    if log is None or start >= local_start:
+    if log is None or not log.is_complete or start >= local_start:
         return None
     epochs = max((replica.epochs for replica in replicas), key=lambda entries: entries[-1].leader_epoch if entries else -1)
     segments = [segment for segment in log.finished if is_in_lineage(segment, epochs)]

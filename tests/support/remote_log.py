@@ -85,7 +85,7 @@ def put_object(
     partition: str = "t-0",
     layout: str = "plain",
 ) -> Path:
-    """Write the log and the leader epochs of a segment into a remote store; return the object with the log."""
+    """Write the objects of a segment into a remote store, with empty indexes; return the one with the log."""
     topic, _, partition_number = partition.rpartition("-")
     directory = store / f"{partition}-{topic_id}" if layout == "plain" else store / f"{topic}-{topic_id}" / partition_number
     directory.mkdir(parents=True, exist_ok=True)
@@ -95,6 +95,8 @@ def put_object(
     if layout == "plain":
         Path(f"{stem}.leader_epoch_checkpoint").write_bytes(checkpoint)
         Path(f"{stem}.log").write_bytes(log)
+        for suffix in ("index", "timeindex", "snapshot"):
+            Path(f"{stem}.{suffix}").write_bytes(b"")
     else:
         _put_chunks(stem, log, checkpoint)
     return Path(f"{stem}.log")

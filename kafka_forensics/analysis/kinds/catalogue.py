@@ -188,7 +188,6 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Cause.REPLICAS_DIVERGE,
         (T.PARTS_REPLICAS, T.COMMITTED_AT_RISK, T.CONTRADICTS_WITNESS),
     ),
-    "REMOTE_SEGMENT_DIFFERS": Kind(_ERROR, _PROVEN, classes.RemoteSegmentDiffersEvidence, Cause.REPLICAS_DIVERGE),
     "FORK_ABOVE_HW": Kind(_INFO, _PROVEN, classes.ForkEvidence, Cause.REPLICAS_DIVERGE, _FORK),
     "FORK_BELOW_HW": Kind(
         _CRITICAL, _PROVEN, classes.ForkEvidence, Cause.REPLICAS_DIVERGE, (*_FORK, T.NAMES_ONE_VERSION, T.COMMITTED_AT_RISK)
@@ -249,6 +248,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Cause.REMOTE_LOG,
         (T.LOST_COMMITTED, T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE),
     ),
+    "REMOTE_SEGMENT_DIFFERS": Kind(_ERROR, _PROVEN, classes.RemoteSegmentDiffersEvidence, Cause.REMOTE_LOG),
     "REMOTE_OBJECT_UNREFERENCED": Kind(
         _WARNING, _PROVEN, classes.UnreferencedEvidence, Cause.REMOTE_LOG, (T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE)
     ),

@@ -237,7 +237,7 @@ def _take_store(inputs: DumpInputs, source: "ByteSource", path: str, options: Du
         inputs.incomplete.append(not_read(source, error))
         return set()
     logs = sorted(store.logs.values(), key=lambda log: (log.topic, log.partition, log.topic_id))
-    parts, suffix = store.parts, store.layout.log_suffix
+    parts, suffix = store.parts, store.layout.needed[0]
     for log in logs if options.selection is None else [log for log in logs if fits((log.topic, log.partition), options.selection)]:
         for segment in sorted(log.segments.values(), key=lambda segment: (segment.start_offset, segment.segment_id)):
             if suffix in segment.objects:

@@ -104,11 +104,11 @@ def judge_partition(
     snapshots: list[SnapshotCheck],
     reader: LogReader,
     inputs: Inputs,
-    remote: Sequence[tuple[ReplicaPlan, Replica]] = (),
+    remote_logs: Sequence[tuple[ReplicaPlan, Replica]] = (),
 ) -> PartitionResult:
     """All findings about one partition. `plans`, `replicas` and `snapshots` have one item for each replica.
 
-    The replicas are judged as if there were no logs in `remote` stores, which are then compared with them.
+    The replicas are judged as without `remote_logs`, those in remote stores that were read; these are then compared with them.
     """
     judge = _PartitionJudge(plans, replicas, snapshots, reader, inputs)
     comparison, findings = judge.compare_groups()
@@ -122,10 +122,9 @@ def judge_partition(
     findings += judge.incidents(findings)
     if len(replicas) == 1:
         findings = [replace(finding, is_only_copy=True) for finding in findings]
-    if remote:
-        findings += judge_remote_logs(remote, plans, replicas, reader)
+    findings += judge_remote_logs(remote_logs, plans, replicas, reader) if remote_logs else []
     findings.sort(key=Finding.sort_key)
-    framings = [replica.state.framing for replica in (*replicas, *(log for _, log in remote))]
+    framings = [replica.state.framing for replica in (*replicas, *(log for _, log in remote_logs))]
     bytes_of_log = (
         sum(framing.bytes_decoded for framing in framings),
         sum(framing.bytes_damaged for framing in framings),

@@ -154,7 +154,7 @@ def chains_of(segments: Iterable[ChainSegment], epochs: Sequence[EpochEntry]) ->
 
 def _segments(stored: StoredPartition, remote_log: RemoteLog | None) -> Iterator[ChainSegment]:
     """The segments to read: finished ones by `__remote_log_metadata`, without it all in the store."""
-    log, suffix = stored.log, stored.store.layout.log_suffix
+    log, suffix = stored.log, stored.log.needed[0]
     if remote_log is not None:
         for segment in remote_log.finished:
             objects = log.segments.get(segment.segment_id)
@@ -188,7 +188,7 @@ def _epochs_beside(stored: StoredPartition, segment: StoredSegment) -> list[Epoc
 
 def _log_size(stored: StoredPartition, segment: StoredSegment) -> int:
     """Size of a segment's log as the broker copied it; of one that cannot be opened, which reading it reports, the object's."""
-    size = segment.objects[stored.store.layout.log_suffix]
+    size = segment.objects[stored.log.needed[0]]
     if stored.store.layout.is_plain:
         return size
     try:

@@ -71,16 +71,17 @@ def set_stored_logs(inputs: Inputs, stores: RemoteStores) -> None:
 
 
 def list_remote_stores(inputs: Inputs) -> RemoteStores:
-    """List the stores among the inputs: requests in proportion to objects. What cannot be listed goes to `inputs.incomplete`."""
-    stores = RemoteStores()
-    for source, path in inputs.store_places:
-        try:
-            store = list_store(source, path)
-        except SourceError as error:
-            inputs.incomplete.append(not_read(source, error))
-            stores.is_complete = False
-            continue
-        stores.stores.append(store)
+    """The stores among the inputs, listed once: requests in proportion to objects. What cannot be listed goes to
+    `inputs.incomplete`."""
+    if inputs.stores is None:
+        inputs.stores = []
+        for source, path in inputs.store_places:
+            try:
+                inputs.stores.append(list_store(source, path))
+            except SourceError as error:
+                inputs.incomplete.append(not_read(source, error))
+    stores = RemoteStores(inputs.stores, is_complete=len(inputs.stores) == len(inputs.store_places))
+    for store in inputs.stores:
         for key, log in store.logs.items():
             stores.partitions.setdefault(key, StoredPartition(store, log))
     return stores
