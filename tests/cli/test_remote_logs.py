@@ -31,7 +31,10 @@ def put_cluster(folder: Path, *, local_start: int = 20, events: bool = True, lay
     for number, start in enumerate((0, 10)):
         of_segment = batches[start // 2 : start // 2 + 5]
         put_object(store, number, start, of_segment, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
-        fields = {"segment_size_in_bytes": len(b"".join(of_segment)), "max_timestamp_ms": BASE_TIMESTAMP + start + 14}
+        fields: dict[str, Any] = {
+            "segment_size_in_bytes": len(b"".join(of_segment)),
+            "max_timestamp_ms": BASE_TIMESTAMP + start + 14,
+        }
         written.append(copy_started(number, start, start + 9, topic_id=TOPIC_ID, **fields))
         written.append(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID))
     if events:

@@ -180,12 +180,12 @@ class FramingFold:
                 before = self.by_segment.get(segment, SegmentTotals()).batches
                 self.readers_stop[segment] = replace(stop, batches_before=stop.batches_before + before)
         for segment, totals in right.by_segment.items():
-            before = self.by_segment.get(segment, SegmentTotals())
+            ours = self.by_segment.get(segment, SegmentTotals())
             self.by_segment[segment] = replace(
                 totals,
-                batches=before.batches + totals.batches,
-                first_offset=before.first_offset if before.batches else totals.first_offset,
-                max_timestamp=max(before.max_timestamp, totals.max_timestamp),
+                batches=ours.batches + totals.batches,
+                first_offset=ours.first_offset if ours.batches else totals.first_offset,
+                max_timestamp=max(ours.max_timestamp, totals.max_timestamp),
             )
         self._segment = right._segment
 

@@ -39,7 +39,7 @@ def put_damaged(folder: Path, layout: str) -> list[str]:
     events = []
     for number, (start, data) in enumerate({0: damaged, 20: other}.items()):
         put_object(store, number, start, [data], topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
-        fields = {"segment_size_in_bytes": len(data), "max_timestamp_ms": BASE_TIMESTAMP + 1000}
+        fields: dict[str, Any] = {"segment_size_in_bytes": len(data), "max_timestamp_ms": BASE_TIMESTAMP + 1000}
         events.append(copy_started(number, start, start + 19, topic_id=TOPIC_ID, **fields))
         events.append(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID))
     put_topic_id(put_remote_log(broker, *events).parent, OFFSETS_ID_TEXT)
