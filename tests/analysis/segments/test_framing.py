@@ -10,7 +10,18 @@ from hypothesis import given, strategies as st
 from kafka_forensics.analysis.segments.framing import FramingFold, ReadersStop, SegmentTotals, chunk_facts
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
-from tests.support.segments import batch, batch_positions, chunk_of, columns_of, flip_bit, log, read, replace_bytes, with_length
+from tests.support.segments import (
+    BASE_TIMESTAMP,
+    batch,
+    batch_positions,
+    chunk_of,
+    columns_of,
+    flip_bit,
+    log,
+    read,
+    replace_bytes,
+    with_length,
+)
 from tests.support.strategies import any_segments, fold_in_parts
 
 Item = dict[str, Any]
@@ -120,7 +131,8 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObj
 def plain_totals(rows: list[Item]) -> dict[int, SegmentTotals]:
     totals: dict[int, SegmentTotals] = {}
     for item in rows:
-        segment_totals = totals.setdefault(item["segment"], SegmentTotals())
+        segment_totals = totals.setdefault(item["segment"], SegmentTotals(first_offset=item["position"]))
+        segment_totals.max_timestamp = max(segment_totals.max_timestamp, item["stamp"] if item["good"] else -1)
         segment_totals.batches += 1
         segment_totals.last_offset = item["position"] + 1
         segment_totals.end_position = item["position"] + item["size"]
@@ -179,7 +191,7 @@ def test_batches_after_a_wrong_length_are_hidden(length: int, past: bool) -> Non
     batches = log(5)
     state = fold_of(with_length(b"".join(batches), batch_positions(batches)[1], length))
     assert state.readers_stop == {0: ReadersStop(batch_positions(batches)[1], past, 1)}
-    assert state.by_segment == {0: SegmentTotals(4, 9, batch_positions(batches)[5])}
+    assert state.by_segment == {0: SegmentTotals(4, 9, batch_positions(batches)[5], 0, BASE_TIMESTAMP + 14)}
 
 
 def test_damage_inside_a_frame_hides_nothing() -> None:
