@@ -32,7 +32,7 @@ from kafka_forensics.scanning.engine.task_values import thin_plans
 from kafka_forensics.scanning.engine.work_plan import file_cost, packed
 from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
-from kafka_forensics.storage.open import address_of, open_address
+from kafka_forensics.storage.open import address_of, open_address, path_of_address
 from kafka_forensics.storage.source import LostSource
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
     target = arguments.target()
     set_cache_directory(arguments.cache_dir)
     for address in arguments.names:
-        exclude_input(address)
+        exclude_input(path_of_address(address))
     compile_as_needed(arguments.work_bytes)
     incomplete: list[Incomplete] = []
     attempt = uuid.uuid4().hex

@@ -168,6 +168,14 @@ def open_address(place: str, storage_options: "OptionsArgument" = None) -> ByteS
     return source
 
 
+def path_of_address(address: str) -> str:
+    """The path or URI in an address (`address_of`)."""
+    if not address.startswith("\0"):
+        return address
+    fields = json.loads(address[1:])
+    return path_of_address(fields["stored"]) if "stored" in fields else str(fields["path"])
+
+
 def open_parent(source: ByteSource) -> ByteSource:
     """The directory of a source that is one file. Raises PathMissingError and SourceError, here or when it is read."""
     from kafka_forensics.storage.remote import RemoteSource

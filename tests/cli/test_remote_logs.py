@@ -14,32 +14,20 @@ from kafka_forensics.export.facts.splits import plan_tasks
 from tests.cli.runs import Run, rows
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_consumer_offsets, put_replica, put_topic_id
 from tests.support.groups import commit_key, commit_value, coordinator_batches
-from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_id, segment_update
-from tests.support.segments import BASE_TIMESTAMP, flip_bit, log, marker, producer_batch
+from tests.support.remote_log import (
+    COPY_FINISHED,
+    LAYOUTS,
+    copy_started,
+    put_cluster,
+    put_object,
+    put_remote_log,
+    segment_id,
+    segment_update,
+)
+from tests.support.segments import flip_bit, log, marker, producer_batch
 
 pytestmark = pytest.mark.usefixtures("wide")
 EPOCHS = ((0, 0),)
-
-
-def put_cluster(folder: Path, *, local_start: int = 20, events: bool = True, layout: str = "plain") -> tuple[str, str]:
-    """Write one broker and a store with [0, 10) and [10, 20); the local log ends at 30. Returns the paths of both."""
-    store, batches = folder / "store", log(15)
-    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": EPOCHS, "clean": True}
-    local = {local_start: batches[local_start // 2 :]}
-    broker = put_replica(folder, 1, local, partition=DIRECTORY, high_watermark=30, **options)
-    written: list[bytes] = []
-    for number, start in enumerate((0, 10)):
-        of_segment = batches[start // 2 : start // 2 + 5]
-        put_object(store, number, start, of_segment, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
-        fields: dict[str, Any] = {
-            "segment_size_in_bytes": len(b"".join(of_segment)),
-            "max_timestamp_ms": BASE_TIMESTAMP + start + 14,
-        }
-        written.append(copy_started(number, start, start + 9, topic_id=TOPIC_ID, **fields))
-        written.append(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID))
-    if events:
-        put_topic_id(put_remote_log(broker, *written).parent, OFFSETS_ID_TEXT)
-    return str(broker), str(store)
 
 
 def found(run: Run, *arguments: str) -> list[tuple[Any, int, str]]:

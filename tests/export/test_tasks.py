@@ -34,6 +34,7 @@ from tests.export import exports
 from tests.export.datasets import append, leftover_paths, read, rows_without_labels, run_ids, snapshots_in
 from tests.export.exports import manifest, read_back, rows
 from tests.support.nightly import daily_subset
+from tests.support.remote_log import LAYOUTS, put_cluster
 
 SMALL = 8192
 
@@ -250,3 +251,14 @@ def test_a_task_of_an_ended_run_writes_nothing(tmp_path: Path, copies: Path) -> 
         again.finish(again.run_all())
     assert snapshots_in(read(target, "batches")) == {("a", "n2")}
     assert leftover_paths(target) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tasks_read_remote_stores(tmp_path: Path, layout: str) -> None:
+    copies = tmp_path / "copies"
+    put_cluster(copies, layout=layout)
+    assert exports.export(tmp_path / "local", copies, "--show-payloads") == 0
+    export = TaskExport(tmp_path / "tasks", [str(copies)], split_bytes=300)
+    export.finish(export.run_all())
+    assert_equal(tmp_path / "tasks", tmp_path / "local")
+    assert sum(row["broker"] == "remote" for row in read_back(tmp_path / "tasks", "records").to_pylist()) == 20

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_forensics.parsers.flexible_fields import uuid_text
-from tests.support.brokers import put_partition
+from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_partition, put_replica, put_topic_id
 from tests.support.groups import TOPIC_ID_TEXT, coordinator_batches
 from tests.support.layouts.remote_log_metadata import write_remote_log_record
-from tests.support.segments import BASE_TIMESTAMP, segment_file
+from tests.support.segments import BASE_TIMESTAMP, log, segment_file
 
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
 
@@ -131,3 +131,24 @@ def _put_chunks(stem: Path, log: bytes, checkpoint: bytes) -> None:
     Path(f"{stem}.log").write_bytes(b"".join(chunks))
     Path(f"{stem}.indexes").write_bytes(checkpoint)
     Path(f"{stem}.rsm-manifest").write_text(json.dumps(manifest))
+
+
+def put_cluster(folder: Path, *, local_start: int = 20, events: bool = True, layout: str = "plain") -> tuple[str, str]:
+    """Write one broker and a store with [0, 10) and [10, 20); the local log ends at 30. Returns the paths of both."""
+    store, batches = folder / "store", log(15)
+    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": ((0, 0),), "clean": True}
+    local = {local_start: batches[local_start // 2 :]}
+    broker = put_replica(folder, 1, local, partition=DIRECTORY, high_watermark=30, **options)
+    written: list[bytes] = []
+    for number, start in enumerate((0, 10)):
+        of_segment = batches[start // 2 : start // 2 + 5]
+        put_object(store, number, start, of_segment, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+        fields: dict[str, Any] = {
+            "segment_size_in_bytes": len(b"".join(of_segment)),
+            "max_timestamp_ms": BASE_TIMESTAMP + start + 14,
+        }
+        written.append(copy_started(number, start, start + 9, topic_id=TOPIC_ID, **fields))
+        written.append(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID))
+    if events:
+        put_topic_id(put_remote_log(broker, *written).parent, OFFSETS_ID_TEXT)
+    return str(broker), str(store)

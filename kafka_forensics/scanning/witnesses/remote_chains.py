@@ -51,7 +51,7 @@ class ChainSegment(NamedTuple):
     def may_follow(self, before: "ChainSegment") -> bool:
         """Whether it may come later in the same log."""
         is_newer = not (self.epochs and before.epochs) or before.epochs[-1].leader_epoch <= self.epochs[0].leader_epoch
-        return before.end_offset < self.start_offset and is_newer
+        return max(before.start_offset, before.end_offset) < self.start_offset and is_newer
 
 
 def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHistory | None) -> RemoteStores:

@@ -41,6 +41,10 @@ def test_unknown_epochs_and_no_epochs_of_a_leader() -> None:
     assert chains(segment(60, 119, (1, 60)), segment(120, 179, (0, 120)), epochs=()) == [[(60, 119)], [(120, 179)]]
 
 
+def test_a_segment_that_ends_before_it_begins_takes_the_place_of_its_start() -> None:
+    assert chains(segment(0, -5, (0, 0)), segment(0, -5, (0, 0))) == [[(0, -5)], [(0, -5)]]
+
+
 def test_many_copies_of_one_segment_are_bounded() -> None:
     found, left_out = chains_of([segment(0, 9, (0, 0)) for _ in range(100)], [EpochEntry(0, 0)])
     assert (len(found), left_out) == (64, 36)
