@@ -197,11 +197,8 @@ class Inputs:
 
     @property
     def folded(self) -> list[ReplicaPlan]:
-        """The logs that a scan folds: the replicas, and, if it reads them, the logs in remote stores of the same partitions."""
-        if not self.folds_remote:
-            return self.replicas
-        judged = {plan.context.topic_partition for plan in self.replicas}
-        return [plan for plan in self.logs if plan.context.topic_partition in judged]
+        """The logs that a scan folds: the replicas, and the logs in remote stores if it reads them."""
+        return self.logs if self.folds_remote else self.replicas
 
     @property
     def evidence(self) -> list[str]:

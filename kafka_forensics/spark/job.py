@@ -154,10 +154,12 @@ def scan_probed(
     return running.finish(), witnesses
 
 
-def _begin_scan(spark: "SparkSession", inputs: Inputs, common: TaskArguments) -> tuple[Scan, Witnesses]:
+def _begin_scan(
+    spark: "SparkSession", inputs: Inputs, common: TaskArguments, *, reads_stores: bool = True
+) -> tuple[Scan, Witnesses]:
     """A scan with what the internal topics say; `common` then has what judging needs."""
     witnesses = witnesses_of(spark, inputs, common)
-    running = Scan("spark", inputs, common.options, witnesses)
+    running = Scan("spark", inputs, common.options, witnesses, reads_stores=reads_stores)
     common.deep, common.shared = running.deep, shared_inputs(inputs)
     return running, witnesses
 
@@ -455,7 +457,7 @@ def compare_inputs(
         common = TaskArguments(
             options, key, work_bytes, sizes.split_bytes, shared_inputs(inputs), deferred_keys_bytes=sizes.deferred_keys_bytes
         )
-        running, witnesses = _begin_scan(spark, inputs, common)
+        running, witnesses = _begin_scan(spark, inputs, common, reads_stores=False)
         scans.append(common)
         snapshots.append(
             Snapshot(name, inputs, witnesses, running, snapshot_log_dirs(name, inputs, options), SnapshotTopics(inputs))

@@ -282,3 +282,11 @@ def test_objects_that_contradict_their_events(run: Run, tmp_path: Path, field: s
     _, out, _ = run("scan", broker, store, "--topic", "t", "--deep", "--format", "json")
     (row,) = [row["evidence"] for row in json.loads(out)["findings"] if row["kind"] == "REMOTE_SEGMENT_DIFFERS"]
     assert (row["found"], row["listed"]) == (found, value)
+
+
+def test_a_deep_scan_reads_a_store_alone(run: Run, tmp_path: Path) -> None:
+    _, store = put_cluster(tmp_path)
+    assert scanned(run, store, "--deep") == []
+    path = next(Path(store).glob(f"*/{0:020d}*.log"))
+    path.write_bytes(flip_bit(path.read_bytes(), -3))
+    assert scanned(run, store, "--deep") == [("BATCH_CRC_MISMATCH", "remote", 8, 10, [])]

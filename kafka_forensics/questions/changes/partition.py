@@ -33,6 +33,7 @@ from kafka_forensics.scanning.engine.task_values import PartitionSlice, SliceAns
 from kafka_forensics.scanning.engine.tasks import SliceRows, answer_slice, configure_code_cache, deferred_keys, opener
 from kafka_forensics.scanning.folding.fold_split import FoldedReplica
 from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyQuestion
+from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer
 from kafka_forensics.scanning.rereading.reader import LogReader
 
 if TYPE_CHECKING:
@@ -442,7 +443,7 @@ def _changes_of(change_slice: ChangeSlice, common: ChangesCommon, stretches: Sli
             continue
         answer, merged = answer_slice(part, scan, stretches, deferred, len(snapshots) * REPLICAS_A_SNAPSHOT, strict=strict)
         answers.append(answer)
-        summary = None if answer.answer is None else answer.answer.result.summary
+        summary = answer.answer.result.summary if isinstance(answer.answer, PartitionAnswer) else None
         snapshots.append(PartitionInSnapshot(log_dirs, topic, merged, summary, inputs_of(part, scan.shared).evidence))
     compared = partition_changes(snapshots, common.scans[0].key, deferred)
     if deferred is not None and deferred.is_waiting:

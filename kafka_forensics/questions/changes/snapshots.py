@@ -261,7 +261,7 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
     snapshots = []
     for name, inputs in gathered.items():
         witnesses = read_witnesses(inputs)
-        running = Scan("local", inputs, options, witnesses)
+        running = Scan("local", inputs, options, witnesses, reads_stores=False)
         running.findings += lone_leftovers(inputs)
         snapshots.append(
             Snapshot(name, inputs, witnesses, running, snapshot_log_dirs(name, inputs, options), SnapshotTopics(inputs))

@@ -40,9 +40,11 @@ from kafka_forensics.scanning.judging.whole_scan import (
     InspectPartition,
     Listener,
     PartitionAnswer,
+    RemoteLogAnswer,
     Scan,
     ScanInterruptedError,
     digest_key,
+    judge_only_remote_logs,
     judge_replicas,
 )
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
@@ -93,9 +95,9 @@ def scan_inputs(
     running.findings += lone_leftovers(inputs)
     key = digest_key()
 
-    def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, FoldedReplica]]) -> PartitionAnswer:
+    def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, FoldedReplica]]) -> PartitionAnswer | RemoteLogAnswer:
         merged = with_right_offsets([replica for _, replica in folded], key, deep=running.deep)
-        return judge_replicas(merged, key, options, look)
+        return judge_only_remote_logs(merged, key, options) or judge_replicas(merged, key, options, look)
 
     try:
         for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=look is not None):

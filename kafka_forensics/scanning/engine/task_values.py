@@ -12,7 +12,7 @@ from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetChe
 from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
-from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer
+from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, RemoteLogAnswer
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteSource, Entry, place_of
@@ -262,7 +262,7 @@ class StretchRow:
 class SliceAnswer:
     """The result of judging a slice: `answer` about its replicas, None without any; `lone` about leftovers without a replica."""
 
-    answer: PartitionAnswer | None
+    answer: PartitionAnswer | RemoteLogAnswer | None
     leftover_findings: list[Finding]
     incomplete: list[Incomplete]
     task_notes: TaskNotes

@@ -124,13 +124,18 @@ def judge_partition(
         findings = [replace(finding, is_only_copy=True) for finding in findings]
     findings += judge_remote_logs(remote_logs, plans, replicas, reader) if remote_logs else []
     findings.sort(key=Finding.sort_key)
-    framings = [replica.state.framing for replica in (*replicas, *(log for _, log in remote_logs))]
-    bytes_of_log = (
+    bytes_of_log = bytes_of_logs([*replicas, *(log for _, log in remote_logs)])
+    return PartitionResult(judge.summary(comparison, findings), findings, bytes_of_log, reader.incomplete)
+
+
+def bytes_of_logs(logs: Sequence[Replica]) -> tuple[int, int, int]:
+    """(decoded, damaged, skipped) bytes of these logs."""
+    framings = [log.state.framing for log in logs]
+    return (
         sum(framing.bytes_decoded for framing in framings),
         sum(framing.bytes_damaged for framing in framings),
         sum(framing.bytes_skipped for framing in framings),
     )
-    return PartitionResult(judge.summary(comparison, findings), findings, bytes_of_log, reader.incomplete)
 
 
 @dataclass(slots=True)

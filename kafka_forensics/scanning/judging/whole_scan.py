@@ -36,9 +36,10 @@ from kafka_forensics.scanning.folding.fold_split import FoldedReplica
 from kafka_forensics.scanning.judging.absence import absence_findings, ledger_of, may_be_lost, take_expectations
 from kafka_forensics.scanning.judging.cleaners import stopped_cleaners
 from kafka_forensics.scanning.judging.environment import changed_findings, environment_findings
-from kafka_forensics.scanning.judging.partitions import PartitionResult, judge_partition, scan_matches
+from kafka_forensics.scanning.judging.partitions import PartitionResult, bytes_of_logs, judge_partition, scan_matches
 from kafka_forensics.scanning.judging.placement import TopicPlacements, partition_keys
 from kafka_forensics.scanning.judging.quorum import quorum_findings, quorum_of
+from kafka_forensics.scanning.judging.remote_logs import judge_remote_logs
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores, set_stored_logs, unreferenced_elsewhere
@@ -178,6 +179,23 @@ class PartitionAnswer:
     keys: PartitionKeys | None
 
 
+@dataclass(slots=True)
+class RemoteLogResult:
+    """The findings about a partition of which only logs in remote stores are among the inputs."""
+
+    findings: list[Finding]
+    bytes: tuple[int, int, int]
+    """(decoded, damaged, skipped) of the objects."""
+    incomplete: list[Incomplete]
+
+
+@dataclass(slots=True)
+class RemoteLogAnswer:
+    """What a scan keeps of such a partition."""
+
+    result: RemoteLogResult
+
+
 def digest_key() -> "NDArray[np.int64]":
     """A new random key for the identities of batches, made for every scan."""
     return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
@@ -190,7 +208,7 @@ def judge_replicas(
     look: InspectPartition | None = None,
     deferred: "DeferredKeys | None" = None,
 ) -> PartitionAnswer:
-    """Judge one partition from all its folded replicas; the answer is void while key questions wait for their answers."""
+    """Judge one partition from all its folded logs, some of replicas; the answer is void while key questions wait for theirs."""
     local = [folded for folded in merged if not folded[0].context.is_remote]
     plans = [plan for plan, _, _ in local]
     replicas = [replica for _, replica, _ in local]
@@ -202,6 +220,18 @@ def judge_replicas(
     if look is not None:
         look(replicas, reader, result)
     return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
+
+
+def judge_only_remote_logs(
+    merged: Sequence[FoldedReplica], key: "NDArray[np.int64]", options: ScanOptions
+) -> RemoteLogAnswer | None:
+    """Judge a partition without a replica; None if there is one."""
+    remote = [(plan, log) for plan, log, _ in merged if plan.context.is_remote]
+    if len(remote) < len(merged):
+        return None
+    reader = LogReader([plan for plan, _ in remote], key, options.as_of_ms)
+    findings = judge_remote_logs(remote, [], [], reader)
+    return RemoteLogAnswer(RemoteLogResult(findings, bytes_of_logs([log for _, log in remote]), reader.incomplete))
 
 
 class ScanInterruptedError(KeyboardInterrupt):
@@ -226,13 +256,21 @@ class Scan:
     """A running scan: what is known before the logs are read, and the partitions judged so far."""
 
     def __init__(
-        self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses, listener: Listener | None = None
+        self,
+        engine: str,
+        inputs: Inputs,
+        options: ScanOptions,
+        witnesses: Witnesses,
+        listener: Listener | None = None,
+        *,
+        reads_stores: bool = True,
     ) -> None:
+        """`reads_stores`: whether a deep scan reads the objects of remote stores."""
         assert not inputs.without_ids, "topic ids are read before anything is judged"
         options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         inputs.remote_log = witnesses.remote_log  # another process may have read it
-        if options.deep:
+        if options.deep and reads_stores:
             if not inputs.stored:
                 take_remote_logs(inputs, options, witnesses.remote_log)
             inputs.folds_remote = bool(inputs.remote)
@@ -277,8 +315,13 @@ class Scan:
             log.info("bundles have no keys: how these are placed (KEY_PLACEMENT) is told of log directories only")
         log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
 
-    def take(self, answer: PartitionAnswer) -> None:
+    def take(self, answer: PartitionAnswer | RemoteLogAnswer) -> None:
         """Add a partition; call it in the order of topics and partitions."""
+        if isinstance(answer, RemoteLogAnswer):
+            self.findings += answer.result.findings
+            self.incomplete += answer.result.incomplete
+            self._count_bytes(answer.result.bytes)
+            return
         result = answer.result
         summary = result.summary
         key = summary.topic, summary.partition
@@ -375,7 +418,10 @@ class Scan:
             totals.segments += replica.segments or 0
             totals.batches += replica.batches or 0
             totals.records += replica.records or 0
-        decoded, damaged, skipped = result.bytes
+        self._count_bytes(result.bytes)
+
+    def _count_bytes(self, bytes_of_logs: tuple[int, int, int]) -> None:
+        totals, (decoded, damaged, skipped) = self._totals, bytes_of_logs
         totals.bytes_decoded += decoded
         totals.bytes_damaged += damaged
         totals.bytes_skipped += skipped
