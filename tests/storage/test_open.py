@@ -12,9 +12,12 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage import open as opening
 from kafka_forensics.storage.archives.archive import TarSource, ZipSource
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.open import local_path, local_spelling, open_source
+from kafka_forensics.storage.open import address_of, local_path, local_spelling, open_address, open_source, path_of_address
+from kafka_forensics.storage.tiered import list_store, stem_of
 from tests.storage.trees import CONTAINERS
 from tests.support.places import SAMPLES
+from tests.support.remote_log import put_object
+from tests.support.segments import log
 
 
 def test_a_regular_file_with_the_suffix_of_an_archive_is_an_archive(tree: Path, tmp_path: Path) -> None:
@@ -111,3 +114,18 @@ def test_a_file_uri_may_have_one_slash(tmp_path: Path) -> None:
     for path in (f"file:{spaced}", f"file://{spaced}", f"file:{tmp_path}/two%20words"):
         assert local_path(path) == str(spaced)
         assert kf.scan(path).replicas
+
+
+def test_an_address_of_a_store_in_chunks_opens_the_same_parts(tmp_path: Path) -> None:
+    root, batches = tmp_path / "store", log(20)
+    put_object(root, 0, 0, batches, layout="chunks")
+    store = list_store(LocalSource(str(root)), "")
+    (stored,) = store.logs.values()
+    (segment,) = stored.segments.values()
+    address = address_of(store.parts)
+    again = open_address(address)
+    assert path_of_address(address) == str(root)
+    with again.open(f"{stem_of(stored, segment)}.log") as file:
+        assert file.read_at(0, file.size_in_bytes) == b"".join(batches)
+    with pytest.raises(SourceError, match="not a part"):
+        again.open("nothing")
