@@ -125,8 +125,8 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
         "Scan again with the newest version of this tool and every replica of these partitions.",
     ),
     Cause.REMOTE_LOG: _IncidentText(
-        "remote log with missing segments",
-        "readers do not get all of what {{ partitions }} have in remote storage",
+        "remote log with missing or wrong segments",
+        "readers do not get all that {{ partitions }} had in remote storage, or other records",
         "Delete nothing in the remote store, and stop what may delete there. Look for older versions of missing objects.",
     ),
     Cause.CONTROLLERS: _IncidentText(

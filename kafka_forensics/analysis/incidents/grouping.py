@@ -15,6 +15,7 @@ from kafka_forensics.analysis.kinds import CATALOGUE, Trait, kinds_with
 from kafka_forensics.model.findings import Broker, Confidence, Finding, Severity, TopicPartition
 from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.remote_log import REMOTE
 
 SAME_TIME_MS: Final = 60_000
 """Times at most this far apart belong together, and so do chains of them: a controller needs some time to elect the leaders of many
@@ -148,6 +149,8 @@ def _background(findings: Iterable[Finding]) -> dict[TopicPartition, _Background
 
 def _member(index: int, finding: Finding, background: dict[TopicPartition, _Background]) -> _Member:
     cause, evidence = CATALOGUE[finding.kind].cause, finding.evidence
+    if finding.place.broker == REMOTE:
+        return _Member(index, finding, Cause.REMOTE_LOG, (), None)
     election = _election(finding, background)
     if election is not None and election.get("unclean", True):
         if election.get("or_in_epochs"):  # one of several, at different times, perhaps with different previous leaders

@@ -367,8 +367,18 @@ class Scan:
         incomplete = with_replicas([gaps[key] for key in ordered], inputs.log_dirs)
         result = ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
         result.incidents, result.rerun_arguments, result.final_partitions = incidents(findings), self._arguments.of(Place()), final
-        result.remote_topics = {plan.context.topic for plan in inputs.remote}
+        result.remote_topics = self._topics_read()
         return result
+
+    def _topics_read(self) -> set[str]:
+        """Tiered topics of which the objects were read, or have none by a complete `__remote_log_metadata`."""
+        history, inputs = self.witnesses.remote_log, self.inputs
+        if not inputs.remote or history is None:
+            return {plan.context.topic for plan in inputs.remote}
+        tiered = {partition.topic for partition in self.partitions if partition.is_tiered}
+        with_segments = {log.topic for log in history.logs.values() if log.finished}
+        empty = set[str]() if history.damaged or history.partitions_missing else tiered - with_segments
+        return empty | {plan.context.topic for plan in inputs.remote}
 
     def partial_result(self) -> ScanResult:
         """The result of an interrupted scan: the partitions taken, without findings that need all of them."""
