@@ -269,7 +269,6 @@ class Scan:
         assert not inputs.without_ids, "topic ids are read before anything is judged"
         options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
-        inputs.remote_log = witnesses.remote_log  # another process may have read it
         if options.deep and reads_stores:
             if not inputs.stored:
                 take_remote_logs(inputs, options, witnesses.remote_log)
