@@ -21,7 +21,6 @@ from kafka_forensics.model.constants import (
     delivery_state_name,
 )
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, time_text, times
-from kafka_forensics.model.offset_ranges import clipped, counted
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import Readable
@@ -215,6 +214,7 @@ def _notes(row: "GroupRow") -> Iterator[str]:
 
 def _remote_text(ends: "PartitionEnds", offset: int) -> str:
     """Whether remote storage has the offsets from a committed one up to the local log start."""
+    from kafka_forensics.model.offset_ranges import clipped, counted
     from kafka_forensics.wording import offset_range
 
     if ends.remote is None:
