@@ -50,7 +50,7 @@ class ReplicaContext:
     node_id: int | str | None = None
     """The broker's node id, if `broker` is a name that was given."""
     remote_log: RemoteLog | None = None
-    """The partition's remote segments by `__remote_log_metadata`; None if that was not read, or may name it elsewhere."""
+    """The partition's remote segments by `__remote_log_metadata`; None if not read, or a missing partition of it may have them."""
     stored_log: StoredLog | None = None
     """Its objects in the remote store; None if no store was given, or not the one of this cluster."""
     is_tiered: bool = False

@@ -147,3 +147,5 @@ class StoredLog:
     """Suffixes of the objects without which brokers do not serve a segment; the first is that of the log."""
     is_plain: bool = False
     """Whether the object of a log has the size of the segment."""
+    is_elsewhere: bool = False
+    """Whether the store has none of its objects, but some of other partitions: it may be in a part that was not given."""

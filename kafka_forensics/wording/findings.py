@@ -198,6 +198,8 @@ def _held(finding: Finding) -> str:
     in_part = _holders(finding)
     if in_part is not None:
         return f"; no copy has all of them, and of some good copies are on {in_part}"
+    if holders == [] and finding.evidence.get("in_remote_storage"):
+        return "; other remote segments have these records"
     return "; no good copy is known" if holders == [] else ""
 
 
@@ -503,6 +505,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "groups": lambda finding: f"`{rerun_command('groups', finding.rerun_arguments, '--all-partitions')}`.",
     "harmless": _harmless,
     "has_no_event": lambda finding: finding.evidence.get("reason") == "no event",
+    "is_left": lambda finding: finding.evidence.get("reason") == "copy not finished, or deleted",
     "held": _held,
     "holders": _holders,
     "kept_by": _kept_by,

@@ -31,6 +31,7 @@ class RemoteLogReplay:
         self.dropped = 0
         self.rejected: list[Json] = []
         """The first of the dropped events: offset in the metadata partition, segment id, state, and state before."""
+        self.last_dropped = -1
         self.forgotten = 0
         self._max_deleted = max_deleted
         self._segments: dict[str, tuple[_Key, RemoteSegment]] = {}
@@ -81,6 +82,7 @@ class RemoteLogReplay:
         self, metadata_offset: int, segment_id: str, state: RemoteSegmentState, before: RemoteSegmentState | None = None
     ) -> None:
         self.dropped += 1
+        self.last_dropped = metadata_offset
         if len(self.rejected) < _REJECTED_LISTED:
             event: Json = {"offset": metadata_offset, "segment_id": segment_id, "state": state.name}
             self.rejected.append(event | ({} if before is None else {"state_before": before.name}))
@@ -95,8 +97,8 @@ def rejected_events(replay: RemoteLogReplay) -> list[Finding]:
     if not replay.rejected:
         return []
     evidence: RemoteEventEvidence = {"reason": "transition", "events": replay.rejected, "events_count": replay.dropped}
-    first, last = replay.rejected[0]["offset"], replay.rejected[-1]["offset"]
-    place = Place(REMOTE_LOG_METADATA_TOPIC, replay.metadata_partition, offset_start=first, offset_end=last + 1)
+    start, end = replay.rejected[0]["offset"], replay.last_dropped + 1
+    place = Place(REMOTE_LOG_METADATA_TOPIC, replay.metadata_partition, offset_start=start, offset_end=end)
     return [finding("REMOTE_EVENT_REJECTED", place, evidence)]
 
 

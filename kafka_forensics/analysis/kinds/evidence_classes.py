@@ -522,6 +522,10 @@ class RemoteHoleEvidence(LaterEvidence):
     """The first 64 remote segments with these offsets that readers do not get: ids, offsets, states, and whether
     the store has their logs."""
     segments_count: NotRequired[int]
+    in_remote_storage: NotRequired[bool]
+    """Whether these segments have all of the offsets, and no broker does."""
+    ranges_more: NotRequired[int]
+    """Further holes of the partition, which are not listed."""
 
 
 class RemoteSegmentEvidence(LaterEvidence):
@@ -538,6 +542,10 @@ class RemoteSegmentEvidence(LaterEvidence):
     size_in_bytes: NotRequired[int]
     """Of the object with the log."""
     expected_bytes: NotRequired[int]
+    in_remote_storage: NotRequired[bool]
+    """Whether other remote segments have all of the offsets, and no broker does."""
+    ranges_more: NotRequired[int]
+    """Further ranges of the partition, which are not listed."""
 
 
 class UnreferencedEvidence(LaterEvidence):

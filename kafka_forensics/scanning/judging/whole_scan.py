@@ -42,7 +42,7 @@ from kafka_forensics.scanning.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.scanning.judging.remote_logs import judge_remote_logs
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
-from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores, set_stored_logs, unreferenced_elsewhere
+from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores, remote_findings_elsewhere, set_stored_logs
 from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, set_controller_state, take_commits, take_decisions
 from kafka_forensics.storage.bundles import BundleSource
@@ -350,7 +350,7 @@ class Scan:
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(witnesses.controller, topics, findings, self.options.as_of_ms)
         findings += tiered_topics(self.partitions, witnesses.remote_log, has_store=bool(self._stores))
-        elsewhere = unreferenced_elsewhere(inputs, self._stores)
+        elsewhere = remote_findings_elsewhere(inputs, self._stores)
         findings += [finding for finding in elsewhere if may_match(finding.place, self.options)]
         findings += changed_findings(inputs)
         findings += scan_matches(findings, inputs)

@@ -1,11 +1,10 @@
 """The remote stores among the inputs: which objects they hold of each partition."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from kafka_forensics.analysis.replicas import unreferenced_objects
+from kafka_forensics.analysis.replicas import findings_without_replicas
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.paths import not_read
@@ -49,25 +48,32 @@ class RemoteStores:
         layout = self.stores[0].layout
         return StoredLog(log.topic, log.topic_id, log.partition, "", {}, layout.needed, layout.is_plain)
 
-    def of_topic(self, topic: str, partition: int) -> Iterator[StoredPartition]:
-        """The partitions of this name, whatever their topic ids are."""
-        return (stored for stored in self.partitions.values() if (stored.log.topic, stored.log.partition) == (topic, partition))
-
 
 def set_stored_logs(inputs: Inputs, stores: RemoteStores) -> None:
-    """Set `stored_log` of all replicas whose remote log is known, unless the stores are another cluster's: they hold segments, and
-    none that `__remote_log_metadata` lists."""
-    if not stores or not stores.is_complete or inputs.remote_log is None:
-        return
-    known = {segment.segment_id for log in inputs.remote_log.logs.values() for segment in log.segments}
-    stored = {segment_id for partition in stores.partitions.values() for segment_id in partition.log.segments}
-    if stored and known.isdisjoint(stored):
-        if known:
-            _LOGGER.warning("note: %s: holds no segment that __remote_log_metadata lists, so it is another cluster's", stores.names)
+    """Set `stored_log` of all replicas whose remote log is known, unless the stores are another cluster's: they hold only unknown
+    topics."""
+    if not is_judged(inputs, stores):
         return
     for context in (plan.context for plan in inputs.replicas):
         if context.remote_log is not None:
-            context.stored_log = stores.log_of(context.remote_log)
+            context.stored_log = _stored_log(stores, context.remote_log)
+
+
+def is_judged(inputs: Inputs, stores: RemoteStores) -> bool:
+    """Whether the objects of the stores can be compared with events: all were listed, and they are of this cluster."""
+    if not stores or not stores.is_complete or inputs.remote_log is None:
+        return False
+    here = {plan.context.topic_id for plan in inputs.replicas} | {topic_id for topic_id, _ in inputs.remote_log.logs}
+    in_stores = {topic_id for topic_id, _ in stores.partitions}
+    if in_stores and here.isdisjoint(in_stores):
+        _LOGGER.warning("note: %s: holds no topic of these copies by its id, so it is another cluster's", stores.names)
+        return False
+    return True
+
+
+def _stored_log(stores: RemoteStores, log: RemoteLog) -> StoredLog | None:
+    stored = stores.log_of(log)
+    return stored if stored is None or stored.segments or not stores.partitions else replace(stored, is_elsewhere=True)
 
 
 def list_remote_stores(inputs: Inputs) -> RemoteStores:
@@ -87,19 +93,21 @@ def list_remote_stores(inputs: Inputs) -> RemoteStores:
     return stores
 
 
-def unreferenced_elsewhere(inputs: Inputs, stores: RemoteStores) -> list[Finding]:
-    """`REMOTE_OBJECT_UNREFERENCED` for partitions of the stores without a replica among the inputs; none without events."""
-    if not any(plan.context.stored_log is not None for plan in inputs.replicas) or inputs.remote_log is None:
+def remote_findings_elsewhere(inputs: Inputs, stores: RemoteStores) -> list[Finding]:
+    """Findings about the objects of partitions without a replica among the inputs; none without events."""
+    history = inputs.remote_log
+    if history is None or not is_judged(inputs, stores):
         return []
     judged = {
         (context.stored_log.topic_id, context.partition)
         for context in (plan.context for plan in inputs.replicas)
         if context.stored_log is not None
     }
-    is_complete = not (inputs.remote_log.damaged or inputs.remote_log.partitions_missing)
+    is_complete = not (history.damaged or history.partitions_missing)
     findings = []
-    for key, stored in stores.partitions.items():
-        log = inputs.remote_log.logs.get(key)
-        if key not in judged and (log is not None or is_complete):
-            findings += unreferenced_objects(stored.log.topic, log, stored.log)
+    for key in dict.fromkeys([*history.logs, *stores.partitions]):
+        log = history.logs.get(key)
+        stored = stores.partitions[key].log if log is None else _stored_log(stores, log)
+        if key not in judged and stored is not None and (log is not None or is_complete):
+            findings += findings_without_replicas(stored.topic, log, stored)
     return findings

@@ -86,7 +86,8 @@ def set_controller_state(plan: ReplicaPlan, witnesses: Witnesses) -> None:
         context.remote_log = history.log_of(context.topic, context.partition, context.topic_id)
         if context.remote_log is None and witnesses.controller is not None and context.topic not in WITNESS_TOPICS:
             is_complete = not (history.damaged or history.partitions_missing)
-            context.remote_log = RemoteLog(context.topic, context.topic_id or "", context.partition, (), is_complete)
+            log = RemoteLog(context.topic, context.topic_id or "", context.partition, (), is_complete, bool(history.forgotten))
+            context.remote_log = log
     if witnesses.controller is not None and context.topic == CLUSTER_METADATA_TOPIC:
         context.snapshots = witnesses.controller.snapshots.get((context.broker, context.log_dir))
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)

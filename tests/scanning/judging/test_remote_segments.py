@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.scanning.engine import local
 from tests.support.archives import archive_members
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
+from tests.support.controllers import CONTROLLER, ControllerLog, partition, setting, topic
 from tests.support.remote_log import (
     COPY_FINISHED,
     COPY_STARTED,
@@ -23,7 +25,7 @@ from tests.support.remote_log import (
     segment_id,
     segment_update,
 )
-from tests.support.segments import log
+from tests.support.segments import flip_bit, log
 
 END = 40
 LOCAL_START = 30
@@ -308,3 +310,57 @@ def test_stores_of_real_brokers(archives: Path, name: str) -> None:
         ("kept", "warning", "no event", 0, None, ids["orphan"]),
         ("nosuch", "warning", "no event", 0, None, nosuch.rpartition("/")[2][21:43]),
     }
+
+
+def test_a_store_whose_events_are_all_lost(tmp_path: Path) -> None:
+    """`__remote_log_metadata` is there, and empty: nothing is finished, and the objects may be the only copy."""
+    put_brokers(tmp_path, segments={9: (90, 99)}, states={9: DELETE_FINISHED})
+    for log_path in tmp_path.glob("broker-*/__remote_log_metadata-0/*.log"):
+        log_path.write_bytes(b"")
+    ControllerLog().lead([CONTROLLER]).append(topic(), setting("remote.storage.enable", "true"), partition([1, 2], 1)).put(
+        tmp_path / "controller"
+    )
+    put_store(tmp_path)
+    hole, unreferenced = found(tmp_path)
+    assert rows([hole, unreferenced]) == [
+        ("REMOTE_LOG_HOLE", "error", None, 0, 30),
+        ("REMOTE_OBJECT_UNREFERENCED", "warning", "no event", 0, None),
+    ]
+    assert (hole.evidence["segments_count"], hole.evidence["in_remote_storage"]) == (3, True)
+
+
+def test_lost_events_make_missing_objects_only_suspected(tmp_path: Path) -> None:
+    put_brokers(tmp_path, {3: COPY_STARTED})
+    for log_path in tmp_path.glob("broker-*/__remote_log_metadata-0/*.log"):
+        log_path.write_bytes(flip_bit(log_path.read_bytes(), log_path.stat().st_size - 20))
+    object_of(put_store(tmp_path), 1).unlink()
+    assert [(row[0], finding.confidence.value) for row, finding in zip(rows(found(tmp_path)), found(tmp_path), strict=True)] == [
+        ("REMOTE_SEGMENT_UNREADABLE", "suspected")
+    ]
+
+
+def test_objects_of_a_partition_without_a_replica(tmp_path: Path) -> None:
+    put_brokers(tmp_path)
+    object_of(put_store(tmp_path), 2).unlink()
+    for directory in tmp_path.glob(f"broker-*/{DIRECTORY}"):
+        shutil.rmtree(directory)
+    assert rows(found(tmp_path)) == [("REMOTE_SEGMENT_UNREADABLE", "critical", "log missing", 10, 20)]
+
+
+def test_a_part_of_a_store_is_a_warning(tmp_path: Path) -> None:
+    put_brokers(tmp_path, more=[copy_started(7, 0, 9, topic="u", topic_id=segment_id(77))])
+    put_store(tmp_path, ())
+    put_store(tmp_path, (1,), segment_id(77))
+    assert ("REMOTE_SEGMENT_UNREADABLE", "warning", "all objects missing", 0, 30) in rows(found(tmp_path))
+
+
+def test_very_many_ranges_are_counted(tmp_path: Path) -> None:
+    segments = {number: (2 * number - 2, 2 * number - 1) for number in range(1, 401)}
+    put_brokers(tmp_path, segments=segments, local_starts=(LOCAL_START, LOCAL_START))
+    directory = put_store(tmp_path, ())
+    for number, (start, _) in segments.items():
+        for suffix in SUFFIXES if number % 2 else ():
+            path = directory / f"{start:020d}-{segment_id(number)}.{suffix}"
+            path.write_bytes(bytes(SIZE) if suffix == "log" else b"")
+    findings = found(tmp_path)
+    assert (len(findings), sum(finding.evidence.get("ranges_more", 0) for finding in findings)) == (64, 200 - 64)
