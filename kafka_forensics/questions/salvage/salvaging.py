@@ -6,7 +6,7 @@ the result, refuses what the scan finds damaged, and moves the others to the log
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
-from kafka_forensics.model.offset_ranges import clipped
+from kafka_forensics.model.offset_ranges import clipped, without
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
 from kafka_forensics.questions.salvage import controllers_log
@@ -45,6 +45,7 @@ from kafka_forensics.questions.salvage.manifest import (
     document,
     open_ended,
 )
+from kafka_forensics.questions.salvage.origins import SegmentOrigin, copy_origin
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.questions.salvage.partition_files import (
     CopyChangedError,
@@ -55,6 +56,7 @@ from kafka_forensics.questions.salvage.partition_files import (
 )
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
+from kafka_forensics.questions.salvage.restoring import Restorer
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
@@ -69,6 +71,7 @@ from kafka_forensics.scanning.judging.quorum import blocks_controllers
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller_copies import read_copies
+from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.files import write_offset_checkpoint
@@ -163,6 +166,8 @@ class _PartitionToWrite:
     """Its line in `log-start-offset-checkpoint`."""
     first_dirty_offset: int | None
     """Its line in `cleaner-offset-checkpoint`."""
+    origins: list[SegmentOrigin] = field(default_factory=list)
+    """Of a partition that no copy has."""
     metadata: ControllersLog | None = None
     targets: list[TargetDir] = field(default_factory=list)
     written: WrittenLog | None = None
@@ -185,6 +190,7 @@ class _Salvager:
         self._maker = PlanMaker(inputs, self.witnesses, PlanOptions(counted=False))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._inputs, self._options, self._salvage_options = inputs, options, salvage_options
+        self._restorer = Restorer(inputs, self.witnesses, list_remote_stores(inputs))
         self._directory, self._copier = directory, copier
         self._partitions: list[_PartitionToWrite] = []
         self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
@@ -300,7 +306,8 @@ class _Salvager:
         partition = to_write.partition
         directory = self._build_place(partition.key)
         directory.mkdir(parents=True)
-        written = write_partition(directory, to_write.slices, to_write.plans, to_write.lineage, to_write.settings, self._copier)
+        origins = to_write.origins or [copy_origin(plan) for plan in to_write.plans]
+        written = write_partition(directory, to_write.slices, origins, to_write.lineage, to_write.settings, self._copier)
         to_write.written = written
         partition.leader_epochs, partition.segments = written.epochs, written.segments
         partition.size_in_bytes = written.size_in_bytes
@@ -317,11 +324,28 @@ class _Salvager:
                 self._salvaged.refused.append(Refused(*key, "nothing_read", "no copy of it could be read"))
         ledger = ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
         without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
-        for key, rows in lost_partitions(self._inputs, ledger).items():
-            if fits(key, self._options):
+        lost = {key: rows for key, rows in lost_partitions(self._inputs, ledger).items() if fits(key, self._options)}
+        restored = self._restore(lost)
+        for key, rows in lost.items():
+            if key not in restored:
                 control = self.witnesses.control(*key)
                 is_tiered = REMOTE_LOG_METADATA_TOPIC in rows[0].expected_by or (control is not None and control.is_tiered)
                 without_copy.append(_no_copy(key, rows, is_tiered=is_tiered))
+
+    def _restore(self, lost: Mapping[TopicPartition, list[ExpectedReplica]]) -> set[TopicPartition]:
+        """Restore from remote stores what no copy has; the partitions that are restored, or refused."""
+        handled = set()
+        for restored in self._restorer.restore(lost, deep=self._deep, allow_gaps=self._salvage_options.allow_gaps):
+            if isinstance(restored, Refused):
+                self._salvaged.refused.append(restored)
+                handled.add(restored.key)
+                continue
+            partition, origin, slices, lineage, settings, log_start = restored
+            self._partitions.append(
+                _PartitionToWrite(partition, slices, [], lineage, settings, log_start, None, origins=[origin])
+            )
+            handled.add(partition.key)
+        return handled
 
     def _write_checkpoints(self, directory: Path, partitions: Sequence[_PartitionToWrite], given: Iterable[LogDir]) -> None:
         """Write the offset checkpoints of a log directory. Recovery starts at the start of each log. Refused partitions keep the
@@ -370,7 +394,10 @@ class _Salvager:
         for to_write in self._partitions:
             partition, key = to_write.partition, to_write.partition.key
             gaps = [(gap.start, gap.end) for gap in partition.gaps if gap.end is not None]
-            of_partition = in_copies.classify(found.get(key, ()), gaps)
+            rows = found.get(key, ())
+            if to_write.origins:  # batches without records fill its gaps
+                rows = [row for row in rows if without([(row.place.offset_start or 0, row.place.offset_end or NO_END)], gaps)]
+            of_partition = in_copies.classify(rows, gaps)
             wrong = sorted({finding.kind for finding in (*of_partition.wrong, *of_all.wrong)})
             recovery = recoveries.get(key)
             if recovery is None or not recovery.starts or recovery.log_end_offset != partition.log_end_offset:
@@ -460,6 +487,8 @@ def _passed_limits(to_write: _PartitionToWrite, written: WrittenLog, controller:
     The controllers' log has limits of its own. Brokers create internal topics with settings that differ from Kafka's defaults, so
     for these only known settings count.
     """
+    if not to_write.plans:
+        return
     context = to_write.plans[to_write.lineage.base].context
     control, now = context.control, int(time.time() * 1000)
     policy = None if control is None else control.setting("cleanup.policy")

@@ -1,0 +1,234 @@
+"""Restores from remote stores what no copy has: local logs that begin where the remote log ends, and `__remote_log_metadata`.
+
+Nothing in a store changes. Brokers delete remote segments whose epochs a leader does not know, and those that end below its log
+start; so the logs that are written here have the epochs of the whole remote log, and its start.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.ledger import ExpectedReplica
+from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, REMOTE_LOG_METADATA_TOPIC
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.model.offset_ranges import without
+from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
+from kafka_forensics.parsers.internal_topics import write_copied_segment
+from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
+from kafka_forensics.questions.salvage.manifest import LogGap, Refused, RefusedError, SalvagedPartition
+from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE, SegmentOrigin, built_origin
+from kafka_forensics.questions.salvage.partition_files import PartitionSettings
+from kafka_forensics.questions.salvage.rebuilding import index_interval
+from kafka_forensics.questions.salvage.slices import SegmentSlice
+from kafka_forensics.questions.salvage.stored_segments import StoredLineage, lineage_of, producers_at_end, segments_of
+from kafka_forensics.replication.recovery import LOG_START_FILE
+from kafka_forensics.replication.remote_segments import metadata_partition
+from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition
+from kafka_forensics.scanning.witnesses.witnesses import Witnesses
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+
+DEFAULT_METADATA_PARTITIONS: Final = 50
+"""Kafka's default of `remote.log.metadata.topic.num.partitions`."""
+CHOSEN_BY: Final = "remote"
+_RECORDS_OF_BATCH: Final = 500
+_NO_BROKER: Final = -1
+
+
+class Restored(NamedTuple):
+    """A partition that is built from a remote store, and how its log is written."""
+
+    partition: SalvagedPartition
+    origin: SegmentOrigin
+    slices: list[SegmentSlice]
+    lineage: LogLineage
+    settings: PartitionSettings
+    log_start: int | None
+    """Its line in `log-start-offset-checkpoint`."""
+
+
+@dataclass(slots=True)
+class Restorer:
+    """Restores partitions by what remote stores have, and `__remote_log_metadata` knows as far as copies of it are here."""
+
+    inputs: Inputs
+    witnesses: Witnesses
+    stores: RemoteStores
+    metadata_partitions: int | None = None
+    """Number of partitions of `__remote_log_metadata`, if the user gives it."""
+    rebuilt: set[int] = field(default_factory=set)
+    """Partitions of `__remote_log_metadata` that are rebuilt."""
+
+    def restore(
+        self, lost: Mapping[TopicPartition, Sequence[ExpectedReplica]], *, deep: bool, allow_gaps: bool
+    ) -> Iterator[Restored | Refused]:
+        """Restore the lost partitions that a store has; it gives nothing for the others."""
+        self.rebuilt |= {partition for topic, partition in lost if topic == REMOTE_LOG_METADATA_TOPIC} if self.stores else set()
+        for partition in sorted(self.rebuilt):
+            yield self._metadata_log(partition, deep=deep)
+        for key, rows in lost.items():
+            stored = self.stored_of(key)
+            lineage = None if stored is None else lineage_of(stored, self.segments_of(stored))
+            if stored is not None and lineage is not None:
+                try:
+                    yield self._log_after(stored, lineage, rows, deep=deep, allow_gaps=allow_gaps)
+                except RefusedError as error:
+                    yield error.refused
+
+    def stored_of(self, key: TopicPartition, topic_id: str | None = None) -> StoredPartition | None:
+        """What a store has of the present topic of this name; None also if it has several and nothing says which one it is."""
+        control = self.witnesses.control(*key)
+        topic_id = topic_id or (None if control is None else control.topic_id)
+        if topic_id is not None:
+            return self.stores.partitions.get((topic_id, key[1]))
+        stored = list(self.stores.of_topic(*key))
+        return stored[0] if len(stored) == 1 else None
+
+    def segments_of(self, stored: StoredPartition) -> list[RemoteSegment]:
+        """The finished segments that brokers know, or will know by the rebuilt `__remote_log_metadata`."""
+        control = self._control(stored)
+        known = None if self._metadata_partition(stored) in self.rebuilt else self._known(stored)
+        if known is None and self._metadata_partition(stored) not in self.rebuilt:
+            return []
+        return segments_of(stored, known, _broker_of(control))
+
+    def is_rebuilt(self, stored: StoredPartition) -> bool:
+        """Whether the partition of `__remote_log_metadata` with its events is rebuilt."""
+        return self._metadata_partition(stored) in self.rebuilt
+
+    def _known(self, stored: StoredPartition) -> RemoteLog | None:
+        log, history = stored.log, self.witnesses.remote_log
+        return None if history is None else history.log_of(log.topic, log.partition, log.topic_id)
+
+    def _control(self, stored: StoredPartition) -> PartitionControl | None:
+        return self.witnesses.control(stored.log.topic, stored.log.partition, stored.log.topic_id)
+
+    def _metadata_partition(self, stored: StoredPartition) -> int:
+        return metadata_partition(stored.log.topic_id, stored.log.partition, self._metadata_partitions_count())
+
+    def _metadata_partitions_count(self) -> int:
+        controller = self.witnesses.controller
+        known = [] if controller is None else [key for key in controller.partitions if key[0] == REMOTE_LOG_METADATA_TOPIC]
+        return len(known) or self.metadata_partitions or DEFAULT_METADATA_PARTITIONS
+
+    def _metadata_log(self, partition: int, *, deep: bool) -> Restored:
+        """A partition of `__remote_log_metadata` that says of all segments of the present topics that their copy is finished."""
+        events: list[tuple[int, bytes]] = []
+        for stored in self.stores.partitions.values():
+            is_deleted = self.witnesses.controller is not None and self._control(stored) is None
+            if not is_deleted and self._metadata_partition(stored) == partition:
+                for segment in self.segments_of(stored):
+                    records = write_copied_segment(stored.log.topic, stored.log.topic_id, stored.log.partition, segment)
+                    events += [(segment.event_timestamp_ms, record) for record in records]
+        batches = b"".join(_batches(events))
+        key, end = (REMOTE_LOG_METADATA_TOPIC, partition), len(events)
+        control = self.witnesses.control(*key)
+        topic_id = None if control is None else control.topic_id
+        store = self.stores.stores[0].name
+        slices = [SegmentSlice(0, 0, 0, len(batches), 0, end, BASE)] if events else []
+        row = SalvagedPartition(*key, topic_id, REMOTE_STORAGE, CHOSEN_BY, 0, 0, end, end, warning=REBUILT)
+        lineage, settings = LogLineage(0, 0, end, (), ()), PartitionSettings(topic_id, index_interval(None), deep)
+        return Restored(row, built_origin(store, batches), slices, lineage, settings, None)
+
+    def _log_after(
+        self,
+        stored: StoredPartition,
+        lineage: StoredLineage,
+        rows: Iterable[ExpectedReplica],
+        *,
+        deep: bool,
+        allow_gaps: bool,
+    ) -> Restored:
+        """A local log that begins where the remote log ends: empty, or with a batch without records for the offsets that were
+        committed after it. Raises RefusedError if offsets are lost and gaps are not allowed."""
+        log = stored.log
+        key = log.topic, log.partition
+        line = max((line for line in self._log_start_lines(key) if line is not None), default=None)
+        log_start = log_start_of(lineage, line, is_rebuilt=self.is_rebuilt(stored))
+        end = max(lineage.end_offset, log_start, *(row.high_watermark or 0 for row in rows))
+        gaps = without([(log_start, end)], lineage.stored)
+        if gaps and not allow_gaps:
+            reason = f"no copy of it is here, and remote storage lacks {_some(gaps)}"
+            raise RefusedError(Refused(*key, "gaps", reason, GAPS_HINT, gaps, is_tiered=True))
+        control = self._control(stored)
+        setting = None if control is None else control.setting("index.interval.bytes")
+        settings = PartitionSettings(
+            log.topic_id, index_interval(setting), deep, list(lineage.epochs), producers_at_end(stored, lineage)
+        )
+        row = SalvagedPartition(
+            *key,
+            log.topic_id,
+            REMOTE_STORAGE,
+            CHOSEN_BY,
+            log_start,
+            lineage.end_offset,
+            end,
+            end,
+            gaps=[LogGap(*gap) for gap in gaps],
+            warning=BEGINS_AFTER,
+        )
+        last = max(lineage.segments, key=lambda segment: segment.end_offset)
+        batches = b"".join(_without_records(lineage.end_offset, end, last))
+        start = lineage.end_offset
+        slices = [SegmentSlice(0, start, 0, len(batches), start, end, BASE)] if batches else []
+        origin = built_origin(stored.store.name, batches, start)
+        return Restored(row, origin, slices, LogLineage(0, lineage.end_offset, end, (), gaps), settings, log_start)
+
+    def _log_start_lines(self, key: TopicPartition) -> Iterator[int | None]:
+        return (log_dir.offset(LOG_START_FILE, *key) for log_dir in self.inputs.log_dirs)
+
+
+REBUILT: Final = "no copy of it is here; it is built from what the remote store has"
+BEGINS_AFTER: Final = "no copy of it is here; its local log is empty, and begins where the remote log ends"
+GAPS_HINT: Final = "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
+
+
+def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) -> int:
+    """Where a log with this remote part begins, by its line in `log-start-offset-checkpoint`.
+
+    Brokers that run without `__remote_log_metadata` raise the line to the local start. With a rebuilt one they would delete all
+    segments below, so that the line counts only if it is in the first segment.
+    """
+    first = lineage.segments[0]
+    if line is None or line < first.start_offset or (is_rebuilt and line > first.end_offset):
+        return first.start_offset
+    return line
+
+
+def _broker_of(control: PartitionControl | None) -> int:
+    """The leader of a partition, or else its first replica."""
+    if control is None:
+        return _NO_BROKER
+    if control.leader is not None and control.leader >= 0:
+        return control.leader
+    return next(iter(control.replica_assignment or ()), _NO_BROKER)
+
+
+def _batches(events: Sequence[tuple[int, bytes]]) -> Iterator[bytes]:
+    """Batches of events, from offset 0 on."""
+    for start in range(0, len(events), _RECORDS_OF_BATCH):
+        part = events[start : start + _RECORDS_OF_BATCH]
+        first_ms = part[0][0]
+        records = [RecordToWrite(None, value, timestamp_delta=time_ms - first_ms) for time_ms, value in part]
+        yield write_batch(records, base_offset=start, base_timestamp=first_ms)
+
+
+def _without_records(start: int, end: int, after: RemoteSegment) -> Iterator[bytes]:
+    """Batches without records for offsets `[start, end)`, as the cleaner leaves them; consumers skip them.
+
+    Without a batch consumers would wait at `start` until the next record is written.
+    """
+    for offset in range(start, end, MAX_RELATIVE_OFFSET):
+        yield write_batch(
+            [],
+            base_offset=offset,
+            base_timestamp=after.max_timestamp_ms,
+            max_timestamp=after.max_timestamp_ms,
+            partition_leader_epoch=after.leader_epochs[-1].leader_epoch,
+            last_offset_delta=min(end - offset, MAX_RELATIVE_OFFSET) - 1,
+        )
+
+
+def _some(gaps: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"[{start}, {end})" for start, end in gaps[:4]) + (" and more" if len(gaps) > 4 else "")

@@ -1,0 +1,169 @@
+"""Remote segments as a remote store describes them: by Aiven's manifests, or by names, epochs and batches of the objects."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.files import EpochEntry, ProducerEntry
+from kafka_forensics.model.offset_ranges import Ranges, normalised
+from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState, StoredSegment
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs
+from kafka_forensics.parsers.indexes import parse_producer_snapshot
+from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.replication.remote_segments import is_in_lineage
+from kafka_forensics.scanning.witnesses.remote_stores import StoredPartition
+from kafka_forensics.storage.tiered import RemotePart, stem_of
+
+NOWHERE = -1
+"""`metadata_partition` and `metadata_offset` of segments without events."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLineage:
+    """The remote segments of one lineage, which is that of the last leader."""
+
+    segments: tuple[RemoteSegment, ...]
+    """By start offset; never empty."""
+    epochs: tuple[EpochEntry, ...]
+    """From the log's beginning to `end_offset`."""
+    end_offset: int
+    """Exclusive."""
+    stored: Ranges
+    """Offsets of segments whose objects are all in the store."""
+
+
+def segments_of(stored: StoredPartition, known: RemoteLog | None, broker_id: int) -> list[RemoteSegment]:
+    """The finished segments by `__remote_log_metadata`; without it those whose objects are all in the store, by start offset.
+
+    `broker_id` becomes that of segments of which the store has none. Objects that cannot be read make no segment.
+    """
+    if known is not None:
+        return list(known.finished)
+    segments = []
+    for segment in stored.log.segments.values():
+        if is_complete(stored, segment.segment_id):
+            try:
+                segments += [found] if (found := _described(stored, segment, broker_id)) is not None else []
+            except SourceError:
+                continue
+    return sorted(segments, key=lambda segment: (segment.start_offset, segment.event_timestamp_ms, segment.end_offset))
+
+
+def _described(stored: StoredPartition, segment: StoredSegment, broker_id: int) -> RemoteSegment | None:
+    """A segment by its objects; None if they contradict each other. Raises SourceError."""
+    store, log = stored
+    if (describe := store.layout.describe) is not None:
+        return describe(store.source, stem_of(log, segment))
+    with store.open(log, segment, RemotePart.LOG) as file:
+        size_in_bytes, last_offset, max_timestamp_ms = file.size_in_bytes, -1, -1
+        for chunk in SegmentReader(file).chunks():
+            if chunk.columns.shape[1]:
+                last_offset = max(last_offset, int(chunk.columns[BatchColumn.LAST_OFFSET, -1]))
+                max_timestamp_ms = max(max_timestamp_ms, int(chunk.columns[BatchColumn.MAX_TIMESTAMP].max()))
+    epochs = [entry for entry in epochs_until(stored, segment) if entry.start_offset <= last_offset]
+    if last_offset < segment.start_offset or not epochs:
+        return None
+    return RemoteSegment(
+        segment.segment_id,
+        segment.start_offset,
+        last_offset,
+        _epochs_from(epochs, segment.start_offset),
+        size_in_bytes,
+        max_timestamp_ms,
+        broker_id,
+        RemoteSegmentState.COPY_SEGMENT_FINISHED,
+        max(max_timestamp_ms, 0),
+        NOWHERE,
+        NOWHERE,
+        RemotePart.TRANSACTION_INDEX not in segment.objects,
+        None,
+    )
+
+
+def is_complete(stored: StoredPartition, segment_id: str) -> bool:
+    """Whether the store has all objects of a segment that brokers need."""
+    segment = stored.log.segments.get(segment_id)
+    return segment is not None and segment.objects.keys() >= {*stored.store.layout.needed}
+
+
+def _epochs_from(epochs: Sequence[EpochEntry], start_offset: int) -> tuple[EpochEntry, ...]:
+    """The epochs of a log from an offset on, of which the first starts there."""
+    later = [entry for entry in epochs if entry.start_offset > start_offset]
+    before = [entry for entry in epochs if entry.start_offset <= start_offset]
+    return (*(EpochEntry(entry.leader_epoch, start_offset) for entry in before[-1:]), *later)
+
+
+def epochs_until(stored: StoredPartition, segment: StoredSegment) -> list[EpochEntry]:
+    """The epochs from the log's beginning to the end of a segment; empty if its object does not show them. Raises SourceError."""
+    with stored.store.open(stored.log, segment, RemotePart.LEADER_EPOCHS) as file:
+        epochs = parse_leader_epochs(file)
+    falls = any(
+        entry.leader_epoch >= following.leader_epoch or entry.start_offset >= following.start_offset
+        for entry, following in pairwise(epochs.entries)
+    )
+    return [] if epochs.damage or falls else epochs.entries
+
+
+def lineage_of(stored: StoredPartition, segments: Sequence[RemoteSegment]) -> StoredLineage | None:
+    """The lineage of the segment with the last epoch and offset; None without segments."""
+    newest_first = sorted(segments, key=lambda segment: (segment.leader_epochs[-1].leader_epoch, segment.end_offset), reverse=True)
+    epochs = _epochs_of_newest(stored, newest_first)
+    chain = [segment for segment in segments if is_in_lineage(segment, epochs)]
+    if not chain:
+        return None
+    complete = (segment for segment in chain if is_complete(stored, segment.segment_id))
+    return StoredLineage(
+        tuple(sorted(chain, key=lambda segment: (segment.start_offset, segment.end_offset))),
+        epochs,
+        max(segment.end_offset for segment in chain) + 1,
+        normalised((segment.start_offset, segment.end_offset + 1) for segment in complete),
+    )
+
+
+def _epochs_of_newest(stored: StoredPartition, newest_first: Iterable[RemoteSegment]) -> tuple[EpochEntry, ...]:
+    """The epochs up to the newest segment: by its object, or by that of an older one and the epochs of the segments after it;
+    without any such object by the epochs of all segments."""
+    entries: list[EpochEntry] = []
+    for segment in newest_first:
+        entries += segment.leader_epochs
+        if epochs := _readable_epochs(stored, segment):
+            entries += epochs
+            break
+    starts: dict[int, int] = {}
+    for entry in entries:
+        starts[entry.leader_epoch] = min(entry.start_offset, starts.get(entry.leader_epoch, entry.start_offset))
+    lineage: list[EpochEntry] = []
+    for entry in sorted(map(EpochEntry, starts, starts.values()), reverse=True):
+        if not lineage or entry.start_offset < lineage[-1].start_offset:  # else it is of another lineage
+            lineage.append(entry)
+    return tuple(reversed(lineage))
+
+
+def _readable_epochs(stored: StoredPartition, segment: RemoteSegment) -> list[EpochEntry]:
+    """The epochs by a segment's object; empty if it cannot be read or contradicts the segment."""
+    objects = stored.log.segments.get(segment.segment_id)
+    if objects is None:
+        return []
+    try:
+        epochs = epochs_until(stored, objects)
+    except SourceError:
+        return []
+    return epochs if is_in_lineage(segment, epochs) else []
+
+
+def producers_at_end(stored: StoredPartition, lineage: StoredLineage) -> list[ProducerEntry]:
+    """The producers after the last segment of a lineage; empty if its object does not show them."""
+    last = max(lineage.segments, key=lambda segment: segment.end_offset)
+    objects = stored.log.segments.get(last.segment_id)
+    if objects is None:
+        return []
+    parse = partial(parse_producer_snapshot, offset=lineage.end_offset)
+    try:
+        with stored.store.open(stored.log, objects, RemotePart.PRODUCER_SNAPSHOT) as file:
+            snapshot = parse(file)
+    except SourceError:
+        return []
+    return [] if snapshot.damage else list(snapshot.entries)
