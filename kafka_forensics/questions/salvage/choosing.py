@@ -37,12 +37,15 @@ class SalvageOptions:
     """The broker whose records are used in partitions that would be refused, and whose copy of a compacted one comes first."""
     allow_gaps: bool = False
     """Whether to write partitions for which no copy has some offsets."""
+    metadata_partitions: int | None = None
+    """Number of partitions of `__remote_log_metadata` where no controllers' log shows it; None: Kafka's default."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """As words of a command line."""
         prefer = () if self.prefer_broker is None else ("--prefer-broker", self.prefer_broker)
-        return (*prefer, *(("--allow-gaps",) if self.allow_gaps else ()))
+        count = () if self.metadata_partitions is None else ("--metadata-partitions", str(self.metadata_partitions))
+        return (*prefer, *(("--allow-gaps",) if self.allow_gaps else ()), *count)
 
 
 def choose(

@@ -167,9 +167,7 @@ def _base_offset(after: int, part: SegmentSlice, base_offsets: Sequence[int]) ->
 class _PartitionWriter:
     """Writes segments; each is read back while the next one is copied."""
 
-    def __init__(
-        self, directory: Path, origins: Sequence[SegmentOrigin], settings: PartitionSettings, copier: CopyAndHash
-    ) -> None:
+    def __init__(self, directory: Path, origins: Sequence[SegmentOrigin], settings: PartitionSettings, copier: CopyAndHash) -> None:
         self._written = WrittenLog()
         self._directory, self._origins, self._settings, self._copier = directory, origins, settings, copier
         self._copying = deque[tuple[_OutputSegment, OutputFile]]()

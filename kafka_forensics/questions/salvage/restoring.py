@@ -5,13 +5,15 @@ start; so the logs that are written here have the epochs of the whole remote log
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.offset_ranges import without
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
@@ -22,7 +24,14 @@ from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE, SegmentOri
 from kafka_forensics.questions.salvage.partition_files import PartitionSettings
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.slices import SegmentSlice
-from kafka_forensics.questions.salvage.stored_segments import StoredLineage, lineage_of, producers_at_end, segments_of
+from kafka_forensics.questions.salvage.stored_segments import (
+    StoredLineage,
+    lineage_before,
+    lineage_of,
+    producers_at_end,
+    segments_of,
+)
+from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.recovery import LOG_START_FILE
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition
@@ -46,6 +55,8 @@ class Restored(NamedTuple):
     settings: PartitionSettings
     log_start: int | None
     """Its line in `log-start-offset-checkpoint`."""
+    remote: tuple[RemoteSegment, ...] | None = None
+    """Its remote segments; None for a topic that is not tiered."""
 
 
 @dataclass(slots=True)
@@ -55,17 +66,16 @@ class Restorer:
     inputs: Inputs
     witnesses: Witnesses
     stores: RemoteStores
+    rebuilt: set[int]
+    """Partitions of `__remote_log_metadata` that are rebuilt."""
     metadata_partitions: int | None = None
     """Number of partitions of `__remote_log_metadata`, if the user gives it."""
-    rebuilt: set[int] = field(default_factory=set)
-    """Partitions of `__remote_log_metadata` that are rebuilt."""
 
     def restore(
         self, lost: Mapping[TopicPartition, Sequence[ExpectedReplica]], *, deep: bool, allow_gaps: bool
     ) -> Iterator[Restored | Refused]:
         """Restore the lost partitions that a store has; it gives nothing for the others."""
-        self.rebuilt |= {partition for topic, partition in lost if topic == REMOTE_LOG_METADATA_TOPIC} if self.stores else set()
-        for partition in sorted(self.rebuilt):
+        for partition in sorted(number for topic, number in lost if topic == REMOTE_LOG_METADATA_TOPIC and number in self.rebuilt):
             yield self._metadata_log(partition, deep=deep)
         for key, rows in lost.items():
             stored = self.stored_of(key)
@@ -87,15 +97,25 @@ class Restorer:
 
     def segments_of(self, stored: StoredPartition) -> list[RemoteSegment]:
         """The finished segments that brokers know, or will know by the rebuilt `__remote_log_metadata`."""
-        control = self._control(stored)
-        known = None if self._metadata_partition(stored) in self.rebuilt else self._known(stored)
-        if known is None and self._metadata_partition(stored) not in self.rebuilt:
-            return []
-        return segments_of(stored, known, _broker_of(control))
+        if self._metadata_partition(stored) in self.rebuilt:
+            return segments_of(stored, None, _broker_of(self._control(stored)))
+        known = self._known(stored)
+        return [] if known is None else segments_of(stored, known, _NO_BROKER)
 
-    def is_rebuilt(self, stored: StoredPartition) -> bool:
-        """Whether the partition of `__remote_log_metadata` with its events is rebuilt."""
-        return self._metadata_partition(stored) in self.rebuilt
+    def is_rebuilt(self, context: ReplicaContext) -> bool:
+        """Whether the partition of `__remote_log_metadata` with the events of a replica is rebuilt."""
+        stored = self.stored_of(context.topic_partition, context.topic_id)
+        return stored is not None and self._metadata_partition(stored) in self.rebuilt
+
+    def remote_part(
+        self, context: ReplicaContext, local_log_start_offset: int, epochs: Sequence[EpochEntry]
+    ) -> StoredLineage | None:
+        """The remote part of a replica with these local epochs; None if no store shows it up to the local start."""
+        stored = self.stored_of(context.topic_partition, context.topic_id)
+        if stored is None:
+            return None
+        leader_epoch = epoch_at(epochs, local_log_start_offset)
+        return lineage_before(stored, self.segments_of(stored), local_log_start_offset, leader_epoch)
 
     def _known(self, stored: StoredPartition) -> RemoteLog | None:
         log, history = stored.log, self.witnesses.remote_log
@@ -145,7 +165,7 @@ class Restorer:
         log = stored.log
         key = log.topic, log.partition
         line = max((line for line in self._log_start_lines(key) if line is not None), default=None)
-        log_start = log_start_of(lineage, line, is_rebuilt=self.is_rebuilt(stored))
+        log_start = log_start_of(lineage, line, is_rebuilt=self._metadata_partition(stored) in self.rebuilt)
         end = max(lineage.end_offset, log_start, *(row.high_watermark or 0 for row in rows))
         gaps = without([(log_start, end)], lineage.stored)
         if gaps and not allow_gaps:
@@ -173,7 +193,9 @@ class Restorer:
         start = lineage.end_offset
         slices = [SegmentSlice(0, start, 0, len(batches), start, end, BASE)] if batches else []
         origin = built_origin(stored.store.name, batches, start)
-        return Restored(row, origin, slices, LogLineage(0, lineage.end_offset, end, (), gaps), settings, log_start)
+        return Restored(
+            row, origin, slices, LogLineage(0, lineage.end_offset, end, (), gaps), settings, log_start, lineage.segments
+        )
 
     def _log_start_lines(self, key: TopicPartition) -> Iterator[int | None]:
         return (log_dir.offset(LOG_START_FILE, *key) for log_dir in self.inputs.log_dirs)
@@ -181,7 +203,9 @@ class Restorer:
 
 REBUILT: Final = "no copy of it is here; it is built from what the remote store has"
 BEGINS_AFTER: Final = "no copy of it is here; its local log is empty, and begins where the remote log ends"
-GAPS_HINT: Final = "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
+GAPS_HINT: Final = (
+    "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
+)
 
 
 def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) -> int:

@@ -8,22 +8,25 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from kafka_forensics.analysis.epochs import add_remote_epochs
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import retention_for
+from kafka_forensics.analysis.replicas import lacks_remote_epochs, retention_for
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather
-from kafka_forensics.evidence.ledger import ExpectedReplica
+from kafka_forensics.evidence.ledger import ExpectedReplica, Ledger, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.files import LeaderEpochs
 from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.offset_ranges import clipped, without
+from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
 from kafka_forensics.questions.salvage import controllers_log
@@ -56,7 +59,7 @@ from kafka_forensics.questions.salvage.partition_files import (
 )
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
-from kafka_forensics.questions.salvage.restoring import Restorer
+from kafka_forensics.questions.salvage.restoring import Restorer, log_start_of
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
@@ -80,6 +83,7 @@ BUILD_DIR: Final = ".built"
 """Directory of the output in which partitions are built until all of them are scanned."""
 CONTROLLERS_BUILD_DIR: Final = ".controllers"
 """The same for the controllers' log. It is scanned separately, or the scan would expect the replicas that it lists."""
+WHOLE_HINT: Final = "copy the log directory whole; or say --whole if what is not in the copy is gone"
 NAME: Final = "salvage"
 """Broker name of the output in its scan."""
 
@@ -168,6 +172,8 @@ class _PartitionToWrite:
     """Its line in `cleaner-offset-checkpoint`."""
     origins: list[SegmentOrigin] = field(default_factory=list)
     """Of a partition that no copy has."""
+    remote: Sequence[RemoteSegment] | None = None
+    """The finished segments that a remote store shows; None: those of `__remote_log_metadata`."""
     metadata: ControllersLog | None = None
     targets: list[TargetDir] = field(default_factory=list)
     written: WrittenLog | None = None
@@ -190,7 +196,6 @@ class _Salvager:
         self._maker = PlanMaker(inputs, self.witnesses, PlanOptions(counted=False))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._inputs, self._options, self._salvage_options = inputs, options, salvage_options
-        self._restorer = Restorer(inputs, self.witnesses, list_remote_stores(inputs))
         self._directory, self._copier = directory, copier
         self._partitions: list[_PartitionToWrite] = []
         self._deep = is_deep(options.deep, sum(plan.bytes for plan in inputs.replicas))
@@ -202,6 +207,8 @@ class _Salvager:
             if key[0] == CLUSTER_METADATA_TOPIC:
                 self._add_controllers_log(replicas, result)
             else:
+                for replica in replicas:
+                    self._take_epochs_from_store(replica)
                 planned = self._maker.plan_of(replicas, reader, result)
                 read = [replica for replica in self._maker.present(replicas)[0] if replica.read is not ReadExtent.NONE]
                 sources = [self._source(replica, result) for replica in read]
@@ -322,15 +329,73 @@ class _Salvager:
             key = partition.topic, partition.partition
             if key not in handled and fits(key, self._options):
                 self._salvaged.refused.append(Refused(*key, "nothing_read", "no copy of it could be read"))
-        ledger = ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
         without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
-        lost = {key: rows for key, rows in lost_partitions(self._inputs, ledger).items() if fits(key, self._options)}
+        lost = {key: rows for key, rows in self._lost.items() if fits(key, self._options)}
         restored = self._restore(lost)
+        self._keep_remote_parts()
         for key, rows in lost.items():
             if key not in restored:
-                control = self.witnesses.control(*key)
-                is_tiered = REMOTE_LOG_METADATA_TOPIC in rows[0].expected_by or (control is not None and control.is_tiered)
-                without_copy.append(_no_copy(key, rows, is_tiered=is_tiered))
+                without_copy.append(_no_copy(key, rows, is_tiered=self._is_tiered(rows[0])))
+        refused = {refusal.key for refusal in (*without_copy, *self._salvaged.refused)}
+        for row in self._ledger.without_copy():
+            key = row.key
+            if (
+                row.presence is Presence.NOT_COPIED
+                and self._is_tiered(row)
+                and fits(key, self._options)
+                and key not in handled | refused
+            ):
+                refused.add(key)
+                reason = f"it is not in the copy of broker {row.broker}, which seems to be a part of its log directory"
+                self._salvaged.refused.append(Refused(*key, "no_copy", reason, WHOLE_HINT, brokers=(row.broker,), is_tiered=True))
+
+    def _is_tiered(self, row: ExpectedReplica) -> bool:
+        """Whether an expected replica is of a tiered topic."""
+        control = self.witnesses.control(*row.key)
+        return REMOTE_LOG_METADATA_TOPIC in row.expected_by or (control is not None and control.is_tiered)
+
+    @cached_property
+    def _lost(self) -> dict[TopicPartition, list[ExpectedReplica]]:
+        """The partitions that no copy has."""
+        return lost_partitions(self._inputs, self._ledger)
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
+
+    @cached_property
+    def _restorer(self) -> Restorer:
+        stores = list_remote_stores(self._inputs)
+        metadata = {partition for topic, partition in self._lost if topic == REMOTE_LOG_METADATA_TOPIC} if stores else set()
+        count = self._salvage_options.metadata_partitions
+        return Restorer(self._inputs, self.witnesses, stores, metadata, count)
+
+    def _take_epochs_from_store(self, replica: Replica) -> None:
+        """Set the epochs of the remote part of a replica whose leader-epoch-checkpoint lacks them."""
+        if not replica.is_tiered or not lacks_remote_epochs(replica):
+            return
+        epochs, start = replica.epochs, replica.local_log_start_offset
+        lineage = self._restorer.remote_part(replica.context, start, epochs)
+        if lineage is not None:
+            replica.epochs = add_remote_epochs(epochs, lineage.epochs, start)
+            replica.context.leader_epochs = LeaderEpochs(replica.epochs)
+
+    def _keep_remote_parts(self) -> None:
+        """Give logs whose remote segments brokers will know again by the rebuilt `__remote_log_metadata` the epochs and the start
+        of these: brokers that ran without it have cut them away."""
+        for to_write in self._partitions if self._restorer.rebuilt else ():
+            if not to_write.plans:
+                continue
+            context, start = to_write.plans[to_write.lineage.base].context, to_write.lineage.log_start_offset
+            if not context.is_tiered or not self._restorer.is_rebuilt(context):
+                continue
+            lineage = self._restorer.remote_part(context, start, context.epoch_checkpoint or ())
+            if lineage is None:
+                continue
+            to_write.remote = lineage.segments
+            to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
+            to_write.log_start = log_start_of(lineage, to_write.log_start, is_rebuilt=True)
+            to_write.partition.log_start_offset = to_write.log_start
 
     def _restore(self, lost: Mapping[TopicPartition, list[ExpectedReplica]]) -> set[TopicPartition]:
         """Restore from remote stores what no copy has; the partitions that are restored, or refused."""
@@ -340,10 +405,10 @@ class _Salvager:
                 self._salvaged.refused.append(restored)
                 handled.add(restored.key)
                 continue
-            partition, origin, slices, lineage, settings, log_start = restored
-            self._partitions.append(
-                _PartitionToWrite(partition, slices, [], lineage, settings, log_start, None, origins=[origin])
-            )
+            partition, origin, slices, lineage, settings, log_start, remote = restored
+            to_write = _PartitionToWrite(partition, slices, [], lineage, settings, log_start, None, origins=[origin])
+            to_write.remote = remote
+            self._partitions.append(to_write)
             handled.add(partition.key)
         return handled
 
@@ -487,21 +552,30 @@ def _passed_limits(to_write: _PartitionToWrite, written: WrittenLog, controller:
     The controllers' log has limits of its own. Brokers create internal topics with settings that differ from Kafka's defaults, so
     for these only known settings count.
     """
-    if not to_write.plans:
-        return
-    context = to_write.plans[to_write.lineage.base].context
-    control, now = context.control, int(time.time() * 1000)
+    context = to_write.plans[to_write.lineage.base].context if to_write.plans else None
+    topic, now = to_write.partition.topic, int(time.time() * 1000)
+    control = (
+        context.control
+        if context is not None
+        else None
+        if controller is None
+        else controller.partitions.get(to_write.partition.key)
+    )
     policy = None if control is None else control.setting("cleanup.policy")
-    if "delete" not in (policy or ("compact" if context.compacted or context.topic in INTERNAL_TOPICS else "delete")):
+    is_compacted = topic in INTERNAL_TOPICS or (context is not None and context.compacted)
+    if "delete" not in (policy or ("compact" if is_compacted else "delete")):
         return
-    first = _first_remote_segment(to_write, context) if context.is_tiered else _first_segment(written, now)
-    if first is None or context.topic == CLUSTER_METADATA_TOPIC:
+    remote = to_write.remote
+    if remote is None and context is not None and context.is_tiered:
+        remote = () if context.remote_log is None else context.remote_log.finished
+    first = _first_segment(written, now) if remote is None else _first_remote_segment(to_write, remote)
+    if first is None or topic == CLUSTER_METADATA_TOPIC:
         return
     retention, settings = retention_for(control), {} if control is None else control.configs
     by_time, by_size = Retention(retention.retention_ms, -1), Retention(-1, retention.retention_bytes)
     for name, limit, value in (("ms", by_time, by_time.retention_ms), ("bytes", by_size, by_size.retention_bytes)):
         setting = f"retention.{name}"
-        applies = setting in settings or context.topic not in WITNESS_TOPICS
+        applies = setting in settings or topic not in WITNESS_TOPICS
         if applies and explains(limit, first[0], now, first[1]):
             value_of_topic = None if control is None else control.setting(setting)
             topic_value_is_known = control is not None and controller is not None and controller.is_complete
@@ -515,13 +589,12 @@ def _first_segment(written: WrittenLog, now_ms: int) -> tuple[int, int] | None:
     return (now_ms if timestamp < 0 else timestamp, written.size_in_bytes - size_in_bytes) if written.segments else None
 
 
-def _first_remote_segment(to_write: _PartitionToWrite, context: ReplicaContext) -> tuple[int, int] | None:
+def _first_remote_segment(to_write: _PartitionToWrite, segments: Sequence[RemoteSegment]) -> tuple[int, int] | None:
     """The largest timestamp (ms) of the oldest remote segment of a tiered topic, to which the total limits apply
     (RemoteLogManager), and the bytes of the other segments, local ones included; None without remote segments.
 
     What the local limits delete remains in remote storage.
     """
-    segments = () if context.remote_log is None else context.remote_log.finished
     if not segments:
         return None
     end_offset = max(segment.end_offset for segment in segments) + 1

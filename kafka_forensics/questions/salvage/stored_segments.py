@@ -1,7 +1,7 @@
 """Remote segments as a remote store describes them: by Aiven's manifests, or by names, epochs and batches of the objects."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -121,6 +121,24 @@ def lineage_of(stored: StoredPartition, segments: Sequence[RemoteSegment]) -> St
         max(segment.end_offset for segment in chain) + 1,
         normalised((segment.start_offset, segment.end_offset + 1) for segment in complete),
     )
+
+
+def lineage_before(
+    stored: StoredPartition, segments: Sequence[RemoteSegment], offset: int, leader_epoch: int | None
+) -> StoredLineage | None:
+    """The remote part of a log whose segments start at `offset`, with this epoch if it is known; None unless it reaches `offset`.
+
+    The epochs are those that start at or before `offset`.
+    """
+    before = [
+        segment
+        for segment in segments
+        if segment.start_offset < offset and (leader_epoch is None or segment.leader_epochs[-1].leader_epoch <= leader_epoch)
+    ]
+    lineage = lineage_of(stored, before)
+    if lineage is None or lineage.end_offset < offset:
+        return None
+    return replace(lineage, epochs=tuple([entry for entry in lineage.epochs if entry.start_offset <= offset]))
 
 
 def _epochs_of_newest(stored: StoredPartition, newest_first: Iterable[RemoteSegment]) -> tuple[EpochEntry, ...]:
