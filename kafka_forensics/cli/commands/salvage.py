@@ -34,6 +34,14 @@ AllowGaps = Annotated[
         help="Also write partitions with offsets that no copy has, and compacted ones without a whole copy, and name the gaps.",
     ),
 ]
+FromStore = Annotated[
+    bool,
+    typer.Option(
+        "--from-store",
+        help="Write tiered topics as plain logs, with the records of a remote store among the paths, for brokers without remote"
+        " storage.",
+    ),
+]
 MetadataPartitions = Annotated[
     int | None,
     typer.Option(
@@ -65,6 +73,7 @@ def salvage(
     *,
     prefer_broker: PreferBroker = None,
     allow_gaps: AllowGaps = False,
+    from_store: FromStore = False,
     metadata_partitions: MetadataPartitions = None,
     deep: options.Deep = None,
     format_name: ListFormat = None,
@@ -90,7 +99,7 @@ def salvage(
         if not screen.quiet:
             say(screen, [announcement(salvaged)])
 
-    salvage_options = SalvageOptions(prefer_broker, allow_gaps, metadata_partitions)
+    salvage_options = SalvageOptions(prefer_broker, allow_gaps, metadata_partitions, from_store)
     with Progress(screen) as progress:
         salvaged = salvage(paths, output, scan_options, salvage_options, progress, announce)
     say(screen, remote_warnings(salvaged))

@@ -39,13 +39,16 @@ class SalvageOptions:
     """Whether to write partitions for which no copy has some offsets."""
     metadata_partitions: int | None = None
     """Number of partitions of `__remote_log_metadata` where no controllers' log shows it; None: Kafka's default."""
+    from_store: bool = False
+    """Whether tiered topics become plain logs with the records of their remote segments."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """As words of a command line."""
         prefer = () if self.prefer_broker is None else ("--prefer-broker", self.prefer_broker)
         count = () if self.metadata_partitions is None else ("--metadata-partitions", str(self.metadata_partitions))
-        return (*prefer, *(("--allow-gaps",) if self.allow_gaps else ()), *count)
+        flags = (("--allow-gaps", self.allow_gaps), ("--from-store", self.from_store))
+        return (*prefer, *count, *(flag for flag, is_set in flags if is_set))
 
 
 def choose(

@@ -5,9 +5,11 @@ start; so the logs that are written here have the epochs of the whole remote log
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final, NamedTuple
 
+from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import ExpectedReplica
@@ -15,7 +17,7 @@ from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, REMOTE_LOG_META
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.model.offset_ranges import without
+from kafka_forensics.model.offset_ranges import Ranges, normalised, without
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
 from kafka_forensics.parsers.internal_topics import write_copied_segment
 from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
@@ -23,6 +25,7 @@ from kafka_forensics.questions.salvage.manifest import LogGap, Refused, RefusedE
 from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE, SegmentOrigin, built_origin
 from kafka_forensics.questions.salvage.partition_files import PartitionSettings
 from kafka_forensics.questions.salvage.rebuilding import index_interval
+from kafka_forensics.questions.salvage.remote_records import remote_slices, store_origins
 from kafka_forensics.questions.salvage.slices import SegmentSlice
 from kafka_forensics.questions.salvage.stored_segments import (
     StoredLineage,
@@ -42,6 +45,7 @@ DEFAULT_METADATA_PARTITIONS: Final = 50
 """Kafka's default of `remote.log.metadata.topic.num.partitions`."""
 CHOSEN_BY: Final = "remote"
 _RECORDS_OF_BATCH: Final = 500
+_GAPS_NAMED: Final = 4
 _NO_BROKER: Final = -1
 
 
@@ -49,7 +53,7 @@ class Restored(NamedTuple):
     """A partition that is built from a remote store, and how its log is written."""
 
     partition: SalvagedPartition
-    origin: SegmentOrigin
+    origins: list[SegmentOrigin]
     slices: list[SegmentSlice]
     lineage: LogLineage
     settings: PartitionSettings
@@ -70,19 +74,25 @@ class Restorer:
     """Partitions of `__remote_log_metadata` that are rebuilt."""
     metadata_partitions: int | None = None
     """Number of partitions of `__remote_log_metadata`, if the user gives it."""
+    from_store: bool = False
+    """Whether logs get the records of their remote segments, for brokers without remote storage."""
 
     def restore(
         self, lost: Mapping[TopicPartition, Sequence[ExpectedReplica]], *, deep: bool, allow_gaps: bool
     ) -> Iterator[Restored | Refused]:
         """Restore the lost partitions that a store has; it gives nothing for the others."""
-        for partition in sorted(number for topic, number in lost if topic == REMOTE_LOG_METADATA_TOPIC and number in self.rebuilt):
+        for partition in (
+            ()
+            if self.from_store
+            else sorted(number for topic, number in lost if topic == REMOTE_LOG_METADATA_TOPIC and number in self.rebuilt)
+        ):
             yield self._metadata_log(partition, deep=deep)
         for key, rows in lost.items():
             stored = self.stored_of(key)
             lineage = None if stored is None else lineage_of(stored, self.segments_of(stored))
             if stored is not None and lineage is not None:
                 try:
-                    yield self._log_after(stored, lineage, rows, deep=deep, allow_gaps=allow_gaps)
+                    yield self._log_of(stored, lineage, rows, deep=deep, allow_gaps=allow_gaps)
                 except RefusedError as error:
                     yield error.refused
 
@@ -149,53 +159,40 @@ class Restorer:
         slices = [SegmentSlice(0, 0, 0, len(batches), 0, end, BASE)] if events else []
         row = SalvagedPartition(*key, topic_id, REMOTE_STORAGE, CHOSEN_BY, 0, 0, end, end, warning=REBUILT)
         lineage, settings = LogLineage(0, 0, end, (), ()), PartitionSettings(topic_id, index_interval(None), deep)
-        return Restored(row, built_origin(store, batches), slices, lineage, settings, None)
+        return Restored(row, [built_origin(store, batches)], slices, lineage, settings, None)
 
-    def _log_after(
-        self,
-        stored: StoredPartition,
-        lineage: StoredLineage,
-        rows: Iterable[ExpectedReplica],
-        *,
-        deep: bool,
-        allow_gaps: bool,
+    def _log_of(
+        self, stored: StoredPartition, lineage: StoredLineage, rows: Iterable[ExpectedReplica], *, deep: bool, allow_gaps: bool
     ) -> Restored:
         """A local log that begins where the remote log ends: empty, or with a batch without records for the offsets that were
-        committed after it. Raises RefusedError if offsets are lost and gaps are not allowed."""
-        log = stored.log
+        committed after it; or with `from_store` one of all remote records. Raises RefusedError if offsets are lost and gaps are
+        not allowed."""
+        log, unread = stored.log, None
         key = log.topic, log.partition
         line = max((line for line in self._log_start_lines(key) if line is not None), default=None)
         log_start = log_start_of(lineage, line, is_rebuilt=self._metadata_partition(stored) in self.rebuilt)
         end = max(lineage.end_offset, log_start, *(row.high_watermark or 0 for row in rows))
-        gaps = without([(log_start, end)], lineage.stored)
+        if self.from_store:
+            start, origins = log_start, store_origins(stored, lineage)
+            slices, unread = remote_slices(origins, 0, start, lineage.end_offset, deep=deep)
+            gaps = without([(start, end)], normalised((part.start_offset, part.end_offset) for part in slices))
+        else:
+            start, gaps = max(lineage.end_offset, log_start), without([(log_start, end)], lineage.stored)
+            batches = b"".join(_without_records(start, end, max(lineage.segments, key=attrgetter("end_offset"))))
+            origins = [built_origin(stored.store.name, batches, start)]
+            slices = [SegmentSlice(0, start, 0, len(batches), start, end, BASE)] if batches else []
         if gaps and not allow_gaps:
-            reason = f"no copy of it is here, and remote storage lacks {_some(gaps)}"
-            raise RefusedError(Refused(*key, "gaps", reason, GAPS_HINT, gaps, is_tiered=True))
+            raise RefusedError(lacking(key, gaps, unread))
         control = self._control(stored)
-        setting = None if control is None else control.setting("index.interval.bytes")
         settings = PartitionSettings(
-            log.topic_id, index_interval(setting), deep, list(lineage.epochs), producers_at_end(stored, lineage)
+            log.topic_id, index_interval(None if control is None else control.setting("index.interval.bytes")), deep
         )
-        row = SalvagedPartition(
-            *key,
-            log.topic_id,
-            REMOTE_STORAGE,
-            CHOSEN_BY,
-            log_start,
-            lineage.end_offset,
-            end,
-            end,
-            gaps=[LogGap(*gap) for gap in gaps],
-            warning=BEGINS_AFTER,
-        )
-        last = max(lineage.segments, key=lambda segment: segment.end_offset)
-        batches = b"".join(_without_records(lineage.end_offset, end, last))
-        start = lineage.end_offset
-        slices = [SegmentSlice(0, start, 0, len(batches), start, end, BASE)] if batches else []
-        origin = built_origin(stored.store.name, batches, start)
-        return Restored(
-            row, origin, slices, LogLineage(0, lineage.end_offset, end, (), gaps), settings, log_start, lineage.segments
-        )
+        if not self.from_store:
+            settings = replace(settings, epochs=list(lineage.epochs), producers=producers_at_end(stored, lineage))
+        row = SalvagedPartition(*key, log.topic_id, REMOTE_STORAGE, CHOSEN_BY, log_start, start, end, end)
+        row.gaps, row.warning = [LogGap(*gap) for gap in gaps], OF_REMOTE_RECORDS if self.from_store else BEGINS_AFTER
+        remote = None if self.from_store else lineage.segments
+        return Restored(row, origins, slices, LogLineage(0, start, end, (), gaps), settings, log_start, remote)
 
     def _log_start_lines(self, key: TopicPartition) -> Iterator[int | None]:
         return (log_dir.offset(LOG_START_FILE, *key) for log_dir in self.inputs.log_dirs)
@@ -203,9 +200,17 @@ class Restorer:
 
 REBUILT: Final = "no copy of it is here; it is built from what the remote store has"
 BEGINS_AFTER: Final = "no copy of it is here; its local log is empty, and begins where the remote log ends"
+OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
 GAPS_HINT: Final = (
     "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
 )
+
+
+def lacking(key: TopicPartition, gaps: Ranges, unread: SourceError | None) -> Refused:
+    """The refusal of a partition with offsets that neither a copy nor a remote store has."""
+    named = ", ".join(f"[{start}, {end})" for start, end in gaps[:_GAPS_NAMED]) + (" and more" if len(gaps) > _GAPS_NAMED else "")
+    reason = f"neither a copy nor remote storage has its offsets {named}" + ("" if unread is None else f": {unread}")
+    return Refused(*key, "gaps", reason, GAPS_HINT, gaps, is_tiered=True)
 
 
 def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) -> int:
@@ -252,7 +257,3 @@ def _without_records(start: int, end: int, after: RemoteSegment) -> Iterator[byt
             partition_leader_epoch=after.leader_epochs[-1].leader_epoch,
             last_offset_delta=min(end - offset, MAX_RELATIVE_OFFSET) - 1,
         )
-
-
-def _some(gaps: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(f"[{start}, {end})" for start, end in gaps[:4]) + (" and more" if len(gaps) > 4 else "")

@@ -16,6 +16,7 @@ from kafka_forensics.analysis.epochs import add_remote_epochs
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import lacks_remote_epochs, retention_for
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather
 from kafka_forensics.evidence.ledger import ExpectedReplica, Ledger, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
@@ -25,7 +26,7 @@ from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import LeaderEpochs
 from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
-from kafka_forensics.model.offset_ranges import clipped, without
+from kafka_forensics.model.offset_ranges import clipped, normalised, without
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
@@ -59,7 +60,8 @@ from kafka_forensics.questions.salvage.partition_files import (
 )
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
-from kafka_forensics.questions.salvage.restoring import Restorer, log_start_of
+from kafka_forensics.questions.salvage.remote_records import remote_slices, store_origins
+from kafka_forensics.questions.salvage.restoring import Restorer, lacking, log_start_of
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
@@ -139,6 +141,8 @@ def _check_inputs(inputs: Inputs, salvage_options: SalvageOptions) -> None:
         raise UsageError(f"{bundle.name} is a bundle, and holds no records", hint="give the log directories themselves")
     prefer = salvage_options.prefer_broker
     names = list(dict.fromkeys(str(plan.context.broker) for plan in inputs.replicas))
+    if salvage_options.from_store and not inputs.store_places:
+        raise UsageError("--from-store needs a remote store among the paths", hint="give the directory or bucket with its objects")
     if prefer is not None and prefer not in names:
         raise UsageError(f"no copy here is of broker {prefer}", hint=f"brokers here: {listed(names)}")
 
@@ -173,7 +177,7 @@ class _PartitionToWrite:
     origins: list[SegmentOrigin] = field(default_factory=list)
     """Of a partition that no copy has."""
     remote: Sequence[RemoteSegment] | None = None
-    """The finished segments that a remote store shows; None: those of `__remote_log_metadata`."""
+    """Its remote segments; None if it is not tiered."""
     metadata: ControllersLog | None = None
     targets: list[TargetDir] = field(default_factory=list)
     written: WrittenLog | None = None
@@ -272,7 +276,10 @@ class _Salvager:
         )
         plans = [source.plan for source in choice.sources]
         dirty = first_dirty_offset(lineage, base) if choice.is_cleaned else None
-        return _PartitionToWrite(partition, choice.slices, plans, lineage, settings, log_start_line(replica, lineage), dirty)
+        remote = () if context.remote_log is None else context.remote_log.finished
+        to_write = _PartitionToWrite(partition, choice.slices, plans, lineage, settings, log_start_line(replica, lineage), dirty)
+        to_write.remote = remote if context.is_tiered else None
+        return to_write
 
     def find_targets(self) -> None:
         """Find the log directories of every partition; refuse partitions that belong to none of the given ones."""
@@ -332,9 +339,13 @@ class _Salvager:
         without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
         lost = {key: rows for key, rows in self._lost.items() if fits(key, self._options)}
         restored = self._restore(lost)
-        self._keep_remote_parts()
+        if self._salvage_options.from_store:
+            self._take_remote_records()
+        else:
+            self._keep_remote_parts()
         for key, rows in lost.items():
-            if key not in restored:
+            is_unneeded = self._salvage_options.from_store and key[0] == REMOTE_LOG_METADATA_TOPIC
+            if key not in restored and not is_unneeded:
                 without_copy.append(_no_copy(key, rows, is_tiered=self._is_tiered(rows[0])))
         refused = {refusal.key for refusal in (*without_copy, *self._salvaged.refused)}
         for row in self._ledger.without_copy():
@@ -368,7 +379,7 @@ class _Salvager:
         stores = list_remote_stores(self._inputs)
         metadata = {partition for topic, partition in self._lost if topic == REMOTE_LOG_METADATA_TOPIC} if stores else set()
         count = self._salvage_options.metadata_partitions
-        return Restorer(self._inputs, self.witnesses, stores, metadata, count)
+        return Restorer(self._inputs, self.witnesses, stores, metadata, count, self._salvage_options.from_store)
 
     def _take_epochs_from_store(self, replica: Replica) -> None:
         """Set the epochs of the remote part of a replica whose leader-epoch-checkpoint lacks them."""
@@ -397,6 +408,44 @@ class _Salvager:
             to_write.log_start = log_start_of(lineage, to_write.log_start, is_rebuilt=True)
             to_write.partition.log_start_offset = to_write.log_start
 
+    def _take_remote_records(self) -> None:
+        """Put the records of remote segments before those of local ones; leave out what only brokers with remote storage need."""
+        kept = []
+        for to_write in self._partitions:
+            context = to_write.plans[to_write.lineage.base].context if to_write.plans else None
+            try:
+                if context is not None and context.is_tiered:
+                    self._prepend_remote_records(to_write, context)
+            except RefusedError as error:
+                self._salvaged.refused.append(error.refused)
+                continue
+            if to_write.partition.topic != REMOTE_LOG_METADATA_TOPIC:
+                kept.append(to_write)
+        self._partitions = kept
+
+    def _prepend_remote_records(self, to_write: _PartitionToWrite, context: ReplicaContext) -> None:
+        """Make a plain log of a tiered one. Raises RefusedError if offsets are lost and gaps are not allowed."""
+        partition, local_start = to_write.partition, to_write.lineage.log_start_offset
+        stored = self._restorer.stored_of(partition.key, partition.topic_id)
+        lineage = self._restorer.remote_part(context, local_start, context.epoch_checkpoint or ())
+        to_write.origins = [copy_origin(plan) for plan in to_write.plans]
+        log_start, unread = partition.log_start_offset, None
+        if stored is not None and lineage is not None:
+            log_start = log_start_of(lineage, to_write.log_start, is_rebuilt=self._restorer.is_rebuilt(context))
+            origins = store_origins(stored, lineage)
+            slices, unread = remote_slices(origins, len(to_write.plans), log_start, local_start, deep=self._deep)
+            to_write.origins += origins
+            to_write.slices = [*slices, *to_write.slices]
+        end = to_write.lineage.log_end_offset
+        gaps = without([(log_start, end)], normalised((part.start_offset, part.end_offset) for part in to_write.slices))
+        if gaps and not self._salvage_options.allow_gaps:
+            raise RefusedError(lacking(partition.key, gaps, unread))
+        partition.gaps = [LogGap(*gap) for gap in open_ended(gaps)]
+        partition.log_start_offset = partition.local_log_start_offset = log_start
+        to_write.lineage = replace(to_write.lineage, log_start_offset=log_start, gaps=gaps)
+        to_write.settings = replace(to_write.settings, epochs=None, producers=())
+        to_write.log_start, to_write.remote = log_start or None, None
+
     def _restore(self, lost: Mapping[TopicPartition, list[ExpectedReplica]]) -> set[TopicPartition]:
         """Restore from remote stores what no copy has; the partitions that are restored, or refused."""
         handled = set()
@@ -405,9 +454,8 @@ class _Salvager:
                 self._salvaged.refused.append(restored)
                 handled.add(restored.key)
                 continue
-            partition, origin, slices, lineage, settings, log_start, remote = restored
-            to_write = _PartitionToWrite(partition, slices, [], lineage, settings, log_start, None, origins=[origin])
-            to_write.remote = remote
+            partition, origins, slices, lineage, settings, log_start, remote = restored
+            to_write = _PartitionToWrite(partition, slices, [], lineage, settings, log_start, None, origins=origins, remote=remote)
             self._partitions.append(to_write)
             handled.add(partition.key)
         return handled
@@ -566,8 +614,6 @@ def _passed_limits(to_write: _PartitionToWrite, written: WrittenLog, controller:
     if "delete" not in (policy or ("compact" if is_compacted else "delete")):
         return
     remote = to_write.remote
-    if remote is None and context is not None and context.is_tiered:
-        remote = () if context.remote_log is None else context.remote_log.finished
     first = _first_segment(written, now) if remote is None else _first_remote_segment(to_write, remote)
     if first is None or topic == CLUSTER_METADATA_TOPIC:
         return
