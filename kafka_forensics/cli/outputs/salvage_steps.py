@@ -56,9 +56,38 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
             "that cannot be done, the steps of plan --elect N need no salvage."
         )
         return [OperatorStep("refused", text, None, (), refused)]
+    if salvaged.from_store:
+        return list(_put_on_other_cluster(salvaged))
     if salvaged.controller_findings:
         return list(controllers_first(salvaged.controller_findings))
     return [*_replace_log_dirs(salvaged), *_start(salvaged)]
+
+
+def _put_on_other_cluster(salvaged: Salvaged) -> Iterator[OperatorStep]:
+    """Give the logs to new topics of a cluster without remote storage."""
+    keys = tuple(partition.key for partition in salvaged.partitions if partition.quorum is None)
+    text = (
+        "DIR is for a cluster whose brokers have no remote storage, and not for the brokers of the copies. Create the topics "
+        "there, without remote.storage.enable, each partition on brokers that DIR has it for:"
+    )
+    create = "kafka-topics.sh --bootstrap-server HOST:PORT --create --topic TOPIC --replica-assignment N:N,..."
+    yield OperatorStep("create_topics", text, create, (), keys)
+    yield OperatorStep("stop", "Stop the brokers of that cluster.")
+    text = "Put the logs in the place of the new empty ones, all files but partition.metadata, which has the new topic's id:"
+    source = shlex.quote(f"{salvaged.output}/broker-N/NAME/TOPIC-N")
+    command = f"find LOG_DIR/TOPIC-N -type f ! -name partition.metadata -delete; cp -an {source}/. LOG_DIR/TOPIC-N"
+    yield OperatorStep("copy", text, command, (), keys)
+    if trimmed := tuple(
+        partition.key for partition in salvaged.partitions if partition.log_start_offset and partition.quorum is None
+    ):
+        text = (
+            f"Put the lines of DIR's log-start-offset-checkpoint of {partitions_words(trimmed)} into that of LOG_DIR, and count "
+            "them in its second line."
+        )
+        yield OperatorStep("copy", text, None, (), trimmed)
+    text = "Have each broker recover its logs, and give them to KAFKA, the user that runs Kafka:"
+    yield OperatorStep("own", text, "rm -f LOG_DIR/.kafka_cleanshutdown; chown -R KAFKA: LOG_DIR")
+    yield OperatorStep("start", "Start the brokers. Recovery reads every batch, and cuts nothing.")
 
 
 def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:

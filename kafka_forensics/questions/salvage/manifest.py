@@ -213,6 +213,8 @@ class Salvaged:
     """If the controllers' log was refused: what must be repaired before controllers start."""
     files_to_repair: list[Finding] = field(default_factory=list)
     """Findings about small files that are kept from the copies and keep a broker from starting or from serving its logs."""
+    from_store: bool = False
+    """Whether the logs are for brokers without remote storage (`--from-store`)."""
     rerun_arguments: RerunArguments | None = None
     options: tuple[str, ...] = ()
     """The options of this salvage except `--output`."""

@@ -9,7 +9,7 @@ from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.parsers.log import BatchChecks, SegmentReader
 from kafka_forensics.questions.salvage.lineage import BASE, LineageRange
 from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE, SegmentOrigin
-from kafka_forensics.questions.salvage.slices import RangeReader, SegmentSlice
+from kafka_forensics.questions.salvage.slices import SegmentSlice, SliceReader
 from kafka_forensics.questions.salvage.stored_segments import StoredLineage
 from kafka_forensics.scanning.witnesses.remote_stores import StoredPartition
 from kafka_forensics.storage.tiered import RemotePart, stem_of
@@ -46,7 +46,7 @@ def remote_slices(
     unread: SourceError | None = None
     for number, origin in enumerate(origins, first_copy):
         found = normalised((part.start_offset, part.end_offset) for part in slices)
-        lacking = [span for span in without([(start, end)], found) if span[1] > origin.base_offsets[0]]
+        lacking = tuple([span for span in without([(start, end)], found) if span[1] > origin.base_offsets[0]])
         try:
             slices += _slices(origin, number, lacking, start, deep=deep) if lacking else []
         except SourceError as error:
@@ -59,7 +59,7 @@ def _slices(origin: SegmentOrigin, number: int, lacking: Ranges, log_start: int,
     base_offset = origin.base_offsets[0]
     with origin.open(base_offset) as file:
         readers = [
-            RangeReader(LineageRange(number, *span, BASE), compacted=True, starts_log=span[0] == log_start) for span in lacking
+            SliceReader(LineageRange(number, *span, BASE), compacted=True, starts_log=span[0] == log_start) for span in lacking
         ]
         for chunk in SegmentReader(file, inspect=BatchChecks(deep=deep)).chunks():
             bad = {damage.position for damage in chunk.damage if damage.kind in LOG_DAMAGE}

@@ -191,8 +191,8 @@ class Restorer:
             settings = replace(settings, epochs=list(lineage.epochs), producers=producers_at_end(stored, lineage))
         row = SalvagedPartition(*key, log.topic_id, REMOTE_STORAGE, CHOSEN_BY, log_start, start, end, end)
         row.gaps, row.warning = [LogGap(*gap) for gap in gaps], OF_REMOTE_RECORDS if self.from_store else BEGINS_AFTER
-        remote = None if self.from_store else lineage.segments
-        return Restored(row, origins, slices, LogLineage(0, start, end, (), gaps), settings, log_start, remote)
+        remote, line = (None, log_start or None) if self.from_store else (lineage.segments, log_start)
+        return Restored(row, origins, slices, LogLineage(0, start, end, (), gaps), settings, line, remote)
 
     def _log_start_lines(self, key: TopicPartition) -> Iterator[int | None]:
         return (log_dir.offset(LOG_START_FILE, *key) for log_dir in self.inputs.log_dirs)

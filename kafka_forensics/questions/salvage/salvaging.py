@@ -106,7 +106,7 @@ def salvage(
     """
     inputs = gather(paths, options, scanned=True)
     require_matching_node_ids(inputs)
-    salvaged = Salvaged(str(output), options=salvage_options.words)
+    salvaged = Salvaged(str(output), from_store=salvage_options.from_store, options=salvage_options.words)
     if salvage_options.prefer_broker is not None:
         salvage_options = replace(salvage_options, prefer_broker=name_of_copy(salvage_options.prefer_broker, inputs))
     _check_inputs(inputs, salvage_options)
