@@ -1,4 +1,4 @@
-"""Partitions of `__remote_log_metadata`, as brokers of Kafka 4.3.1 chose them and as their RemoteLogMetadataTopicPartitioner says."""
+"""Partitions of `__remote_log_metadata`, as brokers of Kafka 4.3.1 and their RemoteLogMetadataTopicPartitioner choose them."""
 
 import pytest
 

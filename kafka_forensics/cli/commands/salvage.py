@@ -48,8 +48,7 @@ MetadataPartitions = Annotated[
         "--metadata-partitions",
         metavar="N",
         min=1,
-        help="Number of partitions of __remote_log_metadata, if it is rebuilt from a remote store and no controllers' log is here"
-        " [default: 50].",
+        help="Number of partitions of __remote_log_metadata, if it is rebuilt from a remote store and no controllers' log is here.",
     ),
 ]
 FORMATS: Final = ("table", "tsv", "json", "markdown")

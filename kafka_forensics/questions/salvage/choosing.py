@@ -207,7 +207,7 @@ def _check_remote(sources: Sequence[SourceCopy], base: int, remote: Sequence[Lef
     may_be_tiered = context.control is None and line is not None and line < replica.local_log_start_offset and not context.compacted
     if (replica.remote or may_be_tiered) and lacks_remote_epochs(replica):
         reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
-        hint = "give the copy of another replica, or --prefer-broker N for one that has the file"
+        hint = "give the copy of another replica, or the remote store; or --prefer-broker N for one that has the file"
         raise RefusedError(Refused(*key, "tiered", reason, hint, brokers=(context.broker,)))
     committed = [left for left in remote if left.committed_end > left.start]
     if committed and not prefer:

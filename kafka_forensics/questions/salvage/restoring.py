@@ -35,7 +35,7 @@ from kafka_forensics.questions.salvage.stored_segments import (
     segments_of,
 )
 from kafka_forensics.replication.epochs import epoch_at
-from kafka_forensics.replication.recovery import LOG_START_FILE
+from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
@@ -80,13 +80,14 @@ class Restorer:
     def restore(
         self, lost: Mapping[TopicPartition, Sequence[ExpectedReplica]], *, deep: bool, allow_gaps: bool
     ) -> Iterator[Restored | Refused]:
-        """Restore the lost partitions that a store has; it gives nothing for the others."""
-        for partition in (
-            ()
-            if self.from_store
-            else sorted(number for topic, number in lost if topic == REMOTE_LOG_METADATA_TOPIC and number in self.rebuilt)
-        ):
-            yield self._metadata_log(partition, deep=deep)
+        """Restore the lost partitions that a store has, or refuse them; nothing for those that it lacks."""
+        count = self._metadata_partitions_count()
+        for partition in () if self.from_store else sorted(self.rebuilt):
+            key = REMOTE_LOG_METADATA_TOPIC, partition
+            if key in lost and count is None:
+                yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
+            elif key in lost and count is not None:
+                yield self._metadata_log(partition, count, deep=deep)
         for key, rows in lost.items():
             stored = self.stored_of(key)
             lineage = None if stored is None else lineage_of(stored, self.segments_of(stored))
@@ -107,7 +108,7 @@ class Restorer:
 
     def segments_of(self, stored: StoredPartition) -> list[RemoteSegment]:
         """The finished segments that brokers know, or will know by the rebuilt `__remote_log_metadata`."""
-        if self._metadata_partition(stored) in self.rebuilt:
+        if self._is_rebuilt(stored):
             return segments_of(stored, None, _broker_of(self._control(stored)))
         known = self._known(stored)
         return [] if known is None else segments_of(stored, known, _NO_BROKER)
@@ -115,7 +116,7 @@ class Restorer:
     def is_rebuilt(self, context: ReplicaContext) -> bool:
         """Whether the partition of `__remote_log_metadata` with the events of a replica is rebuilt."""
         stored = self.stored_of(context.topic_partition, context.topic_id)
-        return stored is not None and self._metadata_partition(stored) in self.rebuilt
+        return stored is not None and self._is_rebuilt(stored)
 
     def remote_part(
         self, context: ReplicaContext, local_log_start_offset: int, epochs: Sequence[EpochEntry]
@@ -132,24 +133,37 @@ class Restorer:
         return None if history is None else history.log_of(log.topic, log.partition, log.topic_id)
 
     def _control(self, stored: StoredPartition) -> PartitionControl | None:
-        return self.witnesses.control(stored.log.topic, stored.log.partition, stored.log.topic_id)
+        return self.witnesses.control(self._topic(stored), stored.log.partition, stored.log.topic_id)
 
-    def _metadata_partition(self, stored: StoredPartition) -> int:
-        return metadata_partition(stored.log.topic_id, stored.log.partition, self._metadata_partitions_count())
+    def _topic(self, stored: StoredPartition) -> str:
+        """The topic's name; objects may have it with a prefix."""
+        topic_id, controller = stored.log.topic_id, self.witnesses.controller
+        history = None if controller is None else controller.topics.get(topic_id)
+        names = (plan.context.topic for plan in self.inputs.replicas if plan.context.topic_id == topic_id)
+        return next(names, stored.log.topic) if history is None else history.topic
 
-    def _metadata_partitions_count(self) -> int:
+    def _is_rebuilt(self, stored: StoredPartition) -> bool:
+        """Whether the partition of `__remote_log_metadata` with the events of a partition is rebuilt."""
+        count = self._metadata_partitions_count() if self.rebuilt else None
+        return count is not None and metadata_partition(stored.log.topic_id, stored.log.partition, count) in self.rebuilt
+
+    def _metadata_partitions_count(self) -> int | None:
+        """By the controllers' log, or the user; or Kafka's default, if a checkpoint names the last one; None: unknown."""
         controller = self.witnesses.controller
         known = [] if controller is None else [key for key in controller.partitions if key[0] == REMOTE_LOG_METADATA_TOPIC]
-        return len(known) or self.metadata_partitions or DEFAULT_METADATA_PARTITIONS
+        last = (REMOTE_LOG_METADATA_TOPIC, DEFAULT_METADATA_PARTITIONS - 1)
+        is_default = any(log_dir.offset(HIGH_WATERMARK_FILE, *last) is not None for log_dir in self.inputs.log_dirs)
+        return len(known) or self.metadata_partitions or (DEFAULT_METADATA_PARTITIONS if is_default else None)
 
-    def _metadata_log(self, partition: int, *, deep: bool) -> Restored:
+    def _metadata_log(self, partition: int, count: int, *, deep: bool) -> Restored:
         """A partition of `__remote_log_metadata` that says of all segments of the present topics that their copy is finished."""
         events: list[tuple[int, bytes]] = []
         for stored in self.stores.partitions.values():
             is_deleted = self.witnesses.controller is not None and self._control(stored) is None
-            if not is_deleted and self._metadata_partition(stored) == partition:
+            if not is_deleted and metadata_partition(stored.log.topic_id, stored.log.partition, count) == partition:
+                topic = self._topic(stored)
                 for segment in self.segments_of(stored):
-                    records = write_copied_segment(stored.log.topic, stored.log.topic_id, stored.log.partition, segment)
+                    records = write_copied_segment(topic, stored.log.topic_id, stored.log.partition, segment)
                     events += [(segment.event_timestamp_ms, record) for record in records]
         batches = b"".join(_batches(events))
         key, end = (REMOTE_LOG_METADATA_TOPIC, partition), len(events)
@@ -168,9 +182,9 @@ class Restorer:
         committed after it; or with `from_store` one of all remote records. Raises RefusedError if offsets are lost and gaps are
         not allowed."""
         log, unread = stored.log, None
-        key = log.topic, log.partition
+        key = self._topic(stored), log.partition
         line = max((line for line in self._log_start_lines(key) if line is not None), default=None)
-        log_start = log_start_of(lineage, line, is_rebuilt=self._metadata_partition(stored) in self.rebuilt)
+        log_start = log_start_of(lineage, line, is_rebuilt=self._is_rebuilt(stored))
         end = max(lineage.end_offset, log_start, *(row.high_watermark or 0 for row in rows))
         if self.from_store:
             start, origins = log_start, store_origins(stored, lineage)
@@ -204,6 +218,9 @@ OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote 
 GAPS_HINT: Final = (
     "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
 )
+
+
+COUNT_HINT: Final = "give --metadata-partitions N: the brokers' rlmm.config.remote.log.metadata.topic.num.partitions, by default 50"
 
 
 def lacking(key: TopicPartition, gaps: Ranges, unread: SourceError | None) -> Refused:

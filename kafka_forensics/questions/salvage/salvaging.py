@@ -330,7 +330,8 @@ class _Salvager:
             partition.files = to_write.metadata.write_beside(directory)
 
     def refuse_unread(self, result: ScanResult) -> None:
-        """Refuse partitions whose copies were not read, and those without a copy; if gaps are allowed, the latter start empty."""
+        """Refuse partitions whose copies were not read, and those without a copy; if gaps are allowed, the latter start empty, but
+        for those of tiered topics without a store: brokers would delete their remote logs."""
         handled = {to_write.partition.key for to_write in self._partitions} | {refused.key for refused in self._salvaged.refused}
         for partition in result.partitions:
             key = partition.topic, partition.partition
@@ -346,7 +347,9 @@ class _Salvager:
         for key, rows in lost.items():
             is_unneeded = self._salvage_options.from_store and key[0] == REMOTE_LOG_METADATA_TOPIC
             if key not in restored and not is_unneeded:
-                without_copy.append(_no_copy(key, rows, is_tiered=self._is_tiered(rows[0])))
+                is_tiered, has_store = self._is_tiered(rows[0]), bool(self._restorer.stores)
+                refusal = _no_copy(key, rows, is_tiered=is_tiered, has_store=has_store)
+                (self._salvaged.refused if is_tiered and not has_store else without_copy).append(refusal)
         refused = {refusal.key for refusal in (*without_copy, *self._salvaged.refused)}
         for row in self._ledger.without_copy():
             key = row.key
@@ -561,7 +564,7 @@ class _Salvager:
         return self._directory / folder / f"{key[0]}-{key[1]}"
 
 
-def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: bool) -> Refused:
+def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: bool, has_store: bool) -> Refused:
     """A partition without a copy, and the source that expects one."""
     best = max(rows, key=lambda row: row.high_watermark or 0)
     reason = f"the controllers' log assigns it to broker {listed(str(row.broker) for row in rows)}"
@@ -571,7 +574,10 @@ def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: boo
         reason = f"broker {best.broker} copied segments of it to remote storage, as {REMOTE_LOG_METADATA_TOPIC} says"
     if key[0] == REMOTE_LOG_METADATA_TOPIC:
         reason += "; without it brokers know no remote segment that it lists"
-    hint = "give further copies: other brokers, other log directories, backups; or --allow-gaps: brokers then begin it empty"
+    needs_store = not has_store and (is_tiered or key[0] == REMOTE_LOG_METADATA_TOPIC)
+    hint = "give the remote store, too, or " if needs_store else "give "
+    hint += "further copies: other brokers, other log directories, backups"
+    hint += "" if is_tiered and not has_store else "; or --allow-gaps: brokers then begin it empty"
     brokers = tuple(row.broker for row in rows)
     return Refused(*key, "no_copy", f"no copy of it is here, though {reason}", hint, brokers=brokers, is_tiered=is_tiered)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from kafka_forensics.cli.outputs.salvage import remote_warnings
 from kafka_forensics.cli.outputs.salvage_steps import steps_of
@@ -19,11 +20,12 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offse
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.internal_topics import decode_remote_log_record
 from kafka_forensics.parsers.log import decode_batch
-from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
+from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, document, salvage
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_producer_snapshot
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, setting, topic
+from tests.support.json_schemas import json_schema
 from tests.support.memory import MemoryFile
 from tests.support.remote_log import COPY_FINISHED, copy_started, put_remote_log, segment_id, segment_update
 from tests.support.segments import flip_bit, log, segment_file
@@ -119,6 +121,7 @@ def salvaged_of(folder: Path, *, copied: CopyExtent | None = CopyExtent.WHOLE, *
     paths = [str(path) for path in sorted(folder.iterdir())]
     salvaged = salvage(paths, folder.with_name("out"), ScanOptions(copied=copied), SalvageOptions(**options))
     assert contents(folder) == before
+    Draft202012Validator(json_schema("salvage")).validate(document(salvaged))
     return salvaged
 
 
@@ -300,6 +303,21 @@ def test_partial_copies_without_a_tiered_log_are_refused(copies: Path) -> None:
     (refused,) = salvaged.refused
     assert (refused.kind, refused.is_tiered) == ("no_copy", True)
     assert [step.kind for step in steps_of(salvaged)] == ["refused"]
+
+
+@pytest.mark.parametrize("count", [None, METADATA_PARTITIONS])
+def test_without_a_controllers_log_the_number_of_metadata_partitions_is_given(copies: Path, count: int | None) -> None:
+    put_store(copies)
+    put_brokers(copies, (20, 34), events=None, end=34)
+    shutil.rmtree(copies / "controller")
+    salvaged = salvaged_of(copies, metadata_partitions=count)
+    if count is None:
+        assert {(row.topic, "--metadata-partitions" in str(row.hint)) for row in salvaged.refused} == {
+            ("__remote_log_metadata", True)
+        }
+    else:
+        assert not salvaged.refused
+        assert len(events_of(copies)) == 6
 
 
 def test_a_plain_log_has_remote_records_and_local_ones(copies: Path) -> None:
