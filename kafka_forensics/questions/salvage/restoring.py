@@ -5,7 +5,7 @@ start; so the logs that are written here have the epochs of the whole remote log
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -39,7 +39,7 @@ from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
-from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.batches import BatchFields, RecordToWrite, write_batch
 
 DEFAULT_METADATA_PARTITIONS: Final = 50
 """Kafka's default of `remote.log.metadata.topic.num.partitions`."""
@@ -76,12 +76,30 @@ class Restorer:
     """Number of partitions of `__remote_log_metadata`, if the user gives it."""
     from_store: bool = False
     """Whether logs get the records of their remote segments, for brokers without remote storage."""
+    _names: dict[str, str] = field(init=False)
+    """Topic id → name; objects may have it with a prefix."""
+    _count: int | None = field(init=False)
+    """Number of partitions of `__remote_log_metadata`: by the controllers' log, or the user; or Kafka's default, if a checkpoint
+    names the last one; None: unknown."""
+    _segments: dict[tuple[str, int], list[RemoteSegment]] = field(init=False, default_factory=dict)
+    """Topic id and partition → the segments that were described."""
+
+    def __post_init__(self) -> None:
+        """Read the names of topics, and the number of partitions of `__remote_log_metadata`."""
+        controller, contexts = self.witnesses.controller, [plan.context for plan in self.inputs.replicas]
+        self._names = {context.topic_id: context.topic for context in contexts if context.topic_id is not None}
+        self._names |= {} if controller is None else {topic_id: history.topic for topic_id, history in controller.topics.items()}
+        partitions = () if controller is None else controller.partitions
+        count = sum(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in partitions)
+        last = (REMOTE_LOG_METADATA_TOPIC, DEFAULT_METADATA_PARTITIONS - 1)
+        is_default = any(log_dir.offset(HIGH_WATERMARK_FILE, *last) is not None for log_dir in self.inputs.log_dirs)
+        self._count = count or self.metadata_partitions or (DEFAULT_METADATA_PARTITIONS if is_default else None)
 
     def restore(
         self, lost: Mapping[TopicPartition, Sequence[ExpectedReplica]], *, deep: bool, allow_gaps: bool
     ) -> Iterator[Restored | Refused]:
         """Restore the lost partitions that a store has, or refuse them; nothing for those that it lacks."""
-        count = self._metadata_partitions_count()
+        count = self._count
         for partition in () if self.from_store else sorted(self.rebuilt):
             key = REMOTE_LOG_METADATA_TOPIC, partition
             if key in lost and count is None:
@@ -106,12 +124,22 @@ class Restorer:
         stored = list(self.stores.of_topic(*key))
         return stored[0] if len(stored) == 1 else None
 
+    def has_nothing_remote(self, key: TopicPartition) -> bool:
+        """Whether brokers know no remote segment of a lost partition, and no store has any: they may begin it empty."""
+        history, stored = self.witnesses.remote_log, self.stored_of(key)
+        known = None if history is None else history.log_of(*key)
+        if known is not None and known.finished:
+            return False
+        return bool(self.stores) and self.stores.is_complete and (stored is None or not stored.log.segments)
+
     def segments_of(self, stored: StoredPartition) -> list[RemoteSegment]:
         """The finished segments that brokers know, or will know by the rebuilt `__remote_log_metadata`."""
-        if self._is_rebuilt(stored):
-            return segments_of(stored, None, _broker_of(self._control(stored)))
-        known = self._known(stored)
-        return [] if known is None else segments_of(stored, known, _NO_BROKER)
+        key = stored.log.topic_id, stored.log.partition
+        if key not in self._segments:
+            known = None if self._is_rebuilt(stored) else self._known(stored)
+            is_unknown = known is None and not self._is_rebuilt(stored)
+            self._segments[key] = [] if is_unknown else segments_of(stored, known, _broker_of(self._control(stored)))
+        return self._segments[key]
 
     def is_rebuilt(self, context: ReplicaContext) -> bool:
         """Whether the partition of `__remote_log_metadata` with the events of a replica is rebuilt."""
@@ -136,24 +164,12 @@ class Restorer:
         return self.witnesses.control(self._topic(stored), stored.log.partition, stored.log.topic_id)
 
     def _topic(self, stored: StoredPartition) -> str:
-        """The topic's name; objects may have it with a prefix."""
-        topic_id, controller = stored.log.topic_id, self.witnesses.controller
-        history = None if controller is None else controller.topics.get(topic_id)
-        names = (plan.context.topic for plan in self.inputs.replicas if plan.context.topic_id == topic_id)
-        return next(names, stored.log.topic) if history is None else history.topic
+        return self._names.get(stored.log.topic_id, stored.log.topic)
 
     def _is_rebuilt(self, stored: StoredPartition) -> bool:
         """Whether the partition of `__remote_log_metadata` with the events of a partition is rebuilt."""
-        count = self._metadata_partitions_count() if self.rebuilt else None
-        return count is not None and metadata_partition(stored.log.topic_id, stored.log.partition, count) in self.rebuilt
-
-    def _metadata_partitions_count(self) -> int | None:
-        """By the controllers' log, or the user; or Kafka's default, if a checkpoint names the last one; None: unknown."""
-        controller = self.witnesses.controller
-        known = [] if controller is None else [key for key in controller.partitions if key[0] == REMOTE_LOG_METADATA_TOPIC]
-        last = (REMOTE_LOG_METADATA_TOPIC, DEFAULT_METADATA_PARTITIONS - 1)
-        is_default = any(log_dir.offset(HIGH_WATERMARK_FILE, *last) is not None for log_dir in self.inputs.log_dirs)
-        return len(known) or self.metadata_partitions or (DEFAULT_METADATA_PARTITIONS if is_default else None)
+        log, count = stored.log, self._count
+        return count is not None and bool(self.rebuilt) and metadata_partition(log.topic_id, log.partition, count) in self.rebuilt
 
     def _metadata_log(self, partition: int, count: int, *, deep: bool) -> Restored:
         """A partition of `__remote_log_metadata` that says of all segments of the present topics that their copy is finished."""
@@ -192,10 +208,10 @@ class Restorer:
             gaps = without([(start, end)], normalised((part.start_offset, part.end_offset) for part in slices))
         else:
             start, gaps = max(lineage.end_offset, log_start), without([(log_start, end)], lineage.stored)
-            batches = b"".join(_without_records(start, end, max(lineage.segments, key=attrgetter("end_offset"))))
+            batches = _without_records(start, end, max(lineage.segments, key=attrgetter("end_offset")))
             origins = [built_origin(stored.store.name, batches, start)]
             slices = [SegmentSlice(0, start, 0, len(batches), start, end, BASE)] if batches else []
-        if gaps and not allow_gaps:
+        if gaps and (not allow_gaps or end - lineage.end_offset > MAX_RELATIVE_OFFSET):
             raise RefusedError(lacking(key, gaps, unread))
         control = self._control(stored)
         settings = PartitionSettings(
@@ -260,17 +276,12 @@ def _batches(events: Sequence[tuple[int, bytes]]) -> Iterator[bytes]:
         yield write_batch(records, base_offset=start, base_timestamp=first_ms)
 
 
-def _without_records(start: int, end: int, after: RemoteSegment) -> Iterator[bytes]:
-    """Batches without records for offsets `[start, end)`, as the cleaner leaves them; consumers skip them.
+def _without_records(start: int, end: int, after: RemoteSegment) -> bytes:
+    """A batch without records for offsets `[start, end)`, as the cleaner leaves them, which consumers skip; empty for no offsets.
 
-    Without a batch consumers would wait at `start` until the next record is written.
+    Without it consumers would wait at `start` until the next record is written.
     """
-    for offset in range(start, end, MAX_RELATIVE_OFFSET):
-        yield write_batch(
-            [],
-            base_offset=offset,
-            base_timestamp=after.max_timestamp_ms,
-            max_timestamp=after.max_timestamp_ms,
-            partition_leader_epoch=after.leader_epochs[-1].leader_epoch,
-            last_offset_delta=min(end - offset, MAX_RELATIVE_OFFSET) - 1,
-        )
+    time_ms, end = after.max_timestamp_ms, min(end, start + MAX_RELATIVE_OFFSET)
+    fields: BatchFields = {"base_offset": start, "base_timestamp": time_ms, "max_timestamp": time_ms}
+    fields |= {"partition_leader_epoch": after.leader_epochs[-1].leader_epoch, "last_offset_delta": end - start - 1}
+    return write_batch([], **fields) if start < end else b""

@@ -331,7 +331,7 @@ class _Salvager:
 
     def refuse_unread(self, result: ScanResult) -> None:
         """Refuse partitions whose copies were not read, and those without a copy; if gaps are allowed, the latter start empty, but
-        for those of tiered topics without a store: brokers would delete their remote logs."""
+        for those that may have remote segments, which brokers would delete."""
         handled = {to_write.partition.key for to_write in self._partitions} | {refused.key for refused in self._salvaged.refused}
         for partition in result.partitions:
             key = partition.topic, partition.partition
@@ -347,9 +347,9 @@ class _Salvager:
         for key, rows in lost.items():
             is_unneeded = self._salvage_options.from_store and key[0] == REMOTE_LOG_METADATA_TOPIC
             if key not in restored and not is_unneeded:
-                is_tiered, has_store = self._is_tiered(rows[0]), bool(self._restorer.stores)
-                refusal = _no_copy(key, rows, is_tiered=is_tiered, has_store=has_store)
-                (self._salvaged.refused if is_tiered and not has_store else without_copy).append(refusal)
+                is_tiered = self._is_tiered(rows[0]) and not self._restorer.has_nothing_remote(key)
+                refusal = _no_copy(key, rows, is_tiered=is_tiered, has_store=bool(self._restorer.stores))
+                (self._salvaged.refused if is_tiered else without_copy).append(refusal)
         refused = {refusal.key for refusal in (*without_copy, *self._salvaged.refused)}
         for row in self._ledger.without_copy():
             key = row.key
@@ -577,7 +577,7 @@ def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: boo
     needs_store = not has_store and (is_tiered or key[0] == REMOTE_LOG_METADATA_TOPIC)
     hint = "give the remote store, too, or " if needs_store else "give "
     hint += "further copies: other brokers, other log directories, backups"
-    hint += "" if is_tiered and not has_store else "; or --allow-gaps: brokers then begin it empty"
+    hint += "" if is_tiered else "; or --allow-gaps: brokers then begin it empty"
     brokers = tuple(row.broker for row in rows)
     return Refused(*key, "no_copy", f"no copy of it is here, though {reason}", hint, brokers=brokers, is_tiered=is_tiered)
 

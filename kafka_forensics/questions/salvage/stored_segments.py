@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
 from kafka_forensics.model.files import EpochEntry, ProducerEntry
 from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState, StoredSegment
@@ -14,6 +15,7 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.replication.remote_segments import is_in_lineage
+from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.witnesses.remote_stores import StoredPartition
 from kafka_forensics.storage.tiered import RemotePart, stem_of
 
@@ -42,29 +44,32 @@ def segments_of(stored: StoredPartition, known: RemoteLog | None, broker_id: int
     """
     if known is not None:
         return list(known.finished)
-    segments = []
-    for segment in stored.log.segments.values():
-        if is_complete(stored, segment.segment_id):
-            try:
-                segments += [found] if (found := _described(stored, segment, broker_id)) is not None else []
-            except SourceError:
-                continue
+    complete = [segment for segment in stored.log.segments.values() if is_complete(stored, segment.segment_id)]
+    found = map_concurrently(partial(_described, stored, broker_id=broker_id), complete)
+    segments = [segment for segment in found if segment is not None]
     return sorted(segments, key=lambda segment: (segment.start_offset, segment.event_timestamp_ms, segment.end_offset))
 
 
 def _described(stored: StoredPartition, segment: StoredSegment, broker_id: int) -> RemoteSegment | None:
-    """A segment by its objects; None if they contradict each other. Raises SourceError."""
-    store, log = stored
-    if (describe := store.layout.describe) is not None:
-        return describe(store.source, stem_of(log, segment))
-    with store.open(log, segment, RemotePart.LOG) as file:
+    """A segment by its objects; None if these cannot be read or contradict each other."""
+    try:
+        if (describe := stored.store.layout.describe) is not None:
+            return describe(stored.store.source, stem_of(stored.log, segment))
+        return _described_by_batches(stored, segment, broker_id)
+    except SourceError:
+        return None
+
+
+def _described_by_batches(stored: StoredPartition, segment: StoredSegment, broker_id: int) -> RemoteSegment | None:
+    """A segment by its name, epochs and batches; None if they contradict each other. Raises SourceError."""
+    with stored.store.open(stored.log, segment, RemotePart.LOG) as file:
         size_in_bytes, last_offset, max_timestamp_ms = file.size_in_bytes, -1, -1
         for chunk in SegmentReader(file).chunks():
             if chunk.columns.shape[1]:
                 last_offset = max(last_offset, int(chunk.columns[BatchColumn.LAST_OFFSET, -1]))
                 max_timestamp_ms = max(max_timestamp_ms, int(chunk.columns[BatchColumn.MAX_TIMESTAMP].max()))
     epochs = [entry for entry in epochs_until(stored, segment) if entry.start_offset <= last_offset]
-    if last_offset < segment.start_offset or not epochs:
+    if not segment.start_offset <= last_offset < INT64_MAX or size_in_bytes > MAX_INT32 or not epochs:
         return None
     return RemoteSegment(
         segment.segment_id,

@@ -68,13 +68,13 @@ def _describe(source: ByteSource, stem: str) -> RemoteSegment | None:
     """The segment by its manifest; None for one without the broker's metadata, or with metadata that brokers refuse."""
     manifest = read_manifest(source, stem)
     metadata, indexes = manifest.remote_log_segment_metadata, manifest.segment_indexes
-    if metadata is None or not 0 <= metadata.start_offset <= metadata.end_offset <= INT64_MAX:
+    if metadata is None or not 0 <= metadata.start_offset <= metadata.end_offset < INT64_MAX:
         return None
     epochs = sorted(EpochEntry(*item) for item in metadata.segment_leader_epochs.items())
     numbers = [number for entry in epochs for number in (entry.leader_epoch, entry.start_offset)]
     if not epochs or min(numbers) < 0 or max(numbers) > INT64_MAX or epochs[-1].leader_epoch > MAX_INT32:
         return None
-    if not all(-1 <= time <= INT64_MAX for time in (metadata.max_timestamp_ms, metadata.event_timestamp_ms)):
+    if not (-1 <= metadata.max_timestamp_ms <= INT64_MAX and 0 <= metadata.event_timestamp_ms <= INT64_MAX):
         return None
     return RemoteSegment(
         stem[-_UUID_CHARACTERS:],

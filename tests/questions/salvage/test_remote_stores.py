@@ -356,6 +356,22 @@ def test_damage_of_a_remote_record_is_mended_from_another_segment_or_refused(cop
     assert (refused.kind, refused.offsets) == ("gaps", ((12, 14),))
 
 
+@pytest.mark.parametrize("from_store", [False, True])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("garbage", [b"", b"\xff" * 200, b"0\n2\n5 5\n1 1\n"], ids=["empty", "ones", "falling"])
+def test_garbage_in_a_store_is_refused_or_left_out(copies: Path, suffix: str, garbage: bytes, *, from_store: bool) -> None:
+    directory = put_store(copies)
+    for path in directory.glob(f"*.{suffix}"):
+        path.write_bytes(garbage)
+    put_brokers(copies, None, events=None)
+    salvaged = salvaged_of(copies, from_store=from_store)
+    assert {refused.kind for refused in salvaged.refused} <= {"gaps", "no_copy"}
+    if suffix == "log":
+        assert [refused.is_tiered for refused in salvaged.refused] == [True]
+    elif suffix != "leader_epoch_checkpoint":
+        assert not salvaged.refused
+
+
 def test_records_of_a_store_need_a_store(copies: Path) -> None:
     put_brokers(copies, (20, 34), end=34)
     with pytest.raises(UsageError, match="needs a remote store"):
