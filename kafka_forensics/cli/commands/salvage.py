@@ -34,6 +34,14 @@ AllowGaps = Annotated[
         help="Also write partitions with offsets that no copy has, and compacted ones without a whole copy, and name the gaps.",
     ),
 ]
+RebuildMetadata = Annotated[
+    bool,
+    typer.Option(
+        "--rebuild-metadata",
+        help="Build __remote_log_metadata anew from a remote store among the paths, although copies of it are here: if brokers ran"
+        " without it, it lacks the older segments.",
+    ),
+]
 FromStore = Annotated[
     bool,
     typer.Option(
@@ -72,6 +80,7 @@ def salvage(
     *,
     prefer_broker: PreferBroker = None,
     allow_gaps: AllowGaps = False,
+    rebuild_metadata: RebuildMetadata = False,
     from_store: FromStore = False,
     metadata_partitions: MetadataPartitions = None,
     deep: options.Deep = None,
@@ -98,7 +107,7 @@ def salvage(
         if not screen.quiet:
             say(screen, [announcement(salvaged)])
 
-    salvage_options = SalvageOptions(prefer_broker, allow_gaps, metadata_partitions, from_store)
+    salvage_options = SalvageOptions(prefer_broker, allow_gaps, metadata_partitions, rebuild_metadata, from_store)
     with Progress(screen) as progress:
         salvaged = salvage(paths, output, scan_options, salvage_options, progress, announce)
     say(screen, remote_warnings(salvaged))

@@ -39,6 +39,8 @@ class SalvageOptions:
     """Whether to write partitions for which no copy has some offsets."""
     metadata_partitions: int | None = None
     """Number of partitions of `__remote_log_metadata` where no controllers' log shows it; None: Kafka's default."""
+    rebuild_metadata: bool = False
+    """Whether `__remote_log_metadata` is rebuilt from a remote store although copies of it are here."""
     from_store: bool = False
     """Whether tiered topics become plain logs with the records of their remote segments."""
 
@@ -47,8 +49,12 @@ class SalvageOptions:
         """As words of a command line."""
         prefer = () if self.prefer_broker is None else ("--prefer-broker", self.prefer_broker)
         count = () if self.metadata_partitions is None else ("--metadata-partitions", str(self.metadata_partitions))
-        flags = (("--allow-gaps", self.allow_gaps), ("--from-store", self.from_store))
-        return (*prefer, *count, *(flag for flag, is_set in flags if is_set))
+        flags = {
+            "--allow-gaps": self.allow_gaps,
+            "--rebuild-metadata": self.rebuild_metadata,
+            "--from-store": self.from_store,
+        }
+        return (*prefer, *count, *(flag for flag, is_set in flags.items() if is_set))
 
 
 def choose(

@@ -18,7 +18,7 @@ from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.offset_ranges import Ranges, normalised, without
-from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
+from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState
 from kafka_forensics.parsers.internal_topics import write_copied_segment
 from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
 from kafka_forensics.questions.salvage.manifest import LogGap, Refused, RefusedError, SalvagedPartition
@@ -32,7 +32,7 @@ from kafka_forensics.questions.salvage.stored_segments import (
     lineage_before,
     lineage_of,
     producers_at_end,
-    segments_of,
+    segments_in_store,
 )
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.recovery import HIGH_WATERMARK_FILE, LOG_START_FILE
@@ -47,6 +47,7 @@ CHOSEN_BY: Final = "remote"
 _RECORDS_OF_BATCH: Final = 500
 _GAPS_NAMED: Final = 4
 _NO_BROKER: Final = -1
+_DELETED: Final = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
 
 
 class Restored(NamedTuple):
@@ -102,9 +103,9 @@ class Restorer:
         count = self._count
         for partition in () if self.from_store else sorted(self.rebuilt):
             key = REMOTE_LOG_METADATA_TOPIC, partition
-            if key in lost and count is None:
+            if count is None:
                 yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
-            elif key in lost and count is not None:
+            else:
                 yield self._metadata_log(partition, count, deep=deep)
         for key, rows in lost.items():
             stored = self.stored_of(key)
@@ -136,9 +137,16 @@ class Restorer:
         """The finished segments that brokers know, or will know by the rebuilt `__remote_log_metadata`."""
         key = stored.log.topic_id, stored.log.partition
         if key not in self._segments:
-            known = None if self._is_rebuilt(stored) else self._known(stored)
-            is_unknown = known is None and not self._is_rebuilt(stored)
-            self._segments[key] = [] if is_unknown else segments_of(stored, known, _broker_of(self._control(stored)))
+            known, is_rebuilt = self._known(stored), self._is_rebuilt(stored)
+            found = (
+                segments_in_store(stored, _broker_of(self._control(stored)))
+                if is_rebuilt
+                else []
+                if known is None
+                else known.finished
+            )
+            deleted = {segment.segment_id for segment in (() if known is None else known.segments) if segment.state in _DELETED}
+            self._segments[key] = [segment for segment in found if segment.segment_id not in deleted]
         return self._segments[key]
 
     def is_rebuilt(self, context: ReplicaContext) -> bool:
@@ -228,7 +236,7 @@ class Restorer:
         return (log_dir.offset(LOG_START_FILE, *key) for log_dir in self.inputs.log_dirs)
 
 
-REBUILT: Final = "no copy of it is here; it is built from what the remote store has"
+REBUILT: Final = "it is built from what the remote store has"
 BEGINS_AFTER: Final = "no copy of it is here; its local log is empty, and begins where the remote log ends"
 OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
 GAPS_HINT: Final = (

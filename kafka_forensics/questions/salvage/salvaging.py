@@ -141,8 +141,9 @@ def _check_inputs(inputs: Inputs, salvage_options: SalvageOptions) -> None:
         raise UsageError(f"{bundle.name} is a bundle, and holds no records", hint="give the log directories themselves")
     prefer = salvage_options.prefer_broker
     names = list(dict.fromkeys(str(plan.context.broker) for plan in inputs.replicas))
-    if salvage_options.from_store and not inputs.store_places:
-        raise UsageError("--from-store needs a remote store among the paths", hint="give the directory or bucket with its objects")
+    flags = {"--from-store": salvage_options.from_store, "--rebuild-metadata": salvage_options.rebuild_metadata}
+    for flag in [flag for flag, is_set in flags.items() if is_set and not inputs.store_places]:
+        raise UsageError(f"{flag} needs a remote store among the paths", hint="give the directory or bucket with its objects")
     if prefer is not None and prefer not in names:
         raise UsageError(f"no copy here is of broker {prefer}", hint=f"brokers here: {listed(names)}")
 
@@ -380,9 +381,10 @@ class _Salvager:
     @cached_property
     def _restorer(self) -> Restorer:
         stores = list_remote_stores(self._inputs)
-        metadata = {partition for topic, partition in self._lost if topic == REMOTE_LOG_METADATA_TOPIC} if stores else set()
-        count = self._salvage_options.metadata_partitions
-        return Restorer(self._inputs, self.witnesses, stores, metadata, count, self._salvage_options.from_store)
+        options, copied = self._salvage_options, [plan.context.topic_partition for plan in self._inputs.internal]
+        keys = (*self._lost, *(copied if options.rebuild_metadata else ())) if stores else ()
+        metadata = {partition for topic, partition in keys if topic == REMOTE_LOG_METADATA_TOPIC}
+        return Restorer(self._inputs, self.witnesses, stores, metadata, options.metadata_partitions, options.from_store)
 
     def _take_epochs_from_store(self, replica: Replica) -> None:
         """Set the epochs of the remote part of a replica whose leader-epoch-checkpoint lacks them."""
@@ -451,7 +453,9 @@ class _Salvager:
 
     def _restore(self, lost: Mapping[TopicPartition, list[ExpectedReplica]]) -> set[TopicPartition]:
         """Restore from remote stores what no copy has; the partitions that are restored, or refused."""
-        handled = set()
+        handled, rebuilt = set(), {(REMOTE_LOG_METADATA_TOPIC, number) for number in self._restorer.rebuilt}
+        self._partitions = [to_write for to_write in self._partitions if to_write.partition.key not in rebuilt]
+        self._salvaged.refused[:] = [refused for refused in self._salvaged.refused if refused.key not in rebuilt]
         for restored in self._restorer.restore(lost, deep=self._deep, allow_gaps=self._salvage_options.allow_gaps):
             if isinstance(restored, Refused):
                 self._salvaged.refused.append(restored)

@@ -10,7 +10,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
 from kafka_forensics.model.files import EpochEntry, ProducerEntry
 from kafka_forensics.model.offset_ranges import Ranges, normalised
-from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState, StoredSegment
+from kafka_forensics.model.remote_log import RemoteSegment, RemoteSegmentState, StoredSegment
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.log import SegmentReader
@@ -37,13 +37,11 @@ class StoredLineage:
     """Offsets of segments whose objects are all in the store."""
 
 
-def segments_of(stored: StoredPartition, known: RemoteLog | None, broker_id: int) -> list[RemoteSegment]:
-    """The finished segments by `__remote_log_metadata`; without it those whose objects are all in the store, by start offset.
+def segments_in_store(stored: StoredPartition, broker_id: int) -> list[RemoteSegment]:
+    """The segments whose objects are all in the store and can be read, by start offset.
 
-    `broker_id` becomes that of segments of which the store has none. Objects that cannot be read make no segment.
+    `broker_id` becomes that of segments of which the store has none.
     """
-    if known is not None:
-        return list(known.finished)
     complete = [segment for segment in stored.log.segments.values() if is_complete(stored, segment.segment_id)]
     found = map_concurrently(partial(_described, stored, broker_id=broker_id), complete)
     segments = [segment for segment in found if segment is not None]

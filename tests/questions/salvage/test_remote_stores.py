@@ -287,6 +287,17 @@ def test_a_log_start_that_brokers_raised_without_metadata_is_lowered(copies: Pat
     assert epochs_of(copies) == EPOCHS
 
 
+def test_metadata_that_lacks_older_segments_is_rebuilt_on_request(copies: Path) -> None:
+    """Brokers ran without `__remote_log_metadata`: it is new, and the log start was raised to the local start."""
+    put_store(copies)
+    put_brokers(copies, (20, 34), end=34, events=PARTS[2:], log_start=20, epochs=[(2, 20)])
+    salvaged_of(copies)
+    assert checkpoints(copies)[2] == 20
+    shutil.rmtree(copies.with_name("out"))
+    assert not salvaged_of(copies, rebuild_metadata=True).refused
+    assert (len(events_of(copies)), checkpoints(copies)[2], epochs_of(copies)) == (6, 0, EPOCHS)
+
+
 def test_a_store_shows_the_epochs_that_no_copy_has(copies: Path) -> None:
     put_store(copies)
     put_brokers(copies, (20, 34), end=34)
@@ -374,5 +385,7 @@ def test_garbage_in_a_store_is_refused_or_left_out(copies: Path, suffix: str, ga
 
 def test_records_of_a_store_need_a_store(copies: Path) -> None:
     put_brokers(copies, (20, 34), end=34)
-    with pytest.raises(UsageError, match="needs a remote store"):
+    with pytest.raises(UsageError, match="--from-store needs a remote store"):
         salvaged_of(copies, from_store=True)
+    with pytest.raises(UsageError, match="--rebuild-metadata needs a remote store"):
+        salvaged_of(copies, rebuild_metadata=True)
