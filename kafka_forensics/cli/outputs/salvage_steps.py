@@ -55,6 +55,8 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
             f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again. Where "
             "that cannot be done, the steps of plan --elect N need no salvage."
         )
+        if salvaged.from_store:
+            text = f"DIR lacks {partitions_words(refused)}. Do as the reasons say, and salvage again."
         return [OperatorStep("refused", text, None, (), refused)]
     if salvaged.from_store:
         return list(_put_on_other_cluster(salvaged))

@@ -21,7 +21,7 @@ from kafka_forensics.model.offset_ranges import Ranges, normalised, without
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState
 from kafka_forensics.parsers.internal_topics import write_copied_segment
 from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
-from kafka_forensics.questions.salvage.manifest import LogGap, Refused, RefusedError, SalvagedPartition
+from kafka_forensics.questions.salvage.manifest import NO_TOPIC_ID, LogGap, Refused, RefusedError, SalvagedPartition
 from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE, SegmentOrigin, built_origin
 from kafka_forensics.questions.salvage.partition_files import PartitionSettings
 from kafka_forensics.questions.salvage.rebuilding import index_interval
@@ -44,6 +44,13 @@ from kafka_forensics.writers.batches import BatchFields, RecordToWrite, write_ba
 DEFAULT_METADATA_PARTITIONS: Final = 50
 """Kafka's default of `remote.log.metadata.topic.num.partitions`."""
 CHOSEN_BY: Final = "remote"
+REBUILT: Final = "it is built from what the remote store has"
+BEGINS_AFTER: Final = "no copy of it is here; its local log begins where the remote log ends"
+OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
+GAPS_HINT: Final = (
+    "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
+)
+COUNT_HINT: Final = "give --metadata-partitions N: the brokers' rlmm.config.remote.log.metadata.topic.num.partitions, by default 50"
 _RECORDS_OF_BATCH: Final = 500
 _GAPS_NAMED: Final = 4
 _NO_BROKER: Final = -1
@@ -137,14 +144,11 @@ class Restorer:
         """The finished segments that brokers know, or will know by the rebuilt `__remote_log_metadata`."""
         key = stored.log.topic_id, stored.log.partition
         if key not in self._segments:
-            known, is_rebuilt = self._known(stored), self._is_rebuilt(stored)
-            found = (
-                segments_in_store(stored, _broker_of(self._control(stored)))
-                if is_rebuilt
-                else []
-                if known is None
-                else known.finished
-            )
+            known, found = self._known(stored), list[RemoteSegment]()
+            if self._is_rebuilt(stored):
+                found = segments_in_store(stored, _broker_of(self._control(stored)))
+            elif known is not None:
+                found = list(known.finished)
             deleted = {segment.segment_id for segment in (() if known is None else known.segments) if segment.state in _DELETED}
             self._segments[key] = [segment for segment in found if segment.segment_id not in deleted]
         return self._segments[key]
@@ -192,10 +196,12 @@ class Restorer:
         batches = b"".join(_batches(events))
         key, end = (REMOTE_LOG_METADATA_TOPIC, partition), len(events)
         control = self.witnesses.control(*key)
-        topic_id = None if control is None else control.topic_id
+        topic_ids = (plan.context.topic_id for plan in self.inputs.internal if plan.context.topic == REMOTE_LOG_METADATA_TOPIC)
+        topic_id = next(topic_ids, None) if control is None else control.topic_id
         store = self.stores.stores[0].name
         slices = [SegmentSlice(0, 0, 0, len(batches), 0, end, BASE)] if events else []
         row = SalvagedPartition(*key, topic_id, REMOTE_STORAGE, CHOSEN_BY, 0, 0, end, end, warning=REBUILT)
+        row.unseen = [] if topic_id is not None else [NO_TOPIC_ID]
         lineage, settings = LogLineage(0, 0, end, (), ()), PartitionSettings(topic_id, index_interval(None), deep)
         return Restored(row, [built_origin(store, batches)], slices, lineage, settings, None)
 
@@ -236,17 +242,6 @@ class Restorer:
         return (log_dir.offset(LOG_START_FILE, *key) for log_dir in self.inputs.log_dirs)
 
 
-REBUILT: Final = "it is built from what the remote store has"
-BEGINS_AFTER: Final = "no copy of it is here; its local log is empty, and begins where the remote log ends"
-OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
-GAPS_HINT: Final = (
-    "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
-)
-
-
-COUNT_HINT: Final = "give --metadata-partitions N: the brokers' rlmm.config.remote.log.metadata.topic.num.partitions, by default 50"
-
-
 def lacking(key: TopicPartition, gaps: Ranges, unread: SourceError | None) -> Refused:
     """The refusal of a partition with offsets that neither a copy nor a remote store has."""
     named = ", ".join(f"[{start}, {end})" for start, end in gaps[:_GAPS_NAMED]) + (" and more" if len(gaps) > _GAPS_NAMED else "")
@@ -258,12 +253,15 @@ def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) 
     """Where a log with this remote part begins, by its line in `log-start-offset-checkpoint`.
 
     Brokers that run without `__remote_log_metadata` raise the line to the local start. With a rebuilt one they would delete all
-    segments below, so that the line counts only if it is in the first segment.
+    segments below; so a line after the first segment of those that reach it without a hole does not count.
     """
-    first = lineage.segments[0]
-    if line is None or line < first.start_offset or (is_rebuilt and line > first.end_offset):
-        return first.start_offset
-    return line
+    segments = lineage.segments
+    if line is None or line < segments[0].start_offset:
+        return segments[0].start_offset
+    ranges = normalised((segment.start_offset, segment.end_offset + 1) for segment in segments)
+    start = next((start for start, end in ranges if is_rebuilt and start <= line <= end), line)
+    first_end = max((segment.end_offset for segment in segments if segment.start_offset == start), default=line)
+    return start if line > first_end else line
 
 
 def _broker_of(control: PartitionControl | None) -> int:

@@ -457,14 +457,16 @@ class _Salvager:
         self._partitions = [to_write for to_write in self._partitions if to_write.partition.key not in rebuilt]
         self._salvaged.refused[:] = [refused for refused in self._salvaged.refused if refused.key not in rebuilt]
         for restored in self._restorer.restore(lost, deep=self._deep, allow_gaps=self._salvage_options.allow_gaps):
+            key = restored.key if isinstance(restored, Refused) else restored.partition.key
+            handled.add(key)
             if isinstance(restored, Refused):
                 self._salvaged.refused.append(restored)
-                handled.add(restored.key)
-                continue
-            partition, origins, slices, lineage, settings, log_start, remote = restored
-            to_write = _PartitionToWrite(partition, slices, [], lineage, settings, log_start, None, origins=origins, remote=remote)
-            self._partitions.append(to_write)
-            handled.add(partition.key)
+            elif fits(key, self._options):
+                partition, origins, slices, lineage, settings, log_start, remote = restored
+                to_write = _PartitionToWrite(
+                    partition, slices, [], lineage, settings, log_start, None, origins=origins, remote=remote
+                )
+                self._partitions.append(to_write)
         return handled
 
     def _write_checkpoints(self, directory: Path, partitions: Sequence[_PartitionToWrite], given: Iterable[LogDir]) -> None:

@@ -16,11 +16,14 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry, ProducerEntry
+from kafka_forensics.model.remote_log import RemoteSegment, RemoteSegmentState
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.internal_topics import decode_remote_log_record
 from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, document, salvage
+from kafka_forensics.questions.salvage.restoring import log_start_of
+from kafka_forensics.questions.salvage.stored_segments import StoredLineage
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_producer_snapshot
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
@@ -285,6 +288,32 @@ def test_a_log_start_that_brokers_raised_without_metadata_is_lowered(copies: Pat
     assert not salvaged_of(copies).refused
     assert checkpoints(copies)[2] == expected
     assert epochs_of(copies) == EPOCHS
+
+
+@pytest.mark.parametrize(
+    ("line", "is_rebuilt", "expected"),
+    [
+        (None, True, 10),
+        (5, True, 10),
+        (34, True, 34),
+        (36, True, 30),
+        (50, True, 30),
+        (50, False, 50),
+        (25, True, 25),
+        (60, True, 60),
+        (14, True, 14),
+    ],
+)
+def test_a_log_starts_where_segments_reach_its_line(line: int | None, is_rebuilt: bool, expected: int) -> None:
+    """Segments are at 10..19, then, after a hole, at 30..34, 35..39 and 40..49; 14 and 34 are in the first ones."""
+    segments = [remote_segment(*span) for span in ((10, 19), (30, 34), (35, 39), (40, 49))]
+    lineage = StoredLineage(tuple(segments), (EpochEntry(0, 0),), 50, ())
+    assert log_start_of(lineage, line, is_rebuilt=is_rebuilt) == expected
+
+
+def remote_segment(start: int, end: int) -> RemoteSegment:
+    epochs = (EpochEntry(0, start),)
+    return RemoteSegment("A" * 22, start, end, epochs, 1, 0, 1, RemoteSegmentState.COPY_SEGMENT_FINISHED, 0, -1, -1, True, None)
 
 
 def test_metadata_that_lacks_older_segments_is_rebuilt_on_request(copies: Path) -> None:
