@@ -145,22 +145,23 @@ def lineage_before(
 
 
 def _epochs_of_newest(stored: StoredPartition, newest_first: Iterable[RemoteSegment]) -> tuple[EpochEntry, ...]:
-    """The epochs up to the newest segment: by its object, or by that of an older one and the epochs of the segments after it;
-    without any such object by the epochs of all segments."""
+    """The epochs up to the newest segment, by its object, or without one by the segment.
+
+    Brokers that ran without `__remote_log_metadata` cut away the older epochs; older segments before the first one show these.
+    """
     entries: list[EpochEntry] = []
     for segment in newest_first:
-        entries += segment.leader_epochs
-        if epochs := _readable_epochs(stored, segment):
-            entries += epochs
-            break
-    starts: dict[int, int] = {}
-    for entry in entries:
-        starts[entry.leader_epoch] = min(entry.start_offset, starts.get(entry.leader_epoch, entry.start_offset))
-    lineage: list[EpochEntry] = []
-    for entry in sorted(map(EpochEntry, starts, starts.values()), reverse=True):
-        if not lineage or entry.start_offset < lineage[-1].start_offset:  # else it is of another lineage
-            lineage.append(entry)
-    return tuple(reversed(lineage))
+        first = entries[0] if entries else None
+        if first is not None and (
+            segment.start_offset >= first.start_offset or segment.leader_epochs[-1].leader_epoch > first.leader_epoch
+        ):
+            continue
+        found = _readable_epochs(stored, segment) or sorted(segment.leader_epochs)
+        before = [entry for entry in found if first is None or entry.start_offset < first.start_offset]
+        if before and first is not None and before[-1].leader_epoch == first.leader_epoch:
+            del entries[0]
+        entries = before + entries
+    return tuple(entries)
 
 
 def _readable_epochs(stored: StoredPartition, segment: RemoteSegment) -> list[EpochEntry]:

@@ -313,13 +313,16 @@ def test_a_log_starts_where_segments_reach_its_line(line: int | None, is_rebuilt
 
 def remote_segment(start: int, end: int) -> RemoteSegment:
     epochs = (EpochEntry(0, start),)
-    return RemoteSegment("A" * 22, start, end, epochs, 1, 0, 1, RemoteSegmentState.COPY_SEGMENT_FINISHED, 0, -1, -1, True, None)
+    state = RemoteSegmentState.COPY_SEGMENT_FINISHED
+    return RemoteSegment("A" * 22, start, end, epochs, 1, 0, 1, state, 0, -1, -1, txn_index_empty=True, custom_metadata=None)
 
 
 def test_metadata_that_lacks_older_segments_is_rebuilt_on_request(copies: Path) -> None:
-    """Brokers ran without `__remote_log_metadata`: it is new, and the log start was raised to the local start."""
-    put_store(copies)
-    put_brokers(copies, (20, 34), end=34, events=PARTS[2:], log_start=20, epochs=[(2, 20)])
+    """Brokers ran without `__remote_log_metadata`: it is new, the log start was raised to the local start, and epochs were cut."""
+    directory = put_store(copies)
+    cut = directory / f"{20:020d}-{segment_id(3)}.leader_epoch_checkpoint"
+    cut.write_bytes(write_leader_epochs([EpochEntry(2, 20)]))
+    put_brokers(copies, (30, 34), end=34, events=PARTS[2:], log_start=20, epochs=[(2, 20)])
     salvaged_of(copies)
     assert checkpoints(copies)[2] == 20
     shutil.rmtree(copies.with_name("out"))
