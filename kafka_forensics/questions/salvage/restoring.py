@@ -47,6 +47,10 @@ CHOSEN_BY: Final = "remote"
 REBUILT: Final = "it is built from what the remote store has"
 BEGINS_AFTER: Final = "no copy of it is here; its local log begins where the remote log ends"
 OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
+LEFT_OUT: Final = (
+    "remote segments before its log start, after which others are missing, are not in the rebuilt __remote_log_metadata, or brokers"
+    " would delete them"
+)
 GAPS_HINT: Final = (
     "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
 )
@@ -91,6 +95,8 @@ class Restorer:
     names the last one; None: unknown."""
     _segments: dict[tuple[str, int], list[RemoteSegment]] = field(init=False, default_factory=dict)
     """Topic id and partition → the segments that were described."""
+    _kept_from: dict[tuple[str, int], tuple[int, int]] = field(init=False, default_factory=dict)
+    """Topic id and partition → log start, and leader epoch there."""
 
     def __post_init__(self) -> None:
         """Read the names of topics, and the number of partitions of `__remote_log_metadata`."""
@@ -107,13 +113,6 @@ class Restorer:
         self, lost: Mapping[TopicPartition, Sequence[ExpectedReplica]], *, deep: bool, allow_gaps: bool
     ) -> Iterator[Restored | Refused]:
         """Restore the lost partitions that a store has, or refuse them; nothing for those that it lacks."""
-        count = self._count
-        for partition in () if self.from_store else sorted(self.rebuilt):
-            key = REMOTE_LOG_METADATA_TOPIC, partition
-            if count is None:
-                yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
-            else:
-                yield self._metadata_log(partition, count, deep=deep)
         for key, rows in lost.items():
             stored = self.stored_of(key)
             lineage = None if stored is None else lineage_of(stored, self.segments_of(stored))
@@ -122,6 +121,17 @@ class Restorer:
                     yield self._log_of(stored, lineage, rows, deep=deep, allow_gaps=allow_gaps)
                 except RefusedError as error:
                     yield error.refused
+        for partition in () if self.from_store else sorted(self.rebuilt):
+            if self._count is None:
+                key = REMOTE_LOG_METADATA_TOPIC, partition
+                yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
+            else:
+                yield self._metadata_log(partition, self._count, deep=deep)
+
+    def set_log_start(self, lineage: StoredLineage, key: tuple[str, int], log_start: int) -> None:
+        """Keep segments that brokers would delete out of the rebuilt `__remote_log_metadata`: those that end before this log start
+        of a topic id and partition, and those whose epochs are all older than the one there."""
+        self._kept_from[key] = log_start, epoch_at(lineage.epochs, log_start) or 0
 
     def stored_of(self, key: TopicPartition, topic_id: str | None = None) -> StoredPartition | None:
         """What a store has of the present topic of this name; None also if it has several and nothing says which one it is."""
@@ -161,7 +171,7 @@ class Restorer:
     def remote_part(
         self, context: ReplicaContext, local_log_start_offset: int, epochs: Sequence[EpochEntry]
     ) -> StoredLineage | None:
-        """The remote part of a replica with these local epochs; None if no store shows it up to the local start."""
+        """The remote part of a replica with these local epochs; None if no store has any of it."""
         stored = self.stored_of(context.topic_partition, context.topic_id)
         if stored is None:
             return None
@@ -184,13 +194,16 @@ class Restorer:
         return count is not None and bool(self.rebuilt) and metadata_partition(log.topic_id, log.partition, count) in self.rebuilt
 
     def _metadata_log(self, partition: int, count: int, *, deep: bool) -> Restored:
-        """A partition of `__remote_log_metadata` that says of all segments of the present topics that their copy is finished."""
+        """A partition of `__remote_log_metadata` that says of the segments of the present topics that their copy is finished."""
         events: list[tuple[int, bytes]] = []
         for stored in self.stores.partitions.values():
             is_deleted = self.witnesses.controller is not None and self._control(stored) is None
             if not is_deleted and metadata_partition(stored.log.topic_id, stored.log.partition, count) == partition:
                 topic = self._topic(stored)
+                log_start, leader_epoch = self._kept_from.get((stored.log.topic_id, stored.log.partition), (0, 0))
                 for segment in self.segments_of(stored):
+                    if segment.end_offset < log_start or segment.leader_epochs[-1].leader_epoch < leader_epoch:
+                        continue
                     records = write_copied_segment(topic, stored.log.topic_id, stored.log.partition, segment)
                     events += [(segment.event_timestamp_ms, record) for record in records]
         batches = b"".join(_batches(events))
@@ -215,6 +228,7 @@ class Restorer:
         key = self._topic(stored), log.partition
         line = max((line for line in self._log_start_lines(key) if line is not None), default=None)
         log_start = log_start_of(lineage, line, is_rebuilt=self._is_rebuilt(stored))
+        self.set_log_start(lineage, (log.topic_id, log.partition), log_start)
         end = max(lineage.end_offset, log_start, *(row.high_watermark or 0 for row in rows))
         if self.from_store:
             start, origins = log_start, store_origins(stored, lineage)
@@ -244,9 +258,14 @@ class Restorer:
 
 def lacking(key: TopicPartition, gaps: Ranges, unread: SourceError | None) -> Refused:
     """The refusal of a partition with offsets that neither a copy nor a remote store has."""
-    named = ", ".join(f"[{start}, {end})" for start, end in gaps[:_GAPS_NAMED]) + (" and more" if len(gaps) > _GAPS_NAMED else "")
-    reason = f"neither a copy nor remote storage has its offsets {named}" + ("" if unread is None else f": {unread}")
+    reason = f"neither a copy nor remote storage has its offsets {ranges_text(gaps)}" + ("" if unread is None else f": {unread}")
     return Refused(*key, "gaps", reason, GAPS_HINT, gaps, is_tiered=True)
+
+
+def ranges_text(ranges: Ranges) -> str:
+    """The first ranges of offsets."""
+    named = ", ".join(f"[{start}, {end})" for start, end in ranges[:_GAPS_NAMED])
+    return named + (" and more" if len(ranges) > _GAPS_NAMED else "")
 
 
 def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) -> int:

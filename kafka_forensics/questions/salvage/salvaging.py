@@ -61,7 +61,7 @@ from kafka_forensics.questions.salvage.partition_files import (
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
 from kafka_forensics.questions.salvage.remote_records import remote_slices, store_origins
-from kafka_forensics.questions.salvage.restoring import Restorer, lacking, log_start_of
+from kafka_forensics.questions.salvage.restoring import LEFT_OUT, Restorer, lacking, log_start_of, ranges_text
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
@@ -340,11 +340,11 @@ class _Salvager:
                 self._salvaged.refused.append(Refused(*key, "nothing_read", "no copy of it could be read"))
         without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
         lost = {key: rows for key, rows in self._lost.items() if fits(key, self._options)}
+        if not self._salvage_options.from_store:
+            self._keep_remote_parts()
         restored = self._restore(lost)
         if self._salvage_options.from_store:
             self._take_remote_records()
-        else:
-            self._keep_remote_parts()
         for key, rows in lost.items():
             is_unneeded = self._salvage_options.from_store and key[0] == REMOTE_LOG_METADATA_TOPIC
             if key not in restored and not is_unneeded:
@@ -410,8 +410,14 @@ class _Salvager:
                 continue
             to_write.remote = lineage.segments
             to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
-            to_write.log_start = log_start_of(lineage, to_write.log_start, is_rebuilt=True)
+            line, to_write.log_start = to_write.log_start, log_start_of(lineage, to_write.log_start, is_rebuilt=True)
             to_write.partition.log_start_offset = to_write.log_start
+            self._restorer.set_log_start(lineage, (str(to_write.partition.topic_id), context.partition), to_write.log_start)
+            begin = to_write.log_start if line is None else min(line, to_write.log_start)
+            if gaps := without([(begin, start)], lineage.stored):
+                to_write.partition.warning = f"remote storage lacks offsets {ranges_text(gaps)} of it, which no reader gets"
+            elif lineage.segments[0].end_offset < to_write.log_start:
+                to_write.partition.warning = LEFT_OUT
 
     def _take_remote_records(self) -> None:
         """Put the records of remote segments before those of local ones; leave out what only brokers with remote storage need."""

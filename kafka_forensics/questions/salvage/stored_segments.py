@@ -129,7 +129,7 @@ def lineage_of(stored: StoredPartition, segments: Sequence[RemoteSegment]) -> St
 def lineage_before(
     stored: StoredPartition, segments: Sequence[RemoteSegment], offset: int, leader_epoch: int | None
 ) -> StoredLineage | None:
-    """The remote part of a log whose segments start at `offset`, with this epoch if it is known; None unless it reaches `offset`.
+    """The remote part of a log whose segments start at `offset`, with this epoch if it is known; None if nothing is before it.
 
     The epochs are those that start at or before `offset`.
     """
@@ -139,7 +139,7 @@ def lineage_before(
         if segment.start_offset < offset and (leader_epoch is None or segment.leader_epochs[-1].leader_epoch <= leader_epoch)
     ]
     lineage = lineage_of(stored, before)
-    if lineage is None or lineage.end_offset < offset:
+    if lineage is None:
         return None
     return replace(lineage, epochs=tuple([entry for entry in lineage.epochs if entry.start_offset <= offset]))
 

@@ -22,7 +22,7 @@ from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.internal_topics import decode_remote_log_record
 from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, document, salvage
-from kafka_forensics.questions.salvage.restoring import log_start_of
+from kafka_forensics.questions.salvage.restoring import LEFT_OUT, log_start_of
 from kafka_forensics.questions.salvage.stored_segments import StoredLineage
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_producer_snapshot
@@ -244,6 +244,26 @@ def test_lost_metadata_is_rebuilt_from_names_epochs_and_batches(copies: Path) ->
     assert (epochs_of(copies), checkpoints(copies)) == (EPOCHS, [34, 20, 0])
 
 
+def test_offsets_that_the_rebuilt_remote_log_lacks_are_named(copies: Path) -> None:
+    put_store(copies, lacking=(2, "index"))
+    put_brokers(copies, (20, 34), events=None, end=34)
+    salvaged = salvaged_of(copies)
+    (row,) = [row for row in salvaged.partitions if row.topic == "t"]
+    assert row.warning == "remote storage lacks offsets [10, 20) of it, which no reader gets"
+    assert len(events_of(copies)) == 4
+
+
+def test_segments_that_brokers_would_delete_are_left_out_of_rebuilt_metadata(copies: Path) -> None:
+    """The log start was raised to the local start, and between it and the first segment there is a hole."""
+    put_store(copies, lacking=(2, "log"))
+    put_brokers(copies, (20, 34), events=None, end=34, log_start=20, epochs=[(2, 20)])
+    salvaged = salvaged_of(copies)
+    assert not salvaged.refused
+    assert LEFT_OUT in [row.warning for row in salvaged.partitions]
+    assert checkpoints(copies)[2] == 20
+    assert [event["start_offset"] for event in events_of(copies)[::2]] == [20]
+
+
 def test_local_log_and_metadata_are_restored_together(copies: Path) -> None:
     put_store(copies)
     put_brokers(copies, None, events=None)
@@ -252,7 +272,7 @@ def test_local_log_and_metadata_are_restored_together(copies: Path) -> None:
 
 
 def test_metadata_is_rebuilt_from_manifests(copies: Path) -> None:
-    directory = copies / f"aiven/t-{TOPIC_ID}/0"
+    directory = copies / f"aiven/prefix-t-{TOPIC_ID}/0"
     directory.mkdir(parents=True)
     for part in PARTS:
         name = {"topicId": TOPIC_ID, "topicPartition": {"topic": "t", "partition": 0}}
@@ -278,6 +298,7 @@ def test_metadata_is_rebuilt_from_manifests(copies: Path) -> None:
     salvaged_of(copies)
     started = events_of(copies)[::2]
     assert [(event["start_offset"], event["end_offset"]) for event in started] == [(part.start, part.end) for part in PARTS]
+    assert {event["remote_log_segment_id"]["topic_id_partition"]["name"] for event in started} == {"t"}
     assert {(event["broker_id"], event["max_timestamp_ms"], event["segment_size_in_bytes"]) for event in started} == {(2, 5, 77)}
 
 
