@@ -17,7 +17,7 @@ from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from kafka_forensics.scanning.engine import local
 from lab.jvm import wait_until
-from lab.salvage_states import Acknowledged, go_on
+from lab.salvage_states import Acknowledged, go_on, values
 from lab.salvaged_start import put_in_place, put_on
 from lab.tiered import (
     ALONE,
@@ -43,6 +43,7 @@ from lab.tiered import (
 from lab.unclean_election import fully_replicated
 from lab.version_workload import Contents, Place, lost, read_everything, spans
 from lab.versions import SinceKafka4
+from lab.workload import Writer
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly, pytest.mark.timeout(1200)]
 
@@ -154,8 +155,8 @@ def started_on(history: TieredHistory, state: State, salvaged: Path, *, writing:
                 go_on(history.cluster, topic, written, 5000, 5060)
             history.cluster.await_quiet()
             left &= set(history.cluster.objects())
-            values = {place: {offset: value for offset, (value, _) in row.records.items()} for place, row in further.items()}
-            assert history.missing(Truth(values, {}, ())) == {}
+            acknowledged = {place: {offset: value for offset, (value, _) in row.records.items()} for place, row in further.items()}
+            assert history.missing(Truth(acknowledged, {}, ())) == {}
             assert history.missing(state.truth) == missing
     finally:
         history.cluster.stop()
@@ -229,14 +230,15 @@ def test_brokers_without_remote_storage_serve_the_records_of_the_store(lab: Lab,
         put_on(cluster, {tmp_path / "out": {topic: topic for topic in topics}})
         cluster.start(*cluster.brokers)
         wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=90, step_seconds=1.0)
-        missing = lost(state.truth.acknowledged, read_everything(cluster, state.truth.acknowledged))
-        assert {place: [offset for offset in offsets if not within(gaps[place], offset)] for place, offsets in missing.items()} == {
-            place: [] for place in missing
-        }
-        for topic in topics:
+        writer = Writer(cluster)  # an idempotent one may get the id of a producer of the other cluster
+        for topic in topics:  # consumers wait at a gap until a record follows it
             written = Acknowledged()
-            go_on(cluster, topic, written, 5000, 5060)
+            written.batch(writer, topic, values(topic, 5000, 10))
             assert min(written.records) >= state.truth.offsets["latest"][topic, 0]
+        missing = lost(state.truth.acknowledged, read_everything(cluster, state.truth.acknowledged))
+    assert {place: [offset for offset in offsets if not within(gaps[place], offset)] for place, offsets in missing.items()} == {
+        place: [] for place in missing
+    }
 
 
 def copied(state: State, *, all_copies: bool) -> list[str]:

@@ -89,7 +89,11 @@ def _put_on_other_cluster(salvaged: Salvaged) -> Iterator[OperatorStep]:
         yield OperatorStep("copy", text, None, (), trimmed)
     text = "Have each broker recover its logs, and give them to KAFKA, the user that runs Kafka:"
     yield OperatorStep("own", text, "rm -f LOG_DIR/.kafka_cleanshutdown; chown -R KAFKA: LOG_DIR")
-    yield OperatorStep("start", "Start the brokers. Recovery reads every batch, and cuts nothing.")
+    text = (
+        "Start the brokers. Recovery reads every batch, and cuts nothing. A day long, idempotent producers may get "
+        "OUT_OF_ORDER_SEQUENCE_NUMBER, if they have the id of a producer of the other cluster: start them again."
+    )
+    yield OperatorStep("start", text)
 
 
 def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:

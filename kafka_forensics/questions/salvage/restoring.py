@@ -178,6 +178,11 @@ class Restorer:
         leader_epoch = epoch_at(epochs, local_log_start_offset)
         return lineage_before(stored, self.segments_of(stored), local_log_start_offset, leader_epoch)
 
+    def remote_segments(self, context: ReplicaContext) -> list[RemoteSegment]:
+        """The segments of a replica's partition that brokers know, or will know; empty if no store has any."""
+        stored = self.stored_of(context.topic_partition, context.topic_id)
+        return [] if stored is None else self.segments_of(stored)
+
     def _known(self, stored: StoredPartition) -> RemoteLog | None:
         log, history = stored.log, self.witnesses.remote_log
         return None if history is None else history.log_of(log.topic, log.partition, log.topic_id)

@@ -408,7 +408,8 @@ class _Salvager:
             lineage = self._restorer.remote_part(context, start, context.epoch_checkpoint or ())
             if lineage is None:
                 continue
-            to_write.remote = lineage.segments
+            after = (segment for segment in self._restorer.remote_segments(context) if segment.start_offset >= start)
+            to_write.remote = [*lineage.segments, *after]
             to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
             line, to_write.log_start = to_write.log_start, log_start_of(lineage, to_write.log_start, is_rebuilt=True)
             to_write.partition.log_start_offset = to_write.log_start
