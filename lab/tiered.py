@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -67,6 +67,8 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 WRITTEN_ON: Final = ("drained", "partly", "trimmed", EXPIRING, "late", "frozen", "flat")
 """Topics under traffic; `transactions` has an open transaction, and `off` and `deleted` are as their names say."""
+REMOTE_TOPICS: Final = ("drained", "partly", "trimmed", EXPIRING, "late", "frozen", "transactions")
+"""Topics with remote segments."""
 TOPICS_LEFT: Final = (*(topic for topic in TOPICS if topic != "deleted"), "transactions")
 UNCLEAN_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {"aud": DRAINED, "lag": PARTLY}
 
@@ -124,6 +126,11 @@ class State:
         return tuple(path for path in sorted(self.folder.iterdir()) if path.name != STORE)
 
 
+def tiered_jars() -> Path:
+    """The jars of Kafka with those of its tests."""
+    return kafka_jars(VERSION, LAB / "pom-tiered.xml", "kafka-tiered")
+
+
 class TieredCluster(SinceKafka4):
     """Controller 100 and brokers 1 … 4, whose remote store is the directory `remote` beside their log directories."""
 
@@ -132,7 +139,7 @@ class TieredCluster(SinceKafka4):
         super().__init__(
             directory,
             brokers,
-            version_jars=kafka_jars(VERSION, LAB / "pom-tiered.xml", "kafka-tiered"),
+            version_jars=tiered_jars(),
             broker_settings={**SETTINGS, **(settings or {}), "rsm.config.dir": str(self.store)},
             controller_settings={**SESSION, "remote.log.storage.system.enable": "true"},
         )
@@ -435,6 +442,16 @@ def without_controllers_log(state: State, target: Path) -> tuple[Path, ...]:
     for log_dir in state.folder.glob("broker-*"):
         copy_tree(log_dir, target / log_dir.name)
         shutil.rmtree(target / log_dir.name / METADATA)
+    return tuple(sorted(target.iterdir()))
+
+
+def without_topics(state: State, target: Path, topics: Collection[str]) -> tuple[Path, ...]:
+    """Copy a state, its remote store included, without the replicas of these topics."""
+    for path in state.folder.iterdir():
+        copy_tree(path, target / path.name)
+    for path in target.glob("broker-*/*-[0-9]*"):
+        if path.name.rpartition("-")[0] in topics:
+            shutil.rmtree(path)
     return tuple(sorted(target.iterdir()))
 
 

@@ -1,13 +1,19 @@
 """Which remote segments of a tiered topic belong to a log, and what its leader does with the others (RemoteLogManager)."""
 
 import itertools
+import struct
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.replication.epochs import epoch_at
+
+_MASK: Final = 0xFFFFFFFF
+_MURMUR2_SEED: Final = 0x9747B28C
+_MURMUR2_FACTOR: Final = 0x5BD1E995
 
 
 class RemoteFate(NamedTuple):
@@ -83,3 +89,24 @@ def remote_fate(
         elif segment.end_offset >= log_end_offset or not is_in_lineage(segment, epochs):
             unreferenced += 1
     return RemoteFate(unreferenced, expired, forgotten)
+
+
+def metadata_partition(topic_id: str, partition: int, partitions_count: int) -> int:
+    """The partition of `__remote_log_metadata` with the events of a partition (RemoteLogMetadataTopicPartitioner).
+
+    `topic_id` is 22 characters of base64url, `partitions_count` the number of partitions of `__remote_log_metadata`.
+    """
+    most, least = struct.unpack(">QQ", urlsafe_b64decode(f"{topic_id}=="))
+    digest = 1
+    for number in (least ^ least >> 32, most ^ most >> 32, partition):  # Objects.hash of two longs and an int
+        digest = (31 * digest + number) & _MASK
+    return (_murmur2(digest.to_bytes(4, "big")) & 0x7FFFFFFF) % partitions_count
+
+
+def _murmur2(four_bytes: bytes) -> int:
+    """Kafka's murmur2 of four bytes (Utils.murmur2)."""
+    word = int.from_bytes(four_bytes, "little") * _MURMUR2_FACTOR & _MASK
+    word = (word ^ word >> 24) * _MURMUR2_FACTOR & _MASK
+    digest = ((_MURMUR2_SEED ^ 4) * _MURMUR2_FACTOR & _MASK) ^ word
+    digest = (digest ^ digest >> 13) * _MURMUR2_FACTOR & _MASK
+    return digest ^ digest >> 15

@@ -2,18 +2,23 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from kafka_forensics.scanning.engine import local
-from lab.salvaged_start import put_in_place
+from lab.jvm import wait_until
+from lab.salvage_states import Acknowledged, go_on, values
+from lab.salvaged_start import put_in_place, put_on
 from lab.tiered import (
     ALONE,
     BEHIND,
@@ -21,15 +26,24 @@ from lab.tiered import (
     EXPIRING,
     FAR_BEHIND,
     LEADER,
+    REMOTE_TOPICS,
     STAYING_SECONDS,
+    STORE,
     UNCLEAN_TOPICS,
     WITHOUT_ONE,
+    WRITTEN_ON,
     State,
     TieredCluster,
     TieredHistory,
+    Truth,
+    tiered_jars,
     without_controllers_log,
+    without_topics,
 )
-from lab.version_workload import Contents, spans
+from lab.unclean_election import fully_replicated
+from lab.version_workload import Contents, Place, lost, read_everything, spans
+from lab.versions import SinceKafka4
+from lab.workload import Writer
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly, pytest.mark.timeout(1200)]
 
@@ -39,6 +53,14 @@ LOST = {
     FAR_BEHIND: range(COMMON, COMMON + WITHOUT_ONE + ALONE),
 }
 """Leader elected uncleanly → acknowledged offsets of each topic that its log lacks."""
+
+
+class Started(NamedTuple):
+    """What brokers have and serve a while after a start."""
+
+    left: set[str]
+    missing: Contents
+    earliest: dict[Place, int]
 
 
 @dataclass(frozen=True)
@@ -108,23 +130,115 @@ def test_the_remote_log_survives_a_start_on_a_salvage(lab: Lab, name: str, tmp_p
     paths = state.log_dirs if with_controllers_log else without_controllers_log(state, tmp_path / "copies")
     salvaged = salvage(list(map(str, paths)), tmp_path / "out", ScanOptions(), SalvageOptions())
     assert {refused.topic for refused in salvaged.refused} <= {"__cluster_metadata"}
+    left, missing, offsets = started_on(history, state, tmp_path / "out")
+    assert not_expired(state.truth.objects) - left == set()
+    assert {place: spans(records) for place, records in missing.items()} == {}
+    starts = dict(lab.states["running"].truth.offsets["earliest"])
+    for before in (starts, offsets):
+        del before[EXPIRING, 0]
+    assert offsets == starts
+
+
+def started_on(history: TieredHistory, state: State, salvaged: Path, *, writing: bool = False) -> Started:
+    """Start all nodes of a state on a salvage, let them run, and read everything; with `writing` after further records."""
     history.restore(state)
-    put_in_place(history.cluster, tmp_path / "out")
+    put_in_place(history.cluster, salvaged)
     try:
         history.start()
         time.sleep(STAYING_SECONDS)
         left = set(history.cluster.objects())
         missing = history.missing(state.truth)
         offsets = history.cluster.offsets("earliest")
+        if writing:
+            further = {(topic, 0): Acknowledged() for topic in WRITTEN_ON}
+            for (topic, _), written in further.items():
+                go_on(history.cluster, topic, written, 5000, 5060)
+            history.cluster.await_quiet()
+            left &= set(history.cluster.objects())
+            acknowledged = {place: {offset: value for offset, (value, _) in row.records.items()} for place, row in further.items()}
+            assert history.missing(Truth(acknowledged, {}, ())) == {}
+            assert history.missing(state.truth) == missing
     finally:
         history.cluster.stop()
-        shutil.rmtree(tmp_path / "out")
-    assert {name for name in state.truth.objects if name not in left and not name.startswith(f"{EXPIRING}-")} == set()
-    assert {place: spans(records) for place, records in missing.items()} == {}
-    starts = dict(lab.states["running"].truth.offsets["earliest"])
-    for before in (starts, offsets):
-        del before[EXPIRING, 0]
-    assert offsets == starts
+        shutil.rmtree(salvaged)
+    return Started(left, missing, offsets)
+
+
+def not_expired(objects: Iterable[str]) -> set[str]:
+    """The objects but those of the topic whose retention may delete any of them."""
+    return {name for name in objects if not name.startswith(f"{EXPIRING}-")}
+
+
+GONE = {
+    "one local log": ("drained",),
+    "all local logs": REMOTE_TOPICS,
+    "metadata": (REMOTE_LOG_METADATA_TOPIC,),
+    "local logs and metadata": (*REMOTE_TOPICS, REMOTE_LOG_METADATA_TOPIC),
+}
+"""What is gone on all brokers."""
+
+
+@pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
+def test_a_salvage_restores_what_only_the_store_has(lab: Lab, gone: tuple[str, ...], tmp_path: Path) -> None:
+    state = lab.states["stopped"]
+    paths = without_topics(state, tmp_path / "copies", gone)
+    allow_gaps = "partly" in gone
+    salvaged = salvage(
+        list(map(str, paths)), tmp_path / "out", ScanOptions(copied=CopyExtent.WHOLE), SalvageOptions(allow_gaps=allow_gaps)
+    )
+    assert salvaged.refused == salvaged.begun_empty == []
+    assert files_of(tmp_path / "copies" / STORE) == files_of(state.folder / STORE)
+    gaps = {partition.key: [(gap.start, gap.end) for gap in partition.gaps] for partition in salvaged.partitions}
+    tiered_ends = {place: end + 1 for place, end in state.truth.offsets["latest-tiered"].items()}
+    latest = state.truth.offsets["latest"]
+    assert {place: rows for place, rows in gaps.items() if rows and place in tiered_ends} == {
+        place: [(end, latest[place])] for place, end in tiered_ends.items() if allow_gaps and end < latest[place]
+    }
+    left, missing, _ = started_on(lab.history, state, tmp_path / "out", writing=True)
+    assert not_expired(state.truth.objects) - left == set()
+    assert {place: [offset for offset in records if not within(gaps[place], offset)] for place, records in missing.items()} == {
+        place: [] for place in missing
+    }
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files below a folder by their paths in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def within(ranges: Iterable[tuple[int, int | None]], offset: int) -> bool:
+    """Whether an offset is in one of the ranges."""
+    return any(start <= offset and (end is None or offset < end) for start, end in ranges)
+
+
+@pytest.mark.parametrize("gone", [(), REMOTE_TOPICS], ids=["all copies", "no local logs"])
+def test_brokers_without_remote_storage_serve_the_records_of_the_store(lab: Lab, gone: tuple[str, ...], tmp_path: Path) -> None:
+    state = lab.states["stopped"]
+    paths = without_topics(state, tmp_path / "copies", gone)
+    options = SalvageOptions(allow_gaps=bool(gone), from_store=True)
+    salvaged = salvage(list(map(str, paths)), tmp_path / "out", ScanOptions(copied=CopyExtent.WHOLE), options)
+    assert salvaged.refused == []
+    gaps = {partition.key: [(gap.start, gap.end) for gap in partition.gaps] for partition in salvaged.partitions}
+    topics = [topic for topic, _ in state.truth.acknowledged]
+    for path in [*(tmp_path / "out").glob("broker-*/*/*-[0-9]*")]:
+        if path.name.rpartition("-")[0] not in topics:
+            shutil.rmtree(path)
+    with SinceKafka4(tmp_path / "plain", 3, version_jars=tiered_jars()) as cluster:
+        for topic in topics:
+            cluster.create_topic(topic)
+        cluster.stop(*cluster.brokers)
+        put_on(cluster, {tmp_path / "out": {topic: topic for topic in topics}})
+        cluster.start(*cluster.brokers)
+        wait_until("all replicas are in sync", lambda: fully_replicated(cluster), timeout_seconds=90, step_seconds=1.0)
+        writer = Writer(cluster)  # an idempotent one may get the id of a producer of the other cluster
+        for topic in topics:  # consumers wait at a gap until a record follows it
+            written = Acknowledged()
+            written.batch(writer, topic, values(topic, 5000, 10))
+            assert min(written.records) >= state.truth.offsets["latest"][topic, 0]
+        missing = lost(state.truth.acknowledged, read_everything(cluster, state.truth.acknowledged))
+    assert {place: [offset for offset in offsets if not within(gaps[place], offset)] for place, offsets in missing.items()} == {
+        place: [] for place in missing
+    }
 
 
 def copied(state: State, *, all_copies: bool) -> list[str]:

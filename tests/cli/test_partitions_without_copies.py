@@ -49,7 +49,7 @@ def test_salvage_with_allow_gaps_lists_the_partition_as_begun_empty(run: Run, co
 
 
 def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partitions(run: Run, tmp_path: Path) -> None:
-    """Broker 4 has no checkpoint: only the controllers' log names its partition."""
+    """Broker 4 has no checkpoint: only the controllers' log names its partition. That of a tiered topic never begins empty."""
     other = topic("other", OTHER_ID), partition_record([4], 4, topic_id=OTHER_ID)
     values = topic(), partition_record([1, 2, 3], 1), topic("gone", "BBECAwQFBgcICQoLDA0ODw"), *other
     brokers = with_controller(healthy(tmp_path / "in"), *values, setting("remote.storage.enable", "true", "other"))
@@ -62,7 +62,7 @@ def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partition
                 f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets;"
                 " without it brokers know no remote segment that it lists"
             ),
-            f"{outcome} other-0: no copy of it is here, though the controllers' log assigns it to broker 4",
+            "refused other-0: no copy of it is here, though the controllers' log assigns it to broker 4",
         ]
         assert "start no broker before other-0 is salvaged or copied back: Kafka would delete" in err
     assert [run("scan", brokers.root, "--topic", name)[0] for name in ("other", "gone", "nobody")] == [0, 0, 2]

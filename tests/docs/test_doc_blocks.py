@@ -30,6 +30,7 @@ NOT_RUN = {
     ("docs/recover.md", "it needs a cluster; tests/broker/test_from_loss_to_verified.py runs it on one"): 1,
     ("docs/quick-start.md", "it installs into the environment that runs it"): 1,
     ("docs/spark.md", SPARK_COMMANDS): 2,
+    ("docs/salvage.md", "it needs a remote store, and no sample has tiered topics"): 1,
     ("docs/tiered.md", "no sample has tiered topics"): 1,
     ("docs/storage.md", STORAGE): 2,
 }

@@ -34,6 +34,31 @@ AllowGaps = Annotated[
         help="Also write partitions with offsets that no copy has, and compacted ones without a whole copy, and name the gaps.",
     ),
 ]
+RebuildMetadata = Annotated[
+    bool,
+    typer.Option(
+        "--rebuild-metadata",
+        help="Build __remote_log_metadata anew from a remote store among the paths, although copies of it are here: if brokers ran"
+        " without it, it lacks the older segments.",
+    ),
+]
+FromStore = Annotated[
+    bool,
+    typer.Option(
+        "--from-store",
+        help="Write tiered topics as plain logs, with the records of a remote store among the paths, for brokers without remote"
+        " storage.",
+    ),
+]
+MetadataPartitions = Annotated[
+    int | None,
+    typer.Option(
+        "--metadata-partitions",
+        metavar="N",
+        min=1,
+        help="Number of partitions of __remote_log_metadata, if it is rebuilt from a remote store and no controllers' log is here.",
+    ),
+]
 FORMATS: Final = ("table", "tsv", "json", "markdown")
 ListFormat = Annotated[
     str | None,
@@ -55,6 +80,9 @@ def salvage(
     *,
     prefer_broker: PreferBroker = None,
     allow_gaps: AllowGaps = False,
+    rebuild_metadata: RebuildMetadata = False,
+    from_store: FromStore = False,
+    metadata_partitions: MetadataPartitions = None,
     deep: options.Deep = None,
     format_name: ListFormat = None,
     console: options.VerboseConsoleOptions,
@@ -79,8 +107,9 @@ def salvage(
         if not screen.quiet:
             say(screen, [announcement(salvaged)])
 
+    salvage_options = SalvageOptions(prefer_broker, allow_gaps, metadata_partitions, rebuild_metadata, from_store)
     with Progress(screen) as progress:
-        salvaged = salvage(paths, output, scan_options, SalvageOptions(prefer_broker, allow_gaps), progress, announce)
+        salvaged = salvage(paths, output, scan_options, salvage_options, progress, announce)
     say(screen, remote_warnings(salvaged))
     with open_output(None, color=console.color) as to:
         write_salvaged(salvaged, format_name or options.default_format(), to)

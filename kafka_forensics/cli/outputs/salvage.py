@@ -49,13 +49,13 @@ def _markdown(salvaged: Salvaged) -> Iterator[str]:
 
 
 def remote_warnings(salvaged: Salvaged) -> list[str]:
-    """A warning not to start brokers while tiered partitions are refused or have no copy here."""
+    """A warning not to start brokers while tiered partitions are refused or have no copy here; none if DIR is for others."""
     lacking = [
         name(refusal.topic, refusal.partition) for refusal in (*salvaged.refused, *salvaged.begun_empty) if refusal.is_tiered
     ]
     named = listed(lacking if len(lacking) <= _TIERED_NAMED else [*lacking[:_TIERED_NAMED], f"{len(lacking) - _TIERED_NAMED} more"])
     text = f"start no broker before {named} is salvaged or copied back: Kafka would delete what it has in remote storage"
-    return [text] if lacking else []
+    return [text] if lacking and not salvaged.from_store else []
 
 
 def announcement(salvaged: Salvaged) -> str:

@@ -5,7 +5,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kafka_forensics.cli.outputs.plan_words import brokers
+from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     ELECT_UNCLEANLY,
@@ -20,8 +20,8 @@ from kafka_forensics.cli.outputs.steps import (
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, PassedLimit, Salvaged
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
+from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, REMOTE_STORAGE, PassedLimit, Salvaged
 from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import repair_advice, rerun_command
 
@@ -55,10 +55,45 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
             f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again. Where "
             "that cannot be done, the steps of plan --elect N need no salvage."
         )
+        if salvaged.from_store:
+            text = f"DIR lacks {partitions_words(refused)}. Do as the reasons say, and salvage again."
         return [OperatorStep("refused", text, None, (), refused)]
+    if salvaged.from_store:
+        return list(_put_on_other_cluster(salvaged))
     if salvaged.controller_findings:
         return list(controllers_first(salvaged.controller_findings))
     return [*_replace_log_dirs(salvaged), *_start(salvaged)]
+
+
+def _put_on_other_cluster(salvaged: Salvaged) -> Iterator[OperatorStep]:
+    """Give the logs to new topics of a cluster without remote storage."""
+    keys = tuple(partition.key for partition in salvaged.partitions if partition.quorum is None)
+    text = (
+        "DIR is for a cluster whose brokers have no remote storage, and not for the brokers of the copies. Create the topics "
+        "there, without remote.storage.enable, each partition on brokers that DIR has it for:"
+    )
+    create = "kafka-topics.sh --bootstrap-server HOST:PORT --create --topic TOPIC --replica-assignment N:N,..."
+    yield OperatorStep("create_topics", text, create, (), keys)
+    yield OperatorStep("stop", "Stop the brokers of that cluster.")
+    text = "Put the logs in the place of the new empty ones, all files but partition.metadata, which has the new topic's id:"
+    source = shlex.quote(f"{salvaged.output}/broker-N/NAME/TOPIC-N")
+    command = f"find LOG_DIR/TOPIC-N -type f ! -name partition.metadata -delete; cp -an {source}/. LOG_DIR/TOPIC-N"
+    yield OperatorStep("copy", text, command, (), keys)
+    if trimmed := tuple(
+        partition.key for partition in salvaged.partitions if partition.log_start_offset and partition.quorum is None
+    ):
+        text = (
+            f"Put the lines of DIR's log-start-offset-checkpoint of {partitions_words(trimmed)} into that of LOG_DIR, and count "
+            "them in its second line."
+        )
+        yield OperatorStep("copy", text, None, (), trimmed)
+    text = "Have each broker recover its logs, and give them to KAFKA, the user that runs Kafka:"
+    yield OperatorStep("own", text, "rm -f LOG_DIR/.kafka_cleanshutdown; chown -R KAFKA: LOG_DIR")
+    text = (
+        "Start the brokers. Recovery reads every batch, and cuts nothing. A day long, idempotent producers may get "
+        "OUT_OF_ORDER_SEQUENCE_NUMBER, if they have the id of a producer of the other cluster: start them again."
+    )
+    yield OperatorStep("start", text)
 
 
 def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
@@ -136,6 +171,7 @@ def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
         yield controllers_step([node for node in order if node in salvaged.controller_voters])
     for passed, topics in limits.items():
         yield from _retention_suspended(passed, topics, is_kraft=salvaged.is_kraft)
+    yield from _configure_remote_storage(salvaged)
     if order:
         sequence, absent = ", then ".join(brokers([node]) for node in order), _absent(salvaged)
         waiting = ", each when the one before is up" if len(order) > 1 else ""
@@ -152,6 +188,23 @@ def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
     yield OperatorStep("verify", "Copy the log directories again, and see that every byte is there:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
         yield from _retention_restored(passed, topics)
+
+
+def _configure_remote_storage(salvaged: Salvaged) -> Iterator[OperatorStep]:
+    """Have brokers of tiered topics use the store with the remote parts of their logs."""
+    tiered = [partition for partition in salvaged.partitions if partition.has_remote_part]
+    metadata = [partition for partition in salvaged.partitions if partition.topic == REMOTE_LOG_METADATA_TOPIC]
+    if not tiered:
+        return
+    text = (
+        "See that every broker has the settings of remote storage that it had, remote.log.*, rsm.config.* and rlmm.config.*, and "
+        "reaches the same store, of which nothing was changed."
+    )
+    if only_remote := tuple(partition.key for partition in tiered if partition.base == REMOTE_STORAGE):
+        text += f" The local logs of {partitions_words(only_remote)} begin where their remote logs end."
+    if built := tuple(partition.key for partition in metadata if partition.base == REMOTE_STORAGE):
+        text += f" {capital(partitions_words(built))} are built from the store: all its segments in them are as if just copied."
+    yield OperatorStep("remote_storage", text, None, _order(salvaged), only_remote)
 
 
 def _topics_by_limits(salvaged: Salvaged) -> dict[tuple[PassedLimit, ...], list[str]]:

@@ -18,7 +18,11 @@ from kafka_forensics.parsers.internal_topics.metadata_log import (
     write_frame,
     write_metadata_record,
 )
-from kafka_forensics.parsers.internal_topics.remote_log_metadata import decode_remote_log_record, write_remote_log_record
+from kafka_forensics.parsers.internal_topics.remote_log_metadata import (
+    decode_remote_log_record,
+    write_copied_segment,
+    write_remote_log_record,
+)
 from kafka_forensics.parsers.internal_topics.share_state import (
     SHARE_RECORDS,
     SNAPSHOT,

@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.remote_log import RemotePartitionDeleteState, RemoteSegmentState
+from kafka_forensics.model.remote_log import RemotePartitionDeleteState, RemoteSegment, RemoteSegmentState
 from kafka_forensics.parsers.flexible_fields import (
     INT8,
     INT32,
@@ -49,6 +49,31 @@ def decode_remote_log_record(value: bytes | None) -> MetadataRecord:
 def write_remote_log_record(api_key: int, fields: Json) -> bytes:
     """The value of a record; missing fields are 0, empty or null."""
     return write_frame(api_key, 0) + write_message(_LAYOUTS[api_key][0], fields)
+
+
+def write_copied_segment(topic: str, topic_id: str, partition: int, segment: RemoteSegment) -> list[bytes]:
+    """The values of the records by which brokers learn that a segment was copied: its copy started, and finished."""
+    event: Json = {
+        "remote_log_segment_id": {
+            "topic_id_partition": {"name": topic, "id": topic_id, "partition": partition},
+            "id": segment.segment_id,
+        },
+        "broker_id": segment.broker_id,
+        "event_timestamp_ms": segment.event_timestamp_ms,
+    }
+    started: Json = {
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "segment_leader_epochs": [
+            {"leader_epoch": entry.leader_epoch, "offset": entry.start_offset} for entry in segment.leader_epochs
+        ],
+        "segment_size_in_bytes": segment.size_in_bytes,
+        "txn_index_empty": segment.txn_index_empty,
+        "remote_log_segment_state": int(RemoteSegmentState.COPY_SEGMENT_STARTED),
+    }
+    finished: Json = {"remote_log_segment_state": int(RemoteSegmentState.COPY_SEGMENT_FINISHED)}
+    return [write_remote_log_record(SEGMENT, event | started), write_remote_log_record(SEGMENT_UPDATE, event | finished)]
 
 
 def _refusal(fields: Json) -> str | None:

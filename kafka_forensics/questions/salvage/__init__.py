@@ -11,4 +11,5 @@ from kafka_forensics.questions.salvage.manifest import (
     SalvagedPartition,
     document,
 )
+from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE
 from kafka_forensics.questions.salvage.salvaging import salvage

@@ -37,12 +37,24 @@ class SalvageOptions:
     """The broker whose records are used in partitions that would be refused, and whose copy of a compacted one comes first."""
     allow_gaps: bool = False
     """Whether to write partitions for which no copy has some offsets."""
+    metadata_partitions: int | None = None
+    """Number of partitions of `__remote_log_metadata` where no controllers' log shows it; None: Kafka's default."""
+    rebuild_metadata: bool = False
+    """Whether `__remote_log_metadata` is rebuilt from a remote store although copies of it are here."""
+    from_store: bool = False
+    """Whether tiered topics become plain logs with the records of their remote segments."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """As words of a command line."""
         prefer = () if self.prefer_broker is None else ("--prefer-broker", self.prefer_broker)
-        return (*prefer, *(("--allow-gaps",) if self.allow_gaps else ()))
+        count = () if self.metadata_partitions is None else ("--metadata-partitions", str(self.metadata_partitions))
+        flags = {
+            "--allow-gaps": self.allow_gaps,
+            "--rebuild-metadata": self.rebuild_metadata,
+            "--from-store": self.from_store,
+        }
+        return (*prefer, *count, *(flag for flag, is_set in flags.items() if is_set))
 
 
 def choose(
@@ -201,7 +213,7 @@ def _check_remote(sources: Sequence[SourceCopy], base: int, remote: Sequence[Lef
     may_be_tiered = context.control is None and line is not None and line < replica.local_log_start_offset and not context.compacted
     if (replica.remote or may_be_tiered) and lacks_remote_epochs(replica):
         reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
-        hint = "give the copy of another replica, or --prefer-broker N for one that has the file"
+        hint = "give the copy of another replica, or the remote store; or --prefer-broker N for one that has the file"
         raise RefusedError(Refused(*key, "tiered", reason, hint, brokers=(context.broker,)))
     committed = [left for left in remote if left.committed_end > left.start]
     if committed and not prefer:

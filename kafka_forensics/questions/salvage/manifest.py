@@ -100,10 +100,11 @@ class SalvagedPartition:
     partition: int
     topic_id: str | None
     base: int | str
-    """The broker whose copy determines the lineage."""
+    """The broker whose copy determines the lineage, or REMOTE_STORAGE."""
     chosen_by: str
     """`plan` (recommended) · `prefer-broker` · `committed` (only its lineage is proven committed) · `longest` (otherwise: proven
-    committed furthest, or longest) · `quorum` (the most up-to-date of a majority of the voters)."""
+    committed furthest, or longest) · `quorum` (the most up-to-date of a majority of the voters) · `remote` (no copy is here, but
+    a remote store has it)."""
     log_start_offset: int
     local_log_start_offset: int
     """Start of its segments: the log start, except in a tiered topic."""
@@ -137,6 +138,11 @@ class SalvagedPartition:
     def key(self) -> TopicPartition:
         """Topic and partition."""
         return self.topic, self.partition
+
+    @property
+    def has_remote_part(self) -> bool:
+        """Whether its log begins in remote storage."""
+        return self.local_log_start_offset > self.log_start_offset
 
     @property
     def needs_topic_id(self) -> bool:
@@ -207,6 +213,8 @@ class Salvaged:
     """If the controllers' log was refused: what must be repaired before controllers start."""
     files_to_repair: list[Finding] = field(default_factory=list)
     """Findings about small files that are kept from the copies and keep a broker from starting or from serving its logs."""
+    from_store: bool = False
+    """Whether the logs are for brokers without remote storage (`--from-store`)."""
     rerun_arguments: RerunArguments | None = None
     options: tuple[str, ...] = ()
     """The options of this salvage except `--output`."""

@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, MAX_SEGMENT_SIZE
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.log import BatchChecks, SegmentReader
 from kafka_forensics.questions.salvage.copy_and_hash import CopyAndHash, OutputFile, cancel
 from kafka_forensics.questions.salvage.lineage import LogLineage
+from kafka_forensics.questions.salvage.origins import SegmentOrigin
 from kafka_forensics.questions.salvage.rebuilding import IndexBuilder, LeaderEpochBuilder, ProducerStateBuilder
 from kafka_forensics.questions.salvage.slices import SegmentSlice
 from kafka_forensics.replication.recovery import EPOCHS_FILE, segment_file
@@ -111,7 +111,7 @@ class _OutputSegment:
 def write_partition(
     directory: Path,
     slices: Iterable[SegmentSlice],
-    plans: Sequence[ReplicaPlan],
+    origins: Sequence[SegmentOrigin],
     lineage: LogLineage,
     settings: PartitionSettings,
     copier: CopyAndHash,
@@ -120,13 +120,11 @@ def write_partition(
 
     Raises CopyChangedError if copies have changed since the scan, SourceError, and OSError if nothing can be written.
     """
-    sizes = [log.entry.size_in_bytes for plan in plans for log in plan.directory.logs()]
-    largest = max(DEFAULT_SEGMENT_BYTES, min(max(sizes, default=0), MAX_SEGMENT_SIZE))
-    base_offsets = [segment.base_offset for segment in plans[lineage.base].directory.segments]
+    largest = max(DEFAULT_SEGMENT_BYTES, min(max((origin.largest for origin in origins), default=0), MAX_SEGMENT_SIZE))
     end = -1
-    writer = _PartitionWriter(directory, plans, settings, copier)
+    writer = _PartitionWriter(directory, origins, settings, copier)
     try:
-        for segment in _segments(slices, base_offsets, largest):
+        for segment in _segments(slices, origins[lineage.base].base_offsets, largest):
             writer.add(segment)
             end = segment.slices[-1].end_offset
         if end < lineage.log_end_offset:
@@ -169,9 +167,9 @@ def _base_offset(after: int, part: SegmentSlice, base_offsets: Sequence[int]) ->
 class _PartitionWriter:
     """Writes segments; each is read back while the next one is copied."""
 
-    def __init__(self, directory: Path, plans: Sequence[ReplicaPlan], settings: PartitionSettings, copier: CopyAndHash) -> None:
+    def __init__(self, directory: Path, origins: Sequence[SegmentOrigin], settings: PartitionSettings, copier: CopyAndHash) -> None:
         self._written = WrittenLog()
-        self._directory, self._plans, self._settings, self._copier = directory, plans, settings, copier
+        self._directory, self._origins, self._settings, self._copier = directory, origins, settings, copier
         self._copying = deque[tuple[_OutputSegment, OutputFile]]()
         self._producers, self._epochs = ProducerStateBuilder(settings.producers), LeaderEpochBuilder()
         self._last_offset = -1
@@ -225,12 +223,9 @@ class _PartitionWriter:
         with new_file(self._directory / name) as descriptor:
             growth.begin()
             for part in slices:
-                plan = self._plans[part.copy]
-                segment = plan.directory.segment(part.segment)
-                assert segment is not None
-                assert segment.log is not None
-                with plan.log_dir.source.open(segment.log.path) as file:
-                    copy_range(file, segment.log.path, part.byte_start, part.byte_end, descriptor, growth.grow)
+                origin = self._origins[part.copy]
+                with origin.open(part.segment) as file:
+                    copy_range(file, origin.name(part.segment), part.byte_start, part.byte_end, descriptor, growth.grow)
 
     def _read_back(self, output: OutputFile, name: str, segment: _OutputSegment) -> tuple[IndexBuilder, list[AbortedTxn]]:
         """Read a segment and compare it with its slices; its indexes, and the transactions aborted in it."""
@@ -264,16 +259,16 @@ class _PartitionWriter:
     def _ranges(self, name: str, slices: Sequence[SegmentSlice]) -> Iterator[OutputRange]:
         position = 0
         for part in slices:
-            context = self._plans[part.copy].context
+            origin = self._origins[part.copy]
             yield OutputRange(
-                f"{context.topic}-{context.partition}/{name}",
+                f"{self._directory.name}/{name}",
                 position,
                 position + part.size_in_bytes,
                 part.start_offset,
                 part.end_offset,
-                context.broker,
-                context.log_dir,
-                f"{context.directory}/{segment_file(part.segment)}",
+                origin.broker,
+                origin.log_dir,
+                origin.name(part.segment),
                 part.byte_start,
                 part.byte_end,
                 part.why,

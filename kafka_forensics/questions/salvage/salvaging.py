@@ -6,24 +6,28 @@ the result, refuses what the scan finds damaged, and moves the others to the log
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from kafka_forensics.analysis.epochs import add_remote_epochs
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import retention_for
+from kafka_forensics.analysis.replicas import lacks_remote_epochs, retention_for
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, gather
-from kafka_forensics.evidence.ledger import ExpectedReplica
+from kafka_forensics.evidence.ledger import ExpectedReplica, Ledger, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.files import LeaderEpochs
 from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
-from kafka_forensics.model.offset_ranges import clipped
+from kafka_forensics.model.offset_ranges import clipped, normalised, without
+from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
 from kafka_forensics.questions.salvage import controllers_log
@@ -45,6 +49,7 @@ from kafka_forensics.questions.salvage.manifest import (
     document,
     open_ended,
 )
+from kafka_forensics.questions.salvage.origins import SegmentOrigin, copy_origin
 from kafka_forensics.questions.salvage.output_findings import InputFindings
 from kafka_forensics.questions.salvage.partition_files import (
     CopyChangedError,
@@ -55,6 +60,8 @@ from kafka_forensics.questions.salvage.partition_files import (
 )
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
+from kafka_forensics.questions.salvage.remote_records import remote_slices, store_origins
+from kafka_forensics.questions.salvage.restoring import LEFT_OUT, Restorer, lacking, log_start_of, ranges_text
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
@@ -69,6 +76,7 @@ from kafka_forensics.scanning.judging.quorum import blocks_controllers
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller_copies import read_copies
+from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.files import write_offset_checkpoint
@@ -77,6 +85,7 @@ BUILD_DIR: Final = ".built"
 """Directory of the output in which partitions are built until all of them are scanned."""
 CONTROLLERS_BUILD_DIR: Final = ".controllers"
 """The same for the controllers' log. It is scanned separately, or the scan would expect the replicas that it lists."""
+WHOLE_HINT: Final = "copy the log directory whole; or say --whole if what is not in the copy is gone"
 NAME: Final = "salvage"
 """Broker name of the output in its scan."""
 
@@ -97,7 +106,7 @@ def salvage(
     """
     inputs = gather(paths, options, scanned=True)
     require_matching_node_ids(inputs)
-    salvaged = Salvaged(str(output), options=salvage_options.words)
+    salvaged = Salvaged(str(output), from_store=salvage_options.from_store, options=salvage_options.words)
     if salvage_options.prefer_broker is not None:
         salvage_options = replace(salvage_options, prefer_broker=name_of_copy(salvage_options.prefer_broker, inputs))
     _check_inputs(inputs, salvage_options)
@@ -132,6 +141,9 @@ def _check_inputs(inputs: Inputs, salvage_options: SalvageOptions) -> None:
         raise UsageError(f"{bundle.name} is a bundle, and holds no records", hint="give the log directories themselves")
     prefer = salvage_options.prefer_broker
     names = list(dict.fromkeys(str(plan.context.broker) for plan in inputs.replicas))
+    flags = {"--from-store": salvage_options.from_store, "--rebuild-metadata": salvage_options.rebuild_metadata}
+    for flag in [flag for flag, is_set in flags.items() if is_set and not inputs.store_places]:
+        raise UsageError(f"{flag} needs a remote store among the paths", hint="give the directory or bucket with its objects")
     if prefer is not None and prefer not in names:
         raise UsageError(f"no copy here is of broker {prefer}", hint=f"brokers here: {listed(names)}")
 
@@ -163,6 +175,10 @@ class _PartitionToWrite:
     """Its line in `log-start-offset-checkpoint`."""
     first_dirty_offset: int | None
     """Its line in `cleaner-offset-checkpoint`."""
+    origins: list[SegmentOrigin] = field(default_factory=list)
+    """Of a partition that no copy has."""
+    remote: Sequence[RemoteSegment] | None = None
+    """Its remote segments; None if it is not tiered."""
     metadata: ControllersLog | None = None
     targets: list[TargetDir] = field(default_factory=list)
     written: WrittenLog | None = None
@@ -196,6 +212,8 @@ class _Salvager:
             if key[0] == CLUSTER_METADATA_TOPIC:
                 self._add_controllers_log(replicas, result)
             else:
+                for replica in replicas:
+                    self._take_epochs_from_store(replica)
                 planned = self._maker.plan_of(replicas, reader, result)
                 read = [replica for replica in self._maker.present(replicas)[0] if replica.read is not ReadExtent.NONE]
                 sources = [self._source(replica, result) for replica in read]
@@ -259,7 +277,10 @@ class _Salvager:
         )
         plans = [source.plan for source in choice.sources]
         dirty = first_dirty_offset(lineage, base) if choice.is_cleaned else None
-        return _PartitionToWrite(partition, choice.slices, plans, lineage, settings, log_start_line(replica, lineage), dirty)
+        remote = () if context.remote_log is None else context.remote_log.finished
+        to_write = _PartitionToWrite(partition, choice.slices, plans, lineage, settings, log_start_line(replica, lineage), dirty)
+        to_write.remote = remote if context.is_tiered else None
+        return to_write
 
     def find_targets(self) -> None:
         """Find the log directories of every partition; refuse partitions that belong to none of the given ones."""
@@ -300,7 +321,8 @@ class _Salvager:
         partition = to_write.partition
         directory = self._build_place(partition.key)
         directory.mkdir(parents=True)
-        written = write_partition(directory, to_write.slices, to_write.plans, to_write.lineage, to_write.settings, self._copier)
+        origins = to_write.origins or [copy_origin(plan) for plan in to_write.plans]
+        written = write_partition(directory, to_write.slices, origins, to_write.lineage, to_write.settings, self._copier)
         to_write.written = written
         partition.leader_epochs, partition.segments = written.epochs, written.segments
         partition.size_in_bytes = written.size_in_bytes
@@ -309,19 +331,150 @@ class _Salvager:
             partition.files = to_write.metadata.write_beside(directory)
 
     def refuse_unread(self, result: ScanResult) -> None:
-        """Refuse partitions whose copies were not read, and those without a copy; if gaps are allowed, the latter start empty."""
+        """Refuse partitions whose copies were not read, and those without a copy; if gaps are allowed, the latter start empty, but
+        for those that may have remote segments, which brokers would delete."""
         handled = {to_write.partition.key for to_write in self._partitions} | {refused.key for refused in self._salvaged.refused}
         for partition in result.partitions:
             key = partition.topic, partition.partition
             if key not in handled and fits(key, self._options):
                 self._salvaged.refused.append(Refused(*key, "nothing_read", "no copy of it could be read"))
-        ledger = ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
         without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
-        for key, rows in lost_partitions(self._inputs, ledger).items():
-            if fits(key, self._options):
-                control = self.witnesses.control(*key)
-                is_tiered = REMOTE_LOG_METADATA_TOPIC in rows[0].expected_by or (control is not None and control.is_tiered)
-                without_copy.append(_no_copy(key, rows, is_tiered=is_tiered))
+        lost = {key: rows for key, rows in self._lost.items() if fits(key, self._options)}
+        if not self._salvage_options.from_store:
+            self._keep_remote_parts()
+        restored = self._restore(lost)
+        if self._salvage_options.from_store:
+            self._take_remote_records()
+        for key, rows in lost.items():
+            is_unneeded = self._salvage_options.from_store and key[0] == REMOTE_LOG_METADATA_TOPIC
+            if key not in restored and not is_unneeded:
+                is_tiered = self._is_tiered(rows[0]) and not self._restorer.has_nothing_remote(key)
+                refusal = _no_copy(key, rows, is_tiered=is_tiered, has_store=bool(self._restorer.stores))
+                (self._salvaged.refused if is_tiered else without_copy).append(refusal)
+        refused = {refusal.key for refusal in (*without_copy, *self._salvaged.refused)}
+        for row in self._ledger.without_copy():
+            key = row.key
+            if (
+                row.presence is Presence.NOT_COPIED
+                and self._is_tiered(row)
+                and fits(key, self._options)
+                and key not in handled | refused
+            ):
+                refused.add(key)
+                reason = f"it is not in the copy of broker {row.broker}, which seems to be a part of its log directory"
+                self._salvaged.refused.append(Refused(*key, "no_copy", reason, WHOLE_HINT, brokers=(row.broker,), is_tiered=True))
+
+    def _is_tiered(self, row: ExpectedReplica) -> bool:
+        """Whether an expected replica is of a tiered topic."""
+        control = self.witnesses.control(*row.key)
+        return REMOTE_LOG_METADATA_TOPIC in row.expected_by or (control is not None and control.is_tiered)
+
+    @cached_property
+    def _lost(self) -> dict[TopicPartition, list[ExpectedReplica]]:
+        """The partitions that no copy has."""
+        return lost_partitions(self._inputs, self._ledger)
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
+
+    @cached_property
+    def _restorer(self) -> Restorer:
+        stores = list_remote_stores(self._inputs)
+        options, copied = self._salvage_options, [plan.context.topic_partition for plan in self._inputs.internal]
+        keys = (*self._lost, *(copied if options.rebuild_metadata else ())) if stores else ()
+        metadata = {partition for topic, partition in keys if topic == REMOTE_LOG_METADATA_TOPIC}
+        return Restorer(self._inputs, self.witnesses, stores, metadata, options.metadata_partitions, options.from_store)
+
+    def _take_epochs_from_store(self, replica: Replica) -> None:
+        """Set the epochs of the remote part of a replica whose leader-epoch-checkpoint lacks them."""
+        if not replica.is_tiered or not lacks_remote_epochs(replica):
+            return
+        epochs, start = replica.epochs, replica.local_log_start_offset
+        lineage = self._restorer.remote_part(replica.context, start, epochs)
+        if lineage is not None:
+            replica.epochs = add_remote_epochs(epochs, lineage.epochs, start)
+            replica.context.leader_epochs = LeaderEpochs(replica.epochs)
+
+    def _keep_remote_parts(self) -> None:
+        """Give logs whose remote segments brokers will know again by the rebuilt `__remote_log_metadata` the epochs and the start
+        of these: brokers that ran without it have cut them away."""
+        for to_write in self._partitions if self._restorer.rebuilt else ():
+            if not to_write.plans:
+                continue
+            context, start = to_write.plans[to_write.lineage.base].context, to_write.lineage.log_start_offset
+            if not context.is_tiered or not self._restorer.is_rebuilt(context):
+                continue
+            lineage = self._restorer.remote_part(context, start, context.epoch_checkpoint or ())
+            if lineage is None:
+                continue
+            after = (segment for segment in self._restorer.remote_segments(context) if segment.start_offset >= start)
+            to_write.remote = [*lineage.segments, *after]
+            to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
+            line, to_write.log_start = to_write.log_start, log_start_of(lineage, to_write.log_start, is_rebuilt=True)
+            to_write.partition.log_start_offset = to_write.log_start
+            self._restorer.set_log_start(lineage, (str(to_write.partition.topic_id), context.partition), to_write.log_start)
+            begin = to_write.log_start if line is None else min(line, to_write.log_start)
+            if gaps := without([(begin, start)], lineage.stored):
+                to_write.partition.warning = f"remote storage lacks offsets {ranges_text(gaps)} of it, which no reader gets"
+            elif lineage.segments[0].end_offset < to_write.log_start:
+                to_write.partition.warning = LEFT_OUT
+
+    def _take_remote_records(self) -> None:
+        """Put the records of remote segments before those of local ones; leave out what only brokers with remote storage need."""
+        kept = []
+        for to_write in self._partitions:
+            context = to_write.plans[to_write.lineage.base].context if to_write.plans else None
+            try:
+                if context is not None and context.is_tiered:
+                    self._prepend_remote_records(to_write, context)
+            except RefusedError as error:
+                self._salvaged.refused.append(error.refused)
+                continue
+            if to_write.partition.topic != REMOTE_LOG_METADATA_TOPIC:
+                kept.append(to_write)
+        self._partitions = kept
+
+    def _prepend_remote_records(self, to_write: _PartitionToWrite, context: ReplicaContext) -> None:
+        """Make a plain log of a tiered one. Raises RefusedError if offsets are lost and gaps are not allowed."""
+        partition, local_start = to_write.partition, to_write.lineage.log_start_offset
+        stored = self._restorer.stored_of(partition.key, partition.topic_id)
+        lineage = self._restorer.remote_part(context, local_start, context.epoch_checkpoint or ())
+        to_write.origins = [copy_origin(plan) for plan in to_write.plans]
+        log_start, unread = partition.log_start_offset, None
+        if stored is not None and lineage is not None:
+            log_start = log_start_of(lineage, to_write.log_start, is_rebuilt=self._restorer.is_rebuilt(context))
+            origins = store_origins(stored, lineage)
+            slices, unread = remote_slices(origins, len(to_write.plans), log_start, local_start, deep=self._deep)
+            to_write.origins += origins
+            to_write.slices = [*slices, *to_write.slices]
+        end = to_write.lineage.log_end_offset
+        gaps = without([(log_start, end)], normalised((part.start_offset, part.end_offset) for part in to_write.slices))
+        if gaps and not self._salvage_options.allow_gaps:
+            raise RefusedError(lacking(partition.key, gaps, unread))
+        partition.gaps = [LogGap(*gap) for gap in open_ended(gaps)]
+        partition.log_start_offset = partition.local_log_start_offset = log_start
+        to_write.lineage = replace(to_write.lineage, log_start_offset=log_start, gaps=gaps)
+        to_write.settings = replace(to_write.settings, epochs=None, producers=())
+        to_write.log_start, to_write.remote = log_start or None, None
+
+    def _restore(self, lost: Mapping[TopicPartition, list[ExpectedReplica]]) -> set[TopicPartition]:
+        """Restore from remote stores what no copy has; the partitions that are restored, or refused."""
+        handled, rebuilt = set(), {(REMOTE_LOG_METADATA_TOPIC, number) for number in self._restorer.rebuilt}
+        self._partitions = [to_write for to_write in self._partitions if to_write.partition.key not in rebuilt]
+        self._salvaged.refused[:] = [refused for refused in self._salvaged.refused if refused.key not in rebuilt]
+        for restored in self._restorer.restore(lost, deep=self._deep, allow_gaps=self._salvage_options.allow_gaps):
+            key = restored.key if isinstance(restored, Refused) else restored.partition.key
+            handled.add(key)
+            if isinstance(restored, Refused):
+                self._salvaged.refused.append(restored)
+            elif fits(key, self._options):
+                partition, origins, slices, lineage, settings, log_start, remote = restored
+                to_write = _PartitionToWrite(
+                    partition, slices, [], lineage, settings, log_start, None, origins=origins, remote=remote
+                )
+                self._partitions.append(to_write)
+        return handled
 
     def _write_checkpoints(self, directory: Path, partitions: Sequence[_PartitionToWrite], given: Iterable[LogDir]) -> None:
         """Write the offset checkpoints of a log directory. Recovery starts at the start of each log. Refused partitions keep the
@@ -370,7 +523,10 @@ class _Salvager:
         for to_write in self._partitions:
             partition, key = to_write.partition, to_write.partition.key
             gaps = [(gap.start, gap.end) for gap in partition.gaps if gap.end is not None]
-            of_partition = in_copies.classify(found.get(key, ()), gaps)
+            rows = found.get(key, ())
+            if to_write.origins:  # batches without records fill its gaps
+                rows = [row for row in rows if without([(row.place.offset_start or 0, row.place.offset_end or NO_END)], gaps)]
+            of_partition = in_copies.classify(rows, gaps)
             wrong = sorted({finding.kind for finding in (*of_partition.wrong, *of_all.wrong)})
             recovery = recoveries.get(key)
             if recovery is None or not recovery.starts or recovery.log_end_offset != partition.log_end_offset:
@@ -421,7 +577,7 @@ class _Salvager:
         return self._directory / folder / f"{key[0]}-{key[1]}"
 
 
-def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: bool) -> Refused:
+def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: bool, has_store: bool) -> Refused:
     """A partition without a copy, and the source that expects one."""
     best = max(rows, key=lambda row: row.high_watermark or 0)
     reason = f"the controllers' log assigns it to broker {listed(str(row.broker) for row in rows)}"
@@ -431,7 +587,10 @@ def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: boo
         reason = f"broker {best.broker} copied segments of it to remote storage, as {REMOTE_LOG_METADATA_TOPIC} says"
     if key[0] == REMOTE_LOG_METADATA_TOPIC:
         reason += "; without it brokers know no remote segment that it lists"
-    hint = "give further copies: other brokers, other log directories, backups; or --allow-gaps: brokers then begin it empty"
+    needs_store = not has_store and (is_tiered or key[0] == REMOTE_LOG_METADATA_TOPIC)
+    hint = "give the remote store, too, or " if needs_store else "give "
+    hint += "further copies: other brokers, other log directories, backups"
+    hint += "" if is_tiered else "; or --allow-gaps: brokers then begin it empty"
     brokers = tuple(row.broker for row in rows)
     return Refused(*key, "no_copy", f"no copy of it is here, though {reason}", hint, brokers=brokers, is_tiered=is_tiered)
 
@@ -460,19 +619,28 @@ def _passed_limits(to_write: _PartitionToWrite, written: WrittenLog, controller:
     The controllers' log has limits of its own. Brokers create internal topics with settings that differ from Kafka's defaults, so
     for these only known settings count.
     """
-    context = to_write.plans[to_write.lineage.base].context
-    control, now = context.control, int(time.time() * 1000)
+    context = to_write.plans[to_write.lineage.base].context if to_write.plans else None
+    topic, now = to_write.partition.topic, int(time.time() * 1000)
+    control = (
+        context.control
+        if context is not None
+        else None
+        if controller is None
+        else controller.partitions.get(to_write.partition.key)
+    )
     policy = None if control is None else control.setting("cleanup.policy")
-    if "delete" not in (policy or ("compact" if context.compacted or context.topic in INTERNAL_TOPICS else "delete")):
+    is_compacted = topic in INTERNAL_TOPICS or (context is not None and context.compacted)
+    if "delete" not in (policy or ("compact" if is_compacted else "delete")):
         return
-    first = _first_remote_segment(to_write, context) if context.is_tiered else _first_segment(written, now)
-    if first is None or context.topic == CLUSTER_METADATA_TOPIC:
+    remote = to_write.remote
+    first = _first_segment(written, now) if remote is None else _first_remote_segment(to_write, remote)
+    if first is None or topic == CLUSTER_METADATA_TOPIC:
         return
     retention, settings = retention_for(control), {} if control is None else control.configs
     by_time, by_size = Retention(retention.retention_ms, -1), Retention(-1, retention.retention_bytes)
     for name, limit, value in (("ms", by_time, by_time.retention_ms), ("bytes", by_size, by_size.retention_bytes)):
         setting = f"retention.{name}"
-        applies = setting in settings or context.topic not in WITNESS_TOPICS
+        applies = setting in settings or topic not in WITNESS_TOPICS
         if applies and explains(limit, first[0], now, first[1]):
             value_of_topic = None if control is None else control.setting(setting)
             topic_value_is_known = control is not None and controller is not None and controller.is_complete
@@ -486,13 +654,12 @@ def _first_segment(written: WrittenLog, now_ms: int) -> tuple[int, int] | None:
     return (now_ms if timestamp < 0 else timestamp, written.size_in_bytes - size_in_bytes) if written.segments else None
 
 
-def _first_remote_segment(to_write: _PartitionToWrite, context: ReplicaContext) -> tuple[int, int] | None:
+def _first_remote_segment(to_write: _PartitionToWrite, segments: Sequence[RemoteSegment]) -> tuple[int, int] | None:
     """The largest timestamp (ms) of the oldest remote segment of a tiered topic, to which the total limits apply
     (RemoteLogManager), and the bytes of the other segments, local ones included; None without remote segments.
 
     What the local limits delete remains in remote storage.
     """
-    segments = () if context.remote_log is None else context.remote_log.finished
     if not segments:
         return None
     end_offset = max(segment.end_offset for segment in segments) + 1

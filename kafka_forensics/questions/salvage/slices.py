@@ -156,7 +156,7 @@ def slices_of(
     If the first range `starts_log`, its first batch may start below it: DeleteRecords moves a log's start into a batch. A segment
     without any damage is used whole; of other segments every batch is checked again, once for all ranges. Raises SourceError.
     """
-    readers = [_SliceReader(range_, compacted, starts_log and not number) for number, range_ in enumerate(ranges)]
+    readers = [SliceReader(range_, compacted, starts_log and not number) for number, range_ in enumerate(ranges)]
     for log in source.plan.directory.logs():
         next_base_offset = NO_END if log.next_base_offset is None else log.next_base_offset
         wanted = [reader for reader in readers if reader.needs(log.base_offset, next_base_offset)]
@@ -168,7 +168,7 @@ def slices_of(
             yield from _slices_of_segment(source, log, wanted)
 
 
-def _slices_of_segment(source: SourceCopy, log: SegmentLog, readers: "Sequence[_SliceReader]") -> Iterator[SegmentSlice]:
+def _slices_of_segment(source: SourceCopy, log: SegmentLog, readers: "Sequence[SliceReader]") -> Iterator[SegmentSlice]:
     untrusted = {position for base_offset, position in source.untrusted if base_offset == log.base_offset}
     with source.plan.log_dir.source.open(log.entry.path) as file:
         reader = SegmentReader(file, max_plausible_offset=log.max_plausible_offset, inspect=BatchChecks(deep=source.deep))
@@ -200,7 +200,7 @@ def _start_byte(source: SourceCopy, log: SegmentLog, file: "ByteFile", offset: i
         return start
 
 
-def _whole_segment(source: SourceCopy, log: SegmentLog, reader: "_SliceReader") -> SegmentSlice | None:
+def _whole_segment(source: SourceCopy, log: SegmentLog, reader: "SliceReader") -> SegmentSlice | None:
     """A whole segment as one slice, if the scan found nothing wrong with it and all of it belongs to the range."""
     base_offset, state = log.base_offset, source.replica.state
     totals, first = state.framing.by_segment.get(base_offset), state.continuity.first_in_segment.get(base_offset)
@@ -224,7 +224,7 @@ def _whole_segment(source: SourceCopy, log: SegmentLog, reader: "_SliceReader") 
     return SegmentSlice(reader.range.copy, base_offset, 0, totals.end_position, first, end, reader.range.why)
 
 
-class _SliceReader:
+class SliceReader:
     """Finds a range batch by batch, as slices of adjacent bytes; `next_offset` is the next offset to be found."""
 
     def __init__(self, range_: LineageRange, compacted: bool, starts_log: bool) -> None:

@@ -1,6 +1,7 @@
 """The remote stores among the inputs: which objects they hold of each partition."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -47,6 +48,10 @@ class RemoteStores:
             return None if stored is None else stored.log
         layout = self.stores[0].layout
         return StoredLog(log.topic, log.topic_id, log.partition, "", {}, layout.needed, layout.is_plain)
+
+    def of_topic(self, topic: str, partition: int) -> Iterator[StoredPartition]:
+        """The partitions of this name, whatever their topic ids are."""
+        return (stored for stored in self.partitions.values() if (stored.log.topic, stored.log.partition) == (topic, partition))
 
 
 def set_stored_logs(inputs: Inputs, stores: RemoteStores) -> None:

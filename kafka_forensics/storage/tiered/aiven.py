@@ -11,6 +11,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import FormatError, SourceError
+from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.remote_log import RemoteSegment, RemoteSegmentState
 from kafka_forensics.storage.bundles import decompressed
 from kafka_forensics.storage.source import ByteFile, BytesFile, ByteSource
 from kafka_forensics.storage.tiered.layout import PARTITION, UUID, RemoteLayout, RemotePart, object_pattern
@@ -28,6 +31,7 @@ _MAX_CHUNK_BYTES: Final = 64 << 20
 """Of a compressed chunk, inflated; the plugin's manual starts with 4 MiB."""
 _MAX_INDEX_BYTES: Final = 64 << 20
 _MAX_CHUNKS: Final = 1 << 20
+_UUID_CHARACTERS: Final = 22
 
 
 def read_manifest(source: ByteSource, stem: str) -> "SegmentManifest":
@@ -81,6 +85,35 @@ def _log(file: ByteFile, path: str, manifest: "SegmentManifest") -> ByteFile:
     if sum(sizes) != file.size_in_bytes:
         raise FormatError(f"has {file.size_in_bytes:,} bytes, and {sum(sizes):,} by its manifest")
     return _CompressedLog(file, path, chunks, sizes) if manifest.compression else file
+
+
+def _describe(source: ByteSource, stem: str) -> RemoteSegment | None:
+    """The segment by its manifest; None for one without the broker's metadata, or with metadata that brokers refuse."""
+    manifest = read_manifest(source, stem)
+    metadata, indexes = manifest.remote_log_segment_metadata, manifest.segment_indexes
+    if metadata is None or not 0 <= metadata.start_offset <= metadata.end_offset < INT64_MAX:
+        return None
+    epochs = sorted(EpochEntry(*item) for item in metadata.segment_leader_epochs.items())
+    numbers = [number for entry in epochs for number in (entry.leader_epoch, entry.start_offset)]
+    if not epochs or min(numbers) < 0 or max(numbers) > INT64_MAX or epochs[-1].leader_epoch > MAX_INT32:
+        return None
+    if not (-1 <= metadata.max_timestamp_ms <= INT64_MAX and 0 <= metadata.event_timestamp_ms <= INT64_MAX):
+        return None
+    return RemoteSegment(
+        stem[-_UUID_CHARACTERS:],
+        metadata.start_offset,
+        metadata.end_offset,
+        tuple(epochs),
+        manifest.chunk_index.original_file_size,
+        metadata.max_timestamp_ms,
+        metadata.broker_id if 0 <= metadata.broker_id <= MAX_INT32 else -1,
+        RemoteSegmentState.COPY_SEGMENT_FINISHED,
+        metadata.event_timestamp_ms,
+        -1,
+        -1,
+        indexes.transaction is None,
+        None,
+    )
 
 
 def transformed_sizes(chunks: "ChunkIndex") -> list[int]:
@@ -172,4 +205,5 @@ AIVEN: Final = RemoteLayout(
     needed=(LOG, INDEXES, MANIFEST),
     is_plain=False,
     open_part=_open_part,
+    describe=_describe,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.storage.source import ByteFile, ByteSource
 
 UUID: Final = "[A-Za-z0-9_-]{21}[AQgw]"
@@ -60,6 +61,9 @@ class RemoteLayout:
     open_part: Callable[[ByteSource, str, RemotePart], ByteFile]
     """Opens a part of a segment, by the path of its objects without their suffix, with the bytes that the broker copied. Raises
     SourceError for a part that is missing, damaged or encrypted."""
+    describe: Callable[[ByteSource, str], RemoteSegment | None] | None = None
+    """Reads what the broker that copied a segment knew of it, by the path of its objects; None if they do not say. Raises
+    SourceError. Without it only names, epochs and batches describe a segment."""
 
     def is_partition(self, directory: str, name: str) -> bool:
         """Whether a directory called `name`, in one called `directory`, is a partition's by these names."""
