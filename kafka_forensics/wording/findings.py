@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.errors import UsageError, did_you_mean
+from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.files import file_arguments
 from kafka_forensics.model.findings import Finding, RerunArguments, Severity
 from kafka_forensics.model.json_objects import Json
@@ -504,6 +505,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "formats": _formats,
     "groups": lambda finding: f"`{rerun_command('groups', finding.rerun_arguments, '--all-partitions')}`.",
     "harmless": _harmless,
+    "has_remote_events": lambda finding: finding.place.topic == REMOTE_LOG_METADATA_TOPIC,
     "has_no_event": lambda finding: finding.evidence.get("reason") == "no event",
     "is_left": lambda finding: finding.evidence.get("reason") == "copy not finished, or deleted",
     "held": _held,

@@ -11,7 +11,8 @@ from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState
+from kafka_forensics.model.remote_log import RemoteLog, RemoteLogHistory, RemoteSegment, RemoteSegmentState
+from kafka_forensics.replication.remote_segments import metadata_partition
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import RemoteEventEvidence
@@ -100,6 +101,33 @@ def rejected_events(replay: RemoteLogReplay) -> list[Finding]:
     start, end = replay.rejected[0]["offset"], replay.last_dropped + 1
     place = Place(REMOTE_LOG_METADATA_TOPIC, replay.metadata_partition, offset_start=start, offset_end=end)
     return [finding("REMOTE_EVENT_REJECTED", place, evidence)]
+
+
+def misplaced_events(history: RemoteLogHistory, partitions_count: int) -> list[Finding]:
+    """`REMOTE_EVENT_REJECTED` for segments whose events are in a partition where no broker looks for them: the number of partitions
+    of `__remote_log_metadata` was raised, or something else wrote them."""
+    misplaced: dict[tuple[int, int], list[RemoteSegment]] = {}
+    for (topic_id, partition), log in history.logs.items():
+        expected = metadata_partition(topic_id, partition, partitions_count)
+        for segment in log.segments:
+            if segment.metadata_partition != expected:
+                misplaced.setdefault((segment.metadata_partition, expected), []).append(segment)
+    findings = []
+    for (found_in, expected), segments in sorted(misplaced.items()):
+        segments.sort(key=lambda segment: segment.metadata_offset)
+        evidence: RemoteEventEvidence = {
+            "reason": "partition",
+            "events": [
+                {"offset": segment.metadata_offset, "segment_id": segment.segment_id, "state": segment.state.name}
+                for segment in segments[:_REJECTED_LISTED]
+            ],
+            "events_count": len(segments),
+            "expected_partition": expected,
+        }
+        start, end = segments[0].metadata_offset, segments[-1].metadata_offset + 1
+        place = Place(REMOTE_LOG_METADATA_TOPIC, found_in, offset_start=start, offset_end=end)
+        findings.append(finding("REMOTE_EVENT_REJECTED", place, evidence))
+    return findings
 
 
 def remote_logs(replays: Sequence[RemoteLogReplay], *, is_complete: bool = True) -> dict[tuple[str, int], RemoteLog]:

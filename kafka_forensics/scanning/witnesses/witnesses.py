@@ -70,6 +70,10 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     if witnesses.remote_log is not None:
         known_partitions = {partition for topic, partition in _partitions(witnesses) if topic == REMOTE_LOG_METADATA_TOPIC}
         witnesses.remote_log.partitions_missing = known_partitions - witnesses.remote_log.partitions_read
+        if known_partitions and known_partitions == set(range(len(known_partitions))) and _has_real_names(inputs, len(clusters)):
+            from kafka_forensics.analysis.internal_topics import misplaced_events
+
+            witnesses.findings += misplaced_events(witnesses.remote_log, len(known_partitions))
     return witnesses
 
 
@@ -114,10 +118,16 @@ def take_decisions(plans: Iterable[ReplicaPlan], witnesses: Witnesses) -> None:
             plan.context.decided = plan.context.topic_partition in decided
 
 
+def _has_real_names(inputs: Inputs, clusters: int) -> bool:
+    """Whether names and ids are those of one cluster, and not pseudonyms, whose hashes name other partitions."""
+    redacted = (isinstance(source, BundleSource) and source.about.redaction is not None for source in inputs.sources)
+    return clusters <= 1 and not any(redacted)
+
+
 def _misplaced(inputs: Inputs, witnesses: Witnesses, clusters: int) -> list[Finding]:
     """Findings about coordinators' records in partitions where no coordinator reads them. None for several clusters, or for copies
     with pseudonyms, whose hashes name other partitions."""
-    if clusters > 1 or any(isinstance(source, BundleSource) and source.about.redaction is not None for source in inputs.sources):
+    if not _has_real_names(inputs, clusters):
         return []
     from kafka_forensics.analysis.internal_topics import misplaced_ids, misplaced_offsets
 

@@ -11,6 +11,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.scanning.engine import local
 from tests.support.archives import archive_members
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
@@ -364,3 +365,20 @@ def test_very_many_ranges_are_counted(tmp_path: Path) -> None:
             path.write_bytes(bytes(SIZE) if suffix == "log" else b"")
     findings = found(tmp_path)
     assert (len(findings), sum(finding.evidence.get("ranges_more", 0) for finding in findings)) == (64, 200 - 64)
+
+
+def test_events_where_no_broker_looks_for_them(tmp_path: Path) -> None:
+    """`__remote_log_metadata` got a second partition, in which brokers now look for the events of `t-0`, or in which they are."""
+    put_brokers(tmp_path)
+    expected = metadata_partition(TOPIC_ID, 0, 2)
+    for log_dir in tmp_path.glob("broker-*"):
+        shutil.copytree(log_dir / "__remote_log_metadata-0", log_dir / "__remote_log_metadata-1")
+        (next((log_dir / f"__remote_log_metadata-{expected}").glob("*.log"))).write_bytes(b"")
+    metadata = (
+        topic("__remote_log_metadata", OFFSETS_ID_TEXT),
+        *(partition([1, 2], 1, topic_id=OFFSETS_ID_TEXT, partition_id=number) for number in range(2)),
+    )
+    ControllerLog().lead([CONTROLLER]).append(topic(), partition([1, 2], 1), *metadata).put(tmp_path / "controller")
+    (misplaced,) = found(tmp_path)
+    assert (misplaced.kind, misplaced.place.partition, misplaced.evidence["events_count"]) == (KINDS[3], 1 - expected, 3)
+    assert misplaced.evidence["expected_partition"] == expected
