@@ -31,7 +31,6 @@ NOT_RUN = {
     ("docs/quick-start.md", "it installs into the environment that runs it"): 1,
     ("docs/spark.md", SPARK_COMMANDS): 2,
     ("docs/salvage.md", "it needs a remote store, and no sample has tiered topics"): 1,
-    ("docs/tiered.md", "no sample has tiered topics"): 1,
     ("docs/storage.md", STORAGE): 2,
 }
 """(page, reason) → number of its blocks that are not run for this reason. Other blocks that are not run fail the test."""
