@@ -57,7 +57,8 @@ class ReplicaContext:
     """Whether the topic uses tiered storage (KIP-405), so that the log begins before its first local segment."""
     object_names: dict[int, str] | None = None
     """Of a log in a remote store: base offset of a segment → name of the object with its records: the start offset in 20
-    digits, `-`, the segment's id in 22 characters, and a suffix. None for a replica on a disk."""
+    digits, `-`, the segment's id in 22 characters, and `.log`; with its directories if the segments are in several. None for a
+    replica on a disk."""
     committed: list[CommittedOffset] = field(default_factory=list)
     """Offsets that groups committed for the partition."""
     decided: bool = False
@@ -88,7 +89,7 @@ class ReplicaContext:
     @property
     def remote_segment_ids(self) -> list[str]:
         """The ids of the segments of a log in a remote store."""
-        return [name[21:43] for name in (self.object_names or {}).values()]
+        return [name[-26:-4] for name in (self.object_names or {}).values()]
 
     @property
     def node(self) -> int | str:

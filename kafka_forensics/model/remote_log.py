@@ -129,6 +129,8 @@ class StoredSegment:
     segment_id: str
     objects: dict[str, int]
     """Suffix of the object's name → size in bytes."""
+    directory: str = ""
+    """Path of the objects in the store's source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,6 @@ class StoredLog:
     """By the objects' names; with the prefix of the store's configuration, if it has one without `/`."""
     topic_id: str
     partition: int
-    directory: str
-    """Path of the objects in the store's source."""
     segments: dict[str, StoredSegment]
     """By segment id, in the order of the listing; empty: the store has no object of the partition."""
     needed: tuple[str, ...] = ()

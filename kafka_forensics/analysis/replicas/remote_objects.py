@@ -131,7 +131,7 @@ def _differences(log: Replica, replicas: Sequence[Replica], reader: BatchReader)
 
 
 def _segment_id(log: Replica, base_offset: int) -> str:
-    return (log.context.object_names or {})[base_offset][21:43]
+    return (log.context.object_names or {})[base_offset][-26:-4]
 
 
 def _contradiction(

@@ -4,6 +4,7 @@ Segments of different leaders may overlap: each leader copies its segments as th
 history (RemoteLogManager). The first chains are of the latest leader's log, the others are what no consumer reads.
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -65,7 +66,8 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
     for plan in inputs.replicas if stores else ():
         replicas.setdefault(plan.context.topic_partition, []).append(plan)
     names = {plan.context.topic_id: plan.context.topic for plan in inputs.replicas if plan.context.topic_id is not None}
-    for (topic_id, partition), stored in stores.partitions.items():
+    every = ((key, StoredPartition(store, log)) for store in stores.stores for key, log in store.logs.items())
+    for (topic_id, partition), stored in every:
         remote_log = None if history is None else history.log_of(stored.log.topic, partition, topic_id)
         topic = names.get(topic_id, stored.log.topic) if remote_log is None else remote_log.topic
         plans = replicas.get((topic, partition), [])
@@ -217,15 +219,18 @@ def _epochs_of_store(stored: StoredPartition, segments: list[ChainSegment]) -> S
 
 def _plan(stored: StoredPartition, topic: str, remote_log: RemoteLog | None, chain: list[ChainSegment]) -> ReplicaPlan:
     store, log = stored
-    log_dir_name, directory_name = store.name, log.directory[len(store.path) :].strip("/")
+    path = posixpath.commonpath([segment.stored.directory for segment in chain])
+    log_dir_name, directory_name = store.name, path[len(store.path) :].strip("/")
     if not directory_name:  # the store is the partition's directory
         log_dir_name, _, directory_name = store.name.rstrip("/").rpartition("/")
     segments = [_files(stored, segment) for segment in chain]
-    directory = PartitionDirectory(log.directory, directory_name, topic, log.partition, segments=segments, legal=True)
+    directory = PartitionDirectory(path, directory_name, topic, log.partition, segments=segments, legal=True)
     log_dir = LogDir(store.parts, log_dir_name, LogDirectory(store.path, partitions=[directory]), REMOTE, identified=True)
     context = ReplicaContext(topic, log.partition, REMOTE, log_dir_name, directory_name, log.topic_id)
     context.remote_log = remote_log
-    context.object_names = {files.base_offset: files.log.name for files in segments if files.log is not None}
+    context.object_names = {
+        files.base_offset: files.log.path[len(path) :].lstrip("/") for files in segments if files.log is not None
+    }
     context.segment_base_offsets = [files.base_offset for files in segments]
     context.leader_epochs = LeaderEpochs(_merged(chain))
     return ReplicaPlan(log_dir, directory, context, sum(segment.size_in_bytes for segment in chain))

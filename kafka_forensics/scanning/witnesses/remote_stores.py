@@ -11,7 +11,7 @@ from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.remote_log import RemoteLog, StoredLog
-from kafka_forensics.storage.tiered import RemoteStore, list_store
+from kafka_forensics.storage.tiered import RemoteStore, list_store, merged_log
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ class RemoteStores:
     stores: list[RemoteStore] = field(default_factory=list)
     partitions: dict[tuple[str, int], StoredPartition] = field(default_factory=dict)
     """By topic id and partition; of a partition in two stores, the first."""
+    logs: dict[tuple[str, int], StoredLog] = field(default_factory=dict)
+    """By topic id and partition, with the segments of all stores; none for one in stores with different layouts."""
     is_complete: bool = True
     """Whether every store could be listed."""
 
@@ -42,12 +44,12 @@ class RemoteStores:
         return ", ".join(store.name for store in self.stores)
 
     def log_of(self, log: RemoteLog) -> StoredLog | None:
-        """The objects of a partition, none if the stores have none of it; None without a store."""
-        stored = self.partitions.get((log.topic_id, log.partition))
-        if stored is not None or not self.stores:
-            return None if stored is None else stored.log
+        """The objects of a partition in all stores, none if they have none of it; None if there is nothing to judge it by."""
+        key = log.topic_id, log.partition
+        if key in self.partitions or not self.stores:
+            return self.logs.get(key)
         layout = self.stores[0].layout
-        return StoredLog(log.topic, log.topic_id, log.partition, "", {}, layout.needed, layout.is_plain)
+        return StoredLog(log.topic, *key, {}, layout.needed, layout.is_plain)
 
     def of_topic(self, topic: str, partition: int) -> Iterator[StoredPartition]:
         """The partitions of this name, whatever their topic ids are."""
@@ -92,9 +94,14 @@ def list_remote_stores(inputs: Inputs) -> RemoteStores:
             except SourceError as error:
                 inputs.incomplete.append(not_read(source, error))
     stores = RemoteStores(inputs.stores, is_complete=len(inputs.stores) == len(inputs.store_places))
+    parts: dict[tuple[str, int], list[StoredPartition]] = {}
     for store in inputs.stores:
         for key, log in store.logs.items():
-            stores.partitions.setdefault(key, StoredPartition(store, log))
+            parts.setdefault(key, []).append(StoredPartition(store, log))
+    for key, partitions in parts.items():
+        stores.partitions[key] = partitions[0]
+        if len({partition.store.layout.name for partition in partitions}) == 1:
+            stores.logs[key] = merged_log([partition.log for partition in partitions])
     return stores
 
 
@@ -112,7 +119,7 @@ def remote_findings_elsewhere(inputs: Inputs, stores: RemoteStores) -> list[Find
     findings = []
     for key in dict.fromkeys([*history.logs, *stores.partitions]):
         log = history.logs.get(key)
-        stored = stores.partitions[key].log if log is None else _stored_log(stores, log)
+        stored = stores.logs.get(key) if log is None else _stored_log(stores, log)
         if key not in judged and stored is not None and (log is not None or is_complete):
             findings += findings_without_replicas(stored.topic, log, stored)
     return findings

@@ -9,6 +9,7 @@ from kafka_forensics.storage.tiered.store import (
     is_store,
     layout_of,
     list_store,
+    merged_log,
     stem_of,
     stored_object,
 )

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
@@ -17,7 +17,6 @@ from kafka_forensics.storage.tiered.local_tiered_storage import LOCAL_TIERED_STO
 LAYOUTS: Final = (LOCAL_TIERED_STORAGE, AIVEN)
 _DEPTH: Final = 2
 """Most directories in an object's name, by which it is recognised."""
-_OTHERS_LISTED: Final = 64
 
 
 def is_store(source: ByteSource, name: str, entries: Sequence[Entry]) -> bool:
@@ -86,11 +85,6 @@ class RemoteStore:
     layout: RemoteLayout
     logs: dict[tuple[str, int], StoredLog] = field(default_factory=dict)
     """By topic id and partition."""
-    others: list[str] = field(default_factory=list)
-    """Some paths that are not in `logs`: files that are not objects of the layout, directories of objects of another layout and of
-    a partition that another directory has, too."""
-    others_count: int = 0
-    """How many files these are."""
 
     @property
     def name(self) -> str:
@@ -107,10 +101,30 @@ class RemoteStore:
         return self.layout.open_part(self.source, stem_of(log, segment), part)
 
 
-def stem_of(log: StoredLog, segment: StoredSegment) -> str:
+def stem_of(_log: StoredLog, segment: StoredSegment) -> str:
     """The path of a segment's objects in their source, without the suffix."""
     name = f"{segment.start_offset:020d}-{segment.segment_id}"
-    return f"{log.directory}/{name}" if log.directory else name
+    return f"{segment.directory}/{name}" if segment.directory else name
+
+
+def merged_log(logs: Sequence[StoredLog]) -> StoredLog:
+    """Several logs of a partition, in the same layout, as one with the topic of that with the most segments.
+
+    A segment that several of them have is taken from the one with more of its objects, or a larger object of the log.
+    """
+    if len(logs) == 1:
+        return logs[0]
+    logs = sorted(logs, key=lambda log: -len(log.segments))
+    log, segments = logs[0], dict[str, StoredSegment]()
+
+    def wholeness(segment: StoredSegment) -> tuple[int, int]:
+        return len(segment.objects), segment.objects.get(log.needed[0], -1)
+
+    for segment in (segment for log in logs for segment in log.segments.values()):
+        known = segments.setdefault(segment.segment_id, segment)
+        if wholeness(segment) > wholeness(known):
+            segments[segment.segment_id] = segment
+    return replace(log, segments=segments)
 
 
 def list_store(source: ByteSource, path: str) -> RemoteStore:
@@ -123,7 +137,6 @@ def list_store(source: ByteSource, path: str) -> RemoteStore:
     name, start = path_in(root, path).rpartition("/")[2], len(path) + 1 if path else 0
     listings = {layout.name: _Listing(layout) for layout in LAYOUTS}
     belongs: dict[str, bool] = {"": True}
-    others, others_count = list[str](), 0
     for object_path, size_in_bytes in source.walk(path):
         directory = object_path[start : object_path.find("/", start) + 1][:-1]
         if directory not in belongs:
@@ -131,17 +144,10 @@ def list_store(source: ByteSource, path: str) -> RemoteStore:
         if not belongs[directory]:
             continue
         parsed = _parsed(_whole_path(root, object_path))
-        if parsed is None or not listings[parsed[0].name].add(parsed[1], object_path.rpartition("/")[0], size_in_bytes):
-            others_count += 1
-            if len(others) < _OTHERS_LISTED:
-                others.append(object_path)
+        if parsed is not None:
+            listings[parsed[0].name].add(parsed[1], object_path.rpartition("/")[0], size_in_bytes)
     layout = max(LAYOUTS, key=lambda layout: listings[layout.name].objects_count)
-    logs = listings[layout.name].logs()
-    for listing in listings.values():
-        for log in listing.repeated if listing is listings[layout.name] else listing.logs().values():
-            others_count += sum(len(segment.objects) for segment in log.segments.values())
-            others.append(log.directory)
-    return RemoteStore(source, path, layout, logs, others[:_OTHERS_LISTED], others_count)
+    return RemoteStore(source, path, layout, listings[layout.name].logs())
 
 
 class _Listing:
@@ -150,38 +156,31 @@ class _Listing:
     def __init__(self, layout: RemoteLayout) -> None:
         self._layout = layout
         self.objects_count = 0
-        self.repeated: list[StoredLog] = []
-        """Of partitions that several directories have, those that `logs` has not."""
         self._segments: dict[tuple[str, str, str, str], dict[str, StoredSegment]] = {}
         """(topic id, partition, topic, directory) → segments by id."""
 
-    def add(self, match: re.Match[str], directory: str, size_in_bytes: int) -> bool:
-        """Add an object; False if its name has a number that is too large for Kafka, or its segment's id another start offset."""
+    def add(self, match: re.Match[str], directory: str, size_in_bytes: int) -> None:
+        """Add an object, unless its name has a number that is too large for Kafka, or its segment's id another start offset."""
         topic, topic_id, partition, start, segment_id, suffix = match.group(
             "topic", "topic_id", "partition", "start_offset", "segment_id", "suffix"
         )
         if int(start) > INT64_MAX or int(partition) > MAX_INT32:
-            return False
+            return
         segments = self._segments.setdefault((topic_id, partition, topic, directory), {})
         segment = segments.get(segment_id)
         if segment is None:
-            segment = segments[segment_id] = StoredSegment(int(start), segment_id, {})
-        if segment.start_offset != int(start):
-            return False
-        segment.objects[sys.intern(suffix)] = size_in_bytes
-        self.objects_count += 1
-        return True
+            segment = segments[segment_id] = StoredSegment(int(start), segment_id, {}, sys.intern(directory))
+        if segment.start_offset == int(start):
+            segment.objects[sys.intern(suffix)] = size_in_bytes
+            self.objects_count += 1
 
     def logs(self) -> dict[tuple[str, int], StoredLog]:
-        """The partitions, by topic id and number; of one that several directories have, that with the most segments."""
-        logs: dict[tuple[str, int], StoredLog] = {}
-        for (topic_id, partition, topic, directory), segments in sorted(
-            self._segments.items(), key=lambda item: (-len(item[1]), item[0])
-        ):
-            log = StoredLog(topic, topic_id, int(partition), directory, segments, self._layout.needed, self._layout.is_plain)
-            if logs.setdefault((topic_id, log.partition), log) is not log:
-                self.repeated.append(log)
-        return dict(sorted(logs.items()))
+        """The partitions, by topic id and number; several directories have one if the prefix of names was changed."""
+        logs: dict[tuple[str, int], list[StoredLog]] = {}
+        for (topic_id, partition, topic, _), segments in sorted(self._segments.items()):
+            log = StoredLog(topic, topic_id, int(partition), segments, self._layout.needed, self._layout.is_plain)
+            logs.setdefault((topic_id, log.partition), []).append(log)
+        return {key: merged_log(logs[key]) for key in sorted(logs)}
 
 
 def _whole_path(root: str, path: str) -> str:

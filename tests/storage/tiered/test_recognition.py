@@ -49,7 +49,7 @@ def listed(source: ByteSource, layout: str) -> set[tuple[str, str, int, int, str
     assert found == Discovery(remote_stores=found.remote_stores)
     (directory,) = found.remote_stores
     store = list_store(source, directory.path)
-    assert (store.layout.name, store.others, store.others_count) == (NAMES[layout], [], 0)
+    assert store.layout.name == NAMES[layout]
     rows = set()
     for log in store.logs.values():
         for segment in log.segments.values():
@@ -162,7 +162,7 @@ def test_log_directories_beside_and_around_a_store_are_read(layout: str, tmp_pat
     assert log_directories(found) == {"broker-1": ["t-0"], "remote/broker-2": ["t-0"]}
     assert [entry.path for entry in found.remote_stores] == ["remote"]
     store = list_store(open_source(str(tmp_path)), "remote")
-    assert (len(store.logs), store.others_count) == (3, 0)
+    assert len(store.logs) == 3
 
     write_stores(tmp_path / "broker-1", layout)
     found = discover(open_source(str(tmp_path)))
@@ -214,10 +214,10 @@ def test_a_store_of_deleted_topics_is_one_without_objects(tmp_path: Path) -> Non
     source = open_source(str(tmp_path))
     (directory,) = discover(source).remote_stores
     store = list_store(source, directory.path)
-    assert (store.layout.name, store.logs, store.others_count) == ("LocalTieredStorage", {}, 0)
+    assert (store.layout.name, store.logs) == ("LocalTieredStorage", {})
 
 
-def test_what_is_not_an_object_of_the_store_is_counted(tmp_path: Path) -> None:
+def test_what_is_not_an_object_of_the_store_is_left_out(tmp_path: Path) -> None:
     first, second = SEGMENTS[:2]
     put_local(tmp_path, first)
     put_aiven(tmp_path, SEGMENTS[3])
@@ -228,8 +228,8 @@ def test_what_is_not_an_object_of_the_store_is_counted(tmp_path: Path) -> None:
     (tmp_path / "README").write_bytes(b"")
     store = list_store(open_source(str(tmp_path)), "")
     assert set(store.logs) == {(first.topic_id, 0)}
-    assert store.others_count == 4 + 3
-    assert SEGMENTS[3].aiven_directory in store.others
+    (log,) = store.logs.values()
+    assert {segment.start_offset for segment in log.segments.values()} == {first.start_offset}
 
     for segment in (first, second):
         put_aiven(tmp_path / "both", segment, prefix="new/")
@@ -237,7 +237,6 @@ def test_what_is_not_an_object_of_the_store_is_counted(tmp_path: Path) -> None:
     store = list_store(open_source(str(tmp_path / "both")), "new")
     (log,) = store.logs.values()
     assert (log.topic, len(log.segments)) == ("topic", 2)
-    assert (store.others, store.others_count) == ([f"new/old.{first.aiven_directory}"], 3)
 
 
 def circles(root: Path) -> Iterator[Path]:

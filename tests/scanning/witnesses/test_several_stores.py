@@ -1,0 +1,74 @@
+"""A partition whose objects are in several directories of a store, or in several stores."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
+from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
+from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_update
+from tests.support.segments import BASE_TIMESTAMP, log
+
+DEEP = ScanOptions(deep=True)
+STARTS = (0, 20, 40)
+
+
+def put_brokers(folder: Path, stores: tuple[Path, ...], layout: str, prefixes: tuple[str, ...] = ("", "", "")) -> str:
+    """A broker with offsets [60, 80), whose three remote segments are in these stores, one in each, below names with a prefix."""
+    batches, events = log(40, epoch=0), []
+    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": ((0, 0),), "clean": True}
+    broker = put_replica(folder, 1, {60: batches[30:]}, partition=DIRECTORY, high_watermark=80, **options)
+    for number, (start, store, prefix) in enumerate(zip(STARTS, stores, prefixes, strict=True)):
+        data = batches[start // 2 : start // 2 + 10]
+        put_object(store, number, start, data, topic_id=TOPIC_ID, partition=f"{prefix}{DIRECTORY}", layout=layout)
+        fields: dict[str, Any] = {"segment_size_in_bytes": len(b"".join(data)), "max_timestamp_ms": BASE_TIMESTAMP + 1000}
+        events.append(copy_started(number, start, start + 19, topic_id=TOPIC_ID, **fields))
+        events.append(segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID))
+    put_topic_id(put_remote_log(broker, *events).parent, OFFSETS_ID_TEXT)
+    return str(broker)
+
+
+def above_info(result: ScanResult) -> list[str]:
+    return [row.kind for row in result.findings if row.severity is not Severity.INFO and row.place.topic == "t"]
+
+
+def test_segments_below_a_changed_prefix_are_of_one_log(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    paths = [put_brokers(tmp_path, (store,) * 3, "chunks", ("old.", "new.", "old.")), str(store)]
+    assert above_info(local.scan(paths, ScanOptions())) == []
+    assert above_info(local.scan(paths, DEEP)) == []
+    (plan,) = gather_logs(paths, ScanOptions()).remote
+    places = [Path(plan.log_dir.name, plan.context.directory, plan.context.log_file(start)) for start in STARTS]
+    assert [place.is_file() for place in places] == [True] * 3
+    assert plan.context.remote_segment_ids == [place.stem[21:] for place in places]
+
+
+def test_segments_in_two_folders_of_a_bucket_are_of_one_log(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    paths = [put_brokers(tmp_path, (store / "old", store / "new", store / "new"), "chunks"), str(store)]
+    assert above_info(local.scan(paths, ScanOptions())) == []
+    assert above_info(local.scan(paths, DEEP)) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_segments_in_two_stores_are_of_one_log(tmp_path: Path, layout: str) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    paths = [put_brokers(tmp_path, (first, second, first), layout), str(first), str(second)]
+    assert above_info(local.scan(paths, ScanOptions())) == []
+    assert above_info(local.scan(paths, DEEP)) == []
+    plans = gather_logs(paths, ScanOptions()).remote
+    assert [plan.context.segment_base_offsets for plan in plans] == [[0, 40], [20]]
+
+
+def test_the_whole_one_of_two_copies_of_a_segment_counts(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    paths = [put_brokers(tmp_path, (store / "new",) * 3, "chunks"), str(store)]
+    put_object(store / "old", 1, 20, [b""], topic_id=TOPIC_ID, partition=DIRECTORY, layout="chunks")
+    for path in (store / "old").rglob("*.indexes"):
+        path.unlink()
+    assert above_info(local.scan(paths, DEEP)) == []
