@@ -6,6 +6,7 @@ indexes of the plugin.
 
 import re
 import struct
+import threading
 from base64 import b64decode
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,9 @@ MANIFEST: Final = "rsm-manifest"
 _TOPIC: Final = "(?P<topic>[^/]{1,512})"
 """With what is in front of it: `key.prefix` has any characters, and a `/` at its end only if the user wrote one."""
 _MAX_MANIFEST_BYTES: Final = 16 << 20
+_KEPT_MANIFEST_BYTES: Final = 32 << 10
+"""Size of the largest manifest that is kept; a log of 1 GiB has one of about 2 KiB."""
+_MANIFESTS_KEPT: Final = 1024
 _MAX_CHUNK_BYTES: Final = 64 << 20
 """Of a compressed chunk, inflated; the plugin's manual starts with 4 MiB."""
 _MAX_INDEX_BYTES: Final = 64 << 20
@@ -36,33 +40,59 @@ _UUID_CHARACTERS: Final = 22
 
 def read_manifest(source: ByteSource, stem: str) -> "SegmentManifest":
     """The manifest of a segment. Raises SourceError if it is missing, unreadable or not a manifest."""
+    return _parsed(stem, _read_manifest(source, stem))
+
+
+def _parsed(stem: str, data: bytes) -> "SegmentManifest":
     from kafka_forensics.storage.tiered.aiven_manifest import parse_manifest
 
+    try:
+        return parse_manifest(data)
+    except FormatError as error:
+        raise SourceError(f"{stem}.{MANIFEST}", str(error)) from error
+
+
+def _read_manifest(source: ByteSource, stem: str) -> bytes:
     path = f"{stem}.{MANIFEST}"
     with source.open(path) as file:
         if file.size_in_bytes > _MAX_MANIFEST_BYTES:
             raise SourceError(path, f"a manifest of more than {_MAX_MANIFEST_BYTES:,} bytes is not read")
-        data = file.read_at(0, file.size_in_bytes)
-    try:
-        return parse_manifest(data)
-    except FormatError as error:
-        raise SourceError(path, str(error)) from error
+        return file.read_at(0, file.size_in_bytes)
 
 
-def _open_part(source: ByteSource, stem: str, part: RemotePart) -> ByteFile:
-    manifest = read_manifest(source, stem)
-    path = f"{stem}.{LOG if part is RemotePart.LOG else INDEXES}"
-    if manifest.encryption is not None:
-        raise SourceError(path, "encrypted by the plugin: it can be read only with the plugin's key ring")
-    file = source.open(path)
-    try:
-        if part is RemotePart.LOG:
-            return _log(file, path, manifest)
-        with file:
-            return _index(file, manifest, part)
-    except FormatError as error:
-        file.close()
-        raise SourceError(path, str(error)) from error
+class _PartOpener:
+    """Opens parts of segments, each of which needs the segment's manifest: small ones read last are kept. Threads may share it."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self._kept: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, stem: str, part: RemotePart) -> ByteFile:
+        manifest = self._manifest(stem)
+        path = f"{stem}.{LOG if part is RemotePart.LOG else INDEXES}"
+        if manifest.encryption is not None:
+            raise SourceError(path, "encrypted by the plugin: it can be read only with the plugin's key ring")
+        file = self._source.open(path)
+        try:
+            if part is RemotePart.LOG:
+                return _log(file, path, manifest)
+            with file:
+                return _index(file, manifest, part)
+        except FormatError as error:
+            file.close()
+            raise SourceError(path, str(error)) from error
+
+    def _manifest(self, stem: str) -> "SegmentManifest":
+        data = self._kept.get(stem)
+        if data is None:
+            data = _read_manifest(self._source, stem)
+            if len(data) <= _KEPT_MANIFEST_BYTES:
+                with self._lock:
+                    if len(self._kept) >= _MANIFESTS_KEPT:
+                        del self._kept[next(iter(self._kept))]
+                    self._kept[stem] = data
+        return _parsed(stem, data)
 
 
 def _index(file: ByteFile, manifest: "SegmentManifest", part: RemotePart) -> ByteFile:
@@ -89,8 +119,13 @@ def _log(file: ByteFile, path: str, manifest: "SegmentManifest") -> ByteFile:
 
 def _describe(source: ByteSource, stem: str) -> RemoteSegment | None:
     """The segment by its manifest; None for one without the broker's metadata, or with metadata that brokers refuse."""
+    from kafka_forensics.storage.tiered.aiven_manifest import parse_metadata
+
     manifest = read_manifest(source, stem)
-    metadata, indexes = manifest.remote_log_segment_metadata, manifest.segment_indexes
+    try:
+        metadata, indexes = parse_metadata(manifest), manifest.segment_indexes
+    except FormatError as error:
+        raise SourceError(f"{stem}.{MANIFEST}", str(error)) from error
     if metadata is None or not 0 <= metadata.start_offset <= metadata.end_offset < INT64_MAX:
         return None
     epochs = sorted(EpochEntry(*item) for item in metadata.segment_leader_epochs.items())
@@ -203,7 +238,6 @@ AIVEN: Final = RemoteLayout(
     directories=re.compile(f"{_TOPIC}-{UUID}"),
     partitions=re.compile(PARTITION),
     needed=(LOG, INDEXES, MANIFEST),
-    is_plain=False,
-    open_part=_open_part,
+    part_opener=_PartOpener,
     describe=_describe,
 )

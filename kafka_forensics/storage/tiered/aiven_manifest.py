@@ -92,14 +92,14 @@ class SegmentMetadata(msgspec.Struct, rename="camel"):
 
 
 class SegmentManifest(msgspec.Struct, rename="camel"):
-    """The whole manifest; `remote_log_segment_metadata` is None in the oldest ones."""
+    """The whole manifest; `remote_log_segment_metadata` is for `parse_metadata`, because bytes of parts are read without it."""
 
     version: Literal["1"]
     chunk_index: ChunkIndex
     segment_indexes: SegmentIndexes
     compression: bool
     encryption: Encryption | None = None
-    remote_log_segment_metadata: SegmentMetadata | None = None
+    remote_log_segment_metadata: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def parse_manifest(data: bytes) -> SegmentManifest:
@@ -110,4 +110,13 @@ def parse_manifest(data: bytes) -> SegmentManifest:
         raise FormatError(f"not a manifest of a remote segment: {error}") from error
 
 
+def parse_metadata(manifest: SegmentManifest) -> SegmentMetadata | None:
+    """What the broker said of the segment; None in the oldest manifests. Raises FormatError."""
+    try:
+        return _METADATA_DECODER.decode(manifest.remote_log_segment_metadata)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(f"not the metadata of a remote segment: {error}") from error
+
+
+_METADATA_DECODER: Final = msgspec.json.Decoder(SegmentMetadata | None)
 _DECODER: Final = msgspec.json.Decoder(SegmentManifest)

@@ -10,6 +10,8 @@ class DecodedStore(ByteSource):
 
     def __init__(self, stored: ByteSource, layout: RemoteLayout) -> None:
         super().__init__(stored.name)
+        assert layout.part_opener is not None, "the objects are the parts"
+        self._open_part = layout.part_opener(stored)
         self.stored, self.layout = stored, layout
         if isinstance(stored, DistantSource):
             self.request_seconds = stored.request_seconds
@@ -29,4 +31,4 @@ class DecodedStore(ByteSource):
             part = RemotePart(suffix)
         except ValueError as error:
             raise SourceError(path, "not a part of a remote segment") from error
-        return self.layout.open_part(self.stored, stem, part)
+        return self._open_part(stem, part)

@@ -41,6 +41,11 @@ class RemotePart(StrEnum):
     LEADER_EPOCHS = "leader_epoch_checkpoint"
 
 
+OpenPart = Callable[[str, RemotePart], ByteFile]
+"""Opens a part of a segment, by the path of its objects without their suffix, with the bytes that the broker copied. Raises
+SourceError for a part that is missing, damaged or encrypted."""
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteLayout:
     """A layout of a remote store. A new one is a module that makes one of these, and a line in `LAYOUTS`."""
@@ -56,14 +61,16 @@ class RemoteLayout:
     """Fully matches the names of the partitions' directories in these; None if these are the partitions'."""
     needed: tuple[str, ...]
     """Suffixes of the objects without which brokers do not serve a segment; the first is that of the log."""
-    is_plain: bool
-    """Whether the objects hold the bytes that the broker copied, and nothing else."""
-    open_part: Callable[[ByteSource, str, RemotePart], ByteFile]
-    """Opens a part of a segment, by the path of its objects without their suffix, with the bytes that the broker copied. Raises
-    SourceError for a part that is missing, damaged or encrypted."""
+    part_opener: Callable[[ByteSource], OpenPart] | None = None
+    """Makes the function that opens parts of the segments in a source; None if the objects hold these bytes, and nothing else."""
     describe: Callable[[ByteSource, str], RemoteSegment | None] | None = None
     """Reads what the broker that copied a segment knew of it, by the path of its objects; None if they do not say. Raises
     SourceError. Without it only names, epochs and batches describe a segment."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the objects hold the bytes that the broker copied, and nothing else."""
+        return self.part_opener is None
 
     def is_partition(self, directory: str, name: str) -> bool:
         """Whether a directory called `name`, in one called `directory`, is a partition's by these names."""

@@ -3,15 +3,9 @@
 import re
 from typing import Final
 
-from kafka_forensics.storage.source import ByteFile, ByteSource
 from kafka_forensics.storage.tiered.layout import PARTITION, TOPIC, UUID, RemoteLayout, RemotePart, object_pattern
 
 _DIRECTORY: Final = f"{TOPIC}-{PARTITION}-(?P<topic_id>{UUID})"
-
-
-def _open_part(source: ByteSource, stem: str, part: RemotePart) -> ByteFile:
-    return source.open(f"{stem}.{part.value}")
-
 
 LOCAL_TIERED_STORAGE: Final = RemoteLayout(
     name="LocalTieredStorage",
@@ -19,7 +13,5 @@ LOCAL_TIERED_STORAGE: Final = RemoteLayout(
     directories=re.compile(_DIRECTORY),
     partitions=None,
     needed=tuple(part.value for part in RemotePart if part is not RemotePart.TRANSACTION_INDEX),
-    is_plain=True,
-    open_part=_open_part,
 )
 """Source: LocalTieredStorage, RemoteLogSegmentFileset and RemoteTopicPartitionDirectory of Kafka's storage module (test)."""

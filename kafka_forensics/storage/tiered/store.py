@@ -85,20 +85,25 @@ class RemoteStore:
     layout: RemoteLayout
     logs: dict[tuple[str, int], StoredLog] = field(default_factory=dict)
     """By topic id and partition."""
+    parts: ByteSource = field(init=False)
+    """The source of the parts of segments with the bytes that the broker copied: `stem_of` a segment, a dot, a `RemotePart`."""
+
+    lacks_logs: bool = field(init=False)
+    """Whether it has segments, and of none the log: Aiven's plugin can write the records to Iceberg tables instead."""
+
+    def __post_init__(self) -> None:
+        self.parts = self.source if self.layout.is_plain else DecodedStore(self.source, self.layout)
+        objects = [segment.objects for log in self.logs.values() for segment in log.segments.values()]
+        self.lacks_logs = bool(objects) and not (self.layout.is_plain or any(self.layout.needed[0] in names for names in objects))
 
     @property
     def name(self) -> str:
         """As a person would type it."""
         return path_in(self.source.name, self.path)
 
-    @property
-    def parts(self) -> ByteSource:
-        """A source of the parts of segments with the bytes that the broker copied: `stem_of` a segment, a dot, a `RemotePart`."""
-        return self.source if self.layout.is_plain else DecodedStore(self.source, self.layout)
-
     def open(self, log: StoredLog, segment: StoredSegment, part: RemotePart) -> ByteFile:
         """A part of a segment with the bytes that the broker copied. Raises SourceError."""
-        return self.layout.open_part(self.source, stem_of(log, segment), part)
+        return self.parts.open(f"{stem_of(log, segment)}.{part.value}")
 
 
 def stem_of(_log: StoredLog, segment: StoredSegment) -> str:

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.errors import FormatError, SourceError
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.storage.tiered import RemotePart, list_store
 from kafka_forensics.storage.tiered.aiven import decode_chunk_sizes
-from kafka_forensics.storage.tiered.aiven_manifest import parse_manifest
+from kafka_forensics.storage.tiered.aiven_manifest import parse_manifest, parse_metadata
 from tests.support.object_stores import S3Server
 from tests.support.peak_memory import traced_memory
 from tests.support.remote_stores import TieredSegment, chunk_index, encode_sizes, kafka_id, put_aiven, put_local, to_aiven
@@ -75,6 +76,19 @@ def test_any_read_of_any_log_equals_the_broker_s(
     with opened(folder) as file:
         for position, size in reads:
             assert file.read_at(position, size) == log[position : position + size]
+
+
+def test_a_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_aiven(tmp_path, segment_of(LOG), compression=True)
+    opens: list[str] = []
+    open_file = LocalSource.open
+    monkeypatch.setattr(LocalSource, "open", lambda source, path: opens.append(path.rpartition(".")[2]) or open_file(source, path))
+    store = list_store(open_source(str(tmp_path)), "")
+    (log,) = store.logs.values()
+    (segment,) = log.segments.values()
+    for part in (RemotePart.LOG, RemotePart.LEADER_EPOCHS, RemotePart.LOG):
+        store.open(log, segment, part).close()
+    assert opens == ["rsm-manifest", "log", "indexes", "log"]
 
 
 def test_an_empty_log_is_read(tmp_path: Path) -> None:
@@ -153,7 +167,7 @@ def test_a_manifest_of_the_plugin_s_tests_is_parsed() -> None:
     manifest = parse_manifest(PLUGIN_S_MANIFEST.encode())
     assert manifest.encryption is not None
     assert manifest.segment_indexes.transaction is None
-    metadata = manifest.remote_log_segment_metadata
+    metadata = parse_metadata(manifest)
     assert metadata is not None
     partition = metadata.remote_log_segment_id.topic_id_partition
     assert (partition.topic_id, partition.topic_partition.topic) == ("lZ6vvmajTWKDBUTV6SQAtQ", "topic1")
@@ -161,7 +175,22 @@ def test_a_manifest_of_the_plugin_s_tests_is_parsed() -> None:
     assert metadata.segment_leader_epochs == {0: 100, 1: 200, 2: 300}
     oldest = json.loads(PLUGIN_S_MANIFEST)
     del oldest["remoteLogSegmentMetadata"], oldest["encryption"]
-    assert parse_manifest(json.dumps(oldest).encode()).remote_log_segment_metadata is None
+    assert parse_metadata(parse_manifest(json.dumps(oldest).encode())) is None
+
+
+@pytest.mark.parametrize(
+    "value", [{}, [], 1, "text", {"segmentLeaderEpochs": {"9" * 30: 0}}, {"endOffset": 1 << 63}, {"brokerId": 0.5}], ids=str
+)
+def test_metadata_that_deviates_leaves_the_log_readable(value: Any, tmp_path: Path) -> None:
+    def change(manifest: dict[str, Any]) -> Any:
+        metadata = manifest["remoteLogSegmentMetadata"]
+        return manifest | {"remoteLogSegmentMetadata": metadata | value if value and isinstance(value, dict) else value}
+
+    path = put_aiven(tmp_path, segment_of(LOG), change=change).with_suffix(".rsm-manifest")
+    with opened(tmp_path) as file:
+        assert file.read_at(0, len(LOG)) == LOG
+    with pytest.raises(FormatError, match="not the metadata of a remote segment"):
+        parse_metadata(parse_manifest(path.read_bytes()))
 
 
 @pytest.mark.parametrize(
@@ -223,8 +252,6 @@ HOSTILE_MANIFESTS: dict[str, tuple[Change, str]] = {
     "huge number": (at("chunkIndex", "originalChunkSize", value=10**4000), NOT_A_MANIFEST),
     "fraction": (at("chunkIndex", "originalFileSize", value=0.5), NOT_A_MANIFEST),
     "long": (at("chunkIndex", "originalFileSize", value=1 << 31), NOT_A_MANIFEST),
-    "huge epoch": (at("remoteLogSegmentMetadata", "segmentLeaderEpochs", value={"9" * 30: 0}), NOT_A_MANIFEST),
-    "huge offset": (at("remoteLogSegmentMetadata", "endOffset", value=1 << 63), NOT_A_MANIFEST),
     "huge chunks": (chunks(10, chunk_size=(1 << 31) - 1, file_size=(1 << 31) - 1), "compressed chunks of 2,147,483,647 bytes"),
     "many chunks": (chunks(10, chunk_size=1, file_size=(1 << 31) - 1), "a log of 2,147,483,647 chunks is not read"),
     "fewer chunks": (chunks(10, 10), "lists 2 chunks of a log that has 9"),
