@@ -29,9 +29,9 @@ class RemoteStores:
 
     stores: list[RemoteStore] = field(default_factory=list)
     partitions: dict[tuple[str, int], StoredPartition] = field(default_factory=dict)
-    """By topic id and partition; of a partition in two stores, the first."""
+    """By topic id and partition; of a partition in two stores, the first; none of stores that lack logs."""
     logs: dict[tuple[str, int], StoredLog] = field(default_factory=dict)
-    """By topic id and partition, with the segments of all stores; none for one in stores with different layouts."""
+    """By topic id and partition, with the segments of all stores; none if one of these lacks logs, or if their layouts differ."""
     is_complete: bool = True
     """Whether every store could be listed."""
 
@@ -46,7 +46,7 @@ class RemoteStores:
     def log_of(self, log: RemoteLog) -> StoredLog | None:
         """The objects of a partition in all stores, none if they have none of it; None if there is nothing to judge it by."""
         key = log.topic_id, log.partition
-        if key in self.partitions or not self.stores:
+        if key in self.partitions or not self.stores or any(store.lacks_logs for store in self.stores):
             return self.logs.get(key)
         layout = self.stores[0].layout
         return StoredLog(log.topic, *key, {}, layout.needed, layout.is_plain)
@@ -93,14 +93,20 @@ def list_remote_stores(inputs: Inputs) -> RemoteStores:
                 inputs.stores.append(list_store(source, path))
             except SourceError as error:
                 inputs.incomplete.append(not_read(source, error))
+        for name in (store.name for store in inputs.stores if store.lacks_logs):
+            _LOGGER.warning(
+                "note: %s: holds no log of its segments (are they Iceberg tables?): it is neither read nor judged", name
+            )
     stores = RemoteStores(inputs.stores, is_complete=len(inputs.stores) == len(inputs.store_places))
     parts: dict[tuple[str, int], list[StoredPartition]] = {}
     for store in inputs.stores:
         for key, log in store.logs.items():
             parts.setdefault(key, []).append(StoredPartition(store, log))
     for key, partitions in parts.items():
-        stores.partitions[key] = partitions[0]
-        if len({partition.store.layout.name for partition in partitions}) == 1:
+        with_logs = [partition for partition in partitions if not partition.store.lacks_logs]
+        if with_logs:
+            stores.partitions[key] = with_logs[0]
+        if len(with_logs) == len(partitions) and len({partition.store.layout.name for partition in partitions}) == 1:
             stores.logs[key] = merged_log([partition.log for partition in partitions])
     return stores
 

@@ -72,3 +72,35 @@ def test_the_whole_one_of_two_copies_of_a_segment_counts(tmp_path: Path) -> None
     for path in (store / "old").rglob("*.indexes"):
         path.unlink()
     assert above_info(local.scan(paths, DEEP)) == []
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "with a log in another store"])
+def test_a_store_without_any_log_is_not_judged(tmp_path: Path, caplog: pytest.LogCaptureFixture, *, beside: bool) -> None:
+    """Aiven's plugin can write the records of segments to Iceberg tables: indexes and manifests are left."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    paths = [put_brokers(tmp_path, (first, first, second if beside else first), "chunks"), str(first)]
+    paths += [str(second)] if beside else []
+    for path in first.rglob("*.log"):
+        path.unlink()
+    for options in (ScanOptions(), DEEP):
+        caplog.clear()
+        assert above_info(local.scan(paths, options)) == []
+        notes = [message for message in caplog.messages if "holds no log of its segments" in message]
+        assert [note.partition(": ")[2].partition(":")[0] for note in notes] == [str(first)]
+    assert [plan.context.segment_base_offsets for plan in gather_logs(paths, ScanOptions()).remote] == ([[40]] if beside else [])
+
+
+def test_a_store_without_one_log_is_judged(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    paths = [put_brokers(tmp_path, (store,) * 3, "chunks"), str(store)]
+    next(store.rglob(f"{20:020d}-*.log")).unlink()
+    assert above_info(local.scan(paths, ScanOptions())) == ["REMOTE_SEGMENT_UNREADABLE"]
+
+
+def test_a_partition_in_two_layouts_is_not_judged(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    paths = [put_brokers(tmp_path / "plain", (first,) * 3, "plain"), str(first), str(second)]
+    put_brokers(tmp_path / "chunks", (second,) * 3, "chunks")
+    for path in (*first.rglob(f"{20:020d}-*"), *second.rglob(f"{0:020d}-*")):
+        path.unlink()
+    assert above_info(local.scan(paths, DEEP)) == []
