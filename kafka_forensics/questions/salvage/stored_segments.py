@@ -15,7 +15,7 @@ from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.replication.remote_segments import is_in_lineage
-from kafka_forensics.scanning.engine.waiting import map_concurrently
+from kafka_forensics.scanning.folding.waiting import map_concurrently
 from kafka_forensics.scanning.witnesses.remote_stores import StoredPartition
 from kafka_forensics.storage.tiered import RemotePart, stem_of
 

@@ -21,7 +21,6 @@ from kafka_forensics.scanning.engine.garbage import gc_less_often
 from kafka_forensics.scanning.engine.processes import can_fork, forked
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import TaskNotes, merge_notes
-from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.engine.work_plan import is_small, mostly_waits, packed
 from kafka_forensics.scanning.folding.fold_split import (
     FoldedReplica,
@@ -35,6 +34,7 @@ from kafka_forensics.scanning.folding.fold_split import (
 )
 from kafka_forensics.scanning.folding.prefetch import LARGE, MAX_WAITING_BYTES, FoldStretches, in_order
 from kafka_forensics.scanning.folding.splits import Split, splits_of
+from kafka_forensics.scanning.folding.waiting import map_concurrently
 from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
 from kafka_forensics.scanning.judging.whole_scan import (
     InspectPartition,

@@ -35,7 +35,6 @@ from kafka_forensics.scanning.engine.task_values import (
     inputs_of,
     task_notes,
 )
-from kafka_forensics.scanning.engine.waiting import map_concurrently
 from kafka_forensics.scanning.engine.work_plan import mostly_waits
 from kafka_forensics.scanning.folding.fold_split import (
     FoldedReplica,
@@ -50,6 +49,7 @@ from kafka_forensics.scanning.folding.fold_split import (
 )
 from kafka_forensics.scanning.folding.keys import DeferredKeys, KeyAnswer
 from kafka_forensics.scanning.folding.splits import Split, numbered_range
+from kafka_forensics.scanning.folding.waiting import map_concurrently
 from kafka_forensics.scanning.judging.recovery_files import with_leftovers
 from kafka_forensics.scanning.judging.whole_scan import judge_only_remote_logs, judge_replicas
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets

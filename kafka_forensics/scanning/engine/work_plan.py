@@ -9,6 +9,7 @@ from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan
 from kafka_forensics.parsers.log_dir import LogDirectory
 from kafka_forensics.scanning.engine.task_values import FoldPart, FoldWork, NumberedSplit, PartitionSlice
 from kafka_forensics.scanning.folding.splits import split_count
+from kafka_forensics.scanning.folding.waiting import CONCURRENT_PARTITIONS
 from kafka_forensics.storage.source import ByteSource, DistantSource
 
 FILE_COST_BYTES: Final = 256 << 10
@@ -21,8 +22,6 @@ LONGEST_REQUEST: Final = 0.1
 """Seconds; a longer request was retried."""
 SMALL_BYTES: Final = 16 << 20
 """Largest size of the logs of all replicas of a small partition: its cost is mostly not reading."""
-CONCURRENT_PARTITIONS: Final = 24
-"""Small partitions on storage services that a process reads at once: an S3 client has 25 connections."""
 _Unit = TypeVar("_Unit")
 
 

@@ -22,9 +22,10 @@ from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, Se
 from kafka_forensics.replication.epochs import assign_epoch, epoch_at
 from kafka_forensics.replication.remote_segments import are_in_lineage
 from kafka_forensics.scanning.folding.fold_split import FoldedStretch, FoldOptions, fold_replica
+from kafka_forensics.scanning.folding.waiting import map_concurrently
 from kafka_forensics.scanning.witnesses.remote_log import read_remote_log
 from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition, list_remote_stores
-from kafka_forensics.storage.source import Entry, EntryKind
+from kafka_forensics.storage.source import DistantSource, Entry, EntryKind
 from kafka_forensics.storage.tiered import RemotePart, stem_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ class ChainSegment(NamedTuple):
         return max(before.start_offset, before.end_offset) < self.start_offset and is_newer
 
 
+class _Selected(NamedTuple):
+    """A partition of a store whose logs are read."""
+
+    stored: StoredPartition
+    topic: str
+    remote_log: RemoteLog | None
+    replicas: list[ReplicaPlan]
+
+
 def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHistory | None) -> RemoteStores:
     """List the stores among the inputs, and set `inputs.remote` to the logs in them that `options` select, and `inputs.stored`.
 
@@ -66,6 +76,7 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
     for plan in inputs.replicas if stores else ():
         replicas.setdefault(plan.context.topic_partition, []).append(plan)
     names = {plan.context.topic_id: plan.context.topic for plan in inputs.replicas if plan.context.topic_id is not None}
+    selected = list[_Selected]()
     every = ((key, StoredPartition(store, log)) for store in stores.stores for key, log in store.logs.items())
     for (topic_id, partition), stored in every:
         remote_log = None if history is None else history.log_of(stored.log.topic, partition, topic_id)
@@ -74,7 +85,9 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
         inputs.stored.add((topic, partition))
         ids = {plan.context.topic_id for plan in plans} - {None}
         if options.broker in (None, REMOTE) and fits((topic, partition), options) and (not ids or topic_id in ids):
-            inputs.remote += _plans(inputs, stored, topic, remote_log, plans)
+            selected.append(_Selected(stored, topic, remote_log, plans))
+    for partition_selected, segments in zip(selected, _segments(selected), strict=True):
+        inputs.remote += _plans(inputs, partition_selected, segments)
     inputs.remote.sort(key=lambda plan: plan.context.topic_partition)
     return stores
 
@@ -115,11 +128,9 @@ def _from_offset(plan: ReplicaPlan, start: int) -> ReplicaPlan:
     return ReplicaPlan(plan.log_dir, directory, context, sum(log.entry.size_in_bytes for log in logs))
 
 
-def _plans(
-    inputs: Inputs, stored: StoredPartition, topic: str, remote_log: RemoteLog | None, replicas: list[ReplicaPlan]
-) -> Iterator[ReplicaPlan]:
+def _plans(inputs: Inputs, selected: _Selected, segments: list[ChainSegment]) -> Iterator[ReplicaPlan]:
     """The plans of a partition's chains; none without a segment."""
-    segments = list(_segments(stored, remote_log))
+    stored, topic, remote_log, replicas = selected
     epochs = _latest_epochs(inputs, replicas) or _epochs_of_store(stored, segments)
     chains, left_out = chains_of(segments, epochs)
     if left_out:
@@ -154,21 +165,38 @@ def chains_of(segments: Iterable[ChainSegment], epochs: Sequence[EpochEntry]) ->
     return chains, left_out
 
 
-def _segments(stored: StoredPartition, remote_log: RemoteLog | None) -> Iterator[ChainSegment]:
-    """The segments to read: finished ones by `__remote_log_metadata`, without it all in the store."""
-    log, suffix = stored.log, stored.log.needed[0]
-    if remote_log is not None:
-        for segment in remote_log.finished:
-            objects = log.segments.get(segment.segment_id)
-            if objects is not None and suffix in objects.objects:
-                size = objects.objects[suffix] if stored.store.layout.is_plain else segment.size_in_bytes
-                yield ChainSegment(segment.start_offset, segment.end_offset, segment.leader_epochs, objects, max(size, 0))
-        return
-    for objects in log.segments.values():
-        if suffix in objects.objects:
-            epochs = _from(_epochs_beside(stored, objects), objects.start_offset)
-            end = max((entry.start_offset for entry in epochs), default=objects.start_offset)
-            yield ChainSegment(objects.start_offset, end, epochs, objects, _log_size(stored, objects))
+def _segments(selected: Sequence[_Selected]) -> list[list[ChainSegment]]:
+    """The segments to read of each partition: finished ones by `__remote_log_metadata`, without it all in the store."""
+    found = [list(_finished(item)) for item in selected]
+    without_events = [
+        (segments, item.stored, objects)
+        for segments, item in zip(found, selected, strict=True)
+        for objects in (item.stored.log.segments.values() if item.remote_log is None else ())
+        if item.stored.log.needed[0] in objects.objects
+    ]
+    waits = any(isinstance(stored.store.source, DistantSource) for _, stored, _ in without_events)
+    read = map_concurrently if waits else map
+    described = read(lambda item: _described(*item[1:]), without_events)
+    for (segments, _, _), segment in zip(without_events, described, strict=True):
+        segments.append(segment)
+    return found
+
+
+def _finished(selected: _Selected) -> Iterator[ChainSegment]:
+    """The finished segments whose log is in the store; none without `__remote_log_metadata`."""
+    log, suffix, is_plain = selected.stored.log, selected.stored.log.needed[0], selected.stored.log.is_plain
+    for segment in () if selected.remote_log is None else selected.remote_log.finished:
+        objects = log.segments.get(segment.segment_id)
+        if objects is not None and suffix in objects.objects:
+            size = objects.objects[suffix] if is_plain else segment.size_in_bytes
+            yield ChainSegment(segment.start_offset, segment.end_offset, segment.leader_epochs, objects, max(size, 0))
+
+
+def _described(stored: StoredPartition, objects: StoredSegment) -> ChainSegment:
+    """A segment by its objects."""
+    epochs = _from(_epochs_beside(stored, objects), objects.start_offset)
+    end = max((entry.start_offset for entry in epochs), default=objects.start_offset)
+    return ChainSegment(objects.start_offset, end, epochs, objects, _log_size(stored, objects))
 
 
 def _from(epochs: Sequence[EpochEntry], start: int) -> list[EpochEntry]:

@@ -14,13 +14,13 @@ from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.engine.task_values import PartitionSlice, slices
 from kafka_forensics.scanning.engine.work_plan import (
-    CONCURRENT_PARTITIONS,
     FILE_COST_BYTES,
     file_cost,
     fold_works,
     is_small,
     small_slice_works,
 )
+from kafka_forensics.scanning.folding.waiting import CONCURRENT_PARTITIONS
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import Entry, EntryKind
 from tests.scanning.engine import task_engine

@@ -1,5 +1,6 @@
 """A partition whose objects are in several directories of a store, or in several stores."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
 from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_update
 from tests.support.segments import BASE_TIMESTAMP, log
@@ -104,3 +107,22 @@ def test_a_partition_in_two_layouts_is_not_judged(tmp_path: Path) -> None:
     for path in (*first.rglob(f"{20:020d}-*"), *second.rglob(f"{0:020d}-*")):
         path.unlink()
     assert above_info(local.scan(paths, DEEP)) == []
+
+
+def test_objects_of_a_service_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `__remote_log_metadata`, the objects of every segment are read before its log is."""
+    for number in range(8):
+        put_object(tmp_path, number, number * 20, log(10, start=number * 20), layout="chunks")
+    together, opens, open_file = threading.Barrier(8), list[str](), LocalSource.open
+
+    def open_slowly(source: LocalSource, path: str) -> ByteFile:
+        if path.endswith(".rsm-manifest"):
+            together.wait(20)
+        opens.append(path)
+        return open_file(source, path)
+
+    monkeypatch.setattr(LocalSource, "open", open_slowly)
+    monkeypatch.setattr(LocalSource, "request_seconds", 0.1, raising=False)
+    (plan,) = gather_logs([str(tmp_path)], ScanOptions()).remote
+    assert plan.context.segment_base_offsets == list(range(0, 160, 20))
+    assert len(opens) == 3 * 8 + 1  # manifest, epochs and log of each segment, and the epochs of the last again

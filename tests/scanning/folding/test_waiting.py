@@ -9,8 +9,8 @@ import pytest
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.engine.waiting import map_concurrently
-from kafka_forensics.scanning.engine.work_plan import CONCURRENT_PARTITIONS, mostly_waits
+from kafka_forensics.scanning.engine.work_plan import mostly_waits
+from kafka_forensics.scanning.folding.waiting import CONCURRENT_PARTITIONS, map_concurrently
 from kafka_forensics.storage.local import LocalSource
 from tests.support.brokers import put_replica
 from tests.support.segments import log

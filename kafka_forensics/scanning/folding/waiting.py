@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from kafka_forensics.scanning.engine.work_plan import CONCURRENT_PARTITIONS
-
+CONCURRENT_PARTITIONS: Final = 24
+"""Small partitions on storage services that a process reads at once: an S3 client has 25 connections."""
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
