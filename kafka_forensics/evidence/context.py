@@ -55,8 +55,10 @@ class ReplicaContext:
     """Its objects in the remote store; None if no store was given, or not the one of this cluster."""
     is_tiered: bool = False
     """Whether the topic uses tiered storage (KIP-405), so that the log begins before its first local segment."""
+    is_remote: bool = False
+    """Whether it is a log in a remote store, and not the replica of a broker; an object given by itself counts as a replica."""
     object_names: dict[int, str] | None = None
-    """Of a log in a remote store: base offset of a segment → name of the object with its records: the start offset in 20
+    """Of a log of objects of a remote store: base offset of a segment → name of the object with its records: the start offset in 20
     digits, `-`, the segment's id in 22 characters, and `.log`; with its directories if the segments are in several. None for a
     replica on a disk."""
     committed: list[CommittedOffset] = field(default_factory=list)
@@ -80,11 +82,6 @@ class ReplicaContext:
     def topic_partition(self) -> TopicPartition:
         """The partition of this replica."""
         return self.topic, self.partition
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether it is a log in a remote store, and not the replica of a broker."""
-        return self.object_names is not None
 
     @property
     def remote_segment_ids(self) -> list[str]:

@@ -54,7 +54,7 @@ from kafka_forensics.replication.small_files import BOOTSTRAP, CLEAN_SHUTDOWN, M
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.open import Manifest
+from kafka_forensics.storage.open import Manifest, place_of_log
 from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
 from kafka_forensics.storage.tiered import RemoteStore, stored_object
 
@@ -96,6 +96,8 @@ class LogDir:
     """Whether it was copied without `.log` files (`_lacks_logs`), so that nothing is known of its logs."""
     node_id: int | None = None
     """By `meta.properties`; for an empty directory, which has none, the broker id that was given."""
+    object_name: str | None = None
+    """Of an object of a remote store that was given by itself."""
 
     @property
     def is_empty(self) -> bool:
@@ -321,6 +323,7 @@ class _ReplicaPlanner:
         context.segments_being_deleted = [file.base_offset for file in deleted if file.base_offset is not None]
         logs = directory.logs()
         context.segment_base_offsets = [log.base_offset for log in logs]
+        context.object_names = log_dir.object_name and dict.fromkeys(context.segment_base_offsets, log_dir.object_name)
         context.not_followed = [log.base_offset for log in logs if log.entry.unreadable]
         return ReplicaPlan(log_dir, directory, context, sum(log.entry.size_in_bytes for log in logs))
 
@@ -568,15 +571,22 @@ def _log_dir_of_file(inputs: Inputs, source: ByteSource, entry: Entry, given: in
     if base.endswith(".log"):
         base_offset = int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0
         segments = [SegmentFiles(base_offset, log=entry)]
+    log_source = source
     if stored is not None:
         parsed = PartitionName(stored.topic, stored.partition)
-        segments = [SegmentFiles(segment.start_offset, log=entry) for segment in stored.segments.values() if segments]
+        if folder == str(stored.partition):
+            folder = "/".join(absolute.split("/")[-3:-1])
+        log_source, path = place_of_log(source)
+        log = log_source.stat_or_none(path) or entry._replace(path=path)
+        segments = [SegmentFiles(segment.start_offset, log=log) for segment in stored.segments.values() if segments]
     topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
     if parsed is None and segments:
         _LOGGER.warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
     directory = PartitionDirectory("", folder, topic, partition, segments=segments, legal=bool(segments))
-    name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
-    log_dir = LogDir(source, source.name, LogDirectory("", partitions=[directory]), name, identified=given is not None)
+    name = REMOTE if stored is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
+    found = LogDirectory("", partitions=[directory])
+    log_dir = LogDir(log_source, source.name, found, name if given is None else given, identified=given is not None)
+    log_dir.object_name = None if stored is None else base
     if parsed is not None and stored is None:
         around = _log_dir_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
         log_dir.meta = None if around is None else around.meta

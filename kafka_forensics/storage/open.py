@@ -30,7 +30,7 @@ from kafka_forensics.storage.source import (
     path_in,
     place_of,
 )
-from kafka_forensics.storage.tiered import LAYOUTS, DecodedStore
+from kafka_forensics.storage.tiered import LAYOUTS, DecodedStore, layout_of
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import OptionsArgument, StorageOptions
@@ -185,6 +185,16 @@ def open_parent(source: ByteSource) -> ByteSource:
     return LocalSource(
         os.path.dirname(os.path.abspath(source.name))
     )  # not an input, so kernels may be kept in it: it may be the user's home directory
+
+
+def place_of_log(source: ByteSource) -> tuple[ByteSource, str]:
+    """The source and the path in it by which a source that is one `.log` is read: of an object of a remote store, with the bytes
+    that the broker copied. Raises PathMissingError and SourceError, here or when it is read."""
+    place = place_of(source)
+    layout = layout_of(place)
+    if layout is None or layout.is_plain:
+        return source, ""
+    return DecodedStore(open_parent(source), layout), place.rpartition("/")[2]
 
 
 def local_path(given: str) -> str | None:

@@ -290,3 +290,38 @@ def test_a_deep_scan_reads_a_store_alone(run: Run, tmp_path: Path) -> None:
     path = next(Path(store).glob(f"*/{0:020d}*.log"))
     path.write_bytes(flip_bit(path.read_bytes(), -3))
     assert scanned(run, store, "--deep") == [("BATCH_CRC_MISMATCH", "remote", 8, 10, [])]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_object_given_by_itself_is_read_as_the_broker_wrote_it(run: Run, tmp_path: Path, layout: str) -> None:
+    path = put_object(tmp_path / "store", 1, 10, log(5, start=10), topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+    for deep in ((), ("--deep",)):
+        document = json.loads(run("scan", str(path), *deep, "--format", "json")[1])
+        assert [row for row in document["findings"] if row["severity"] != "info"] == []
+        (partition,) = document["partitions"]
+        (replica,) = partition["replicas"]
+        assert (partition["topic"], replica["broker"], replica["log_end_offset"]) == ("t", "remote", 20)
+    assert [row["base_offset"] for row in rows(run, "dump", str(path))] == [*range(10, 20, 2)]
+    shown = rows(run, "dump", str(path), "--records", "--topic", "t", "--offset", "12:14")
+    assert [row["offset"] for row in shown] == [12, 13]
+    assert run("dump", str(path), "--topic", "other")[0] == 2
+    assert found(run, str(path), "--offset", "12") == [("remote", 12, f"{10:020d}")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_damage_of_an_object_given_by_itself_is_placed_in_it(run: Run, tmp_path: Path, layout: str) -> None:
+    damaged = [flip_bit(b"".join(log(5, start=10)), -3)]
+    path = put_object(tmp_path / "store", 1, 10, damaged, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+    document = json.loads(run("scan", str(path), "--format", "json")[1])
+    (row,) = [row for row in document["findings"] if row["severity"] != "info"]
+    file = str(path.relative_to(tmp_path / "store"))
+    assert (row["kind"], row["broker"], row["file"]) == ("BATCH_CRC_MISMATCH", "remote", file)
+
+
+def test_an_object_without_its_manifest_is_named_as_unread(run: Run, tmp_path: Path) -> None:
+    path = put_object(tmp_path / "store", 1, 10, log(5, start=10), topic_id=TOPIC_ID, partition=DIRECTORY, layout="chunks")
+    path.with_suffix(".rsm-manifest").unlink()
+    document = json.loads(run("scan", str(path), "--format", "json")[1])
+    assert ["rsm-manifest: no such file" in row["reason"] for row in document["incomplete"]] == [True]
+    assert [row["kind"] for row in document["findings"] if row["kind"] == "FRAMING_LOST"] == []
+    assert "rsm-manifest" in run("dump", str(path))[2]

@@ -32,13 +32,13 @@ from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates, base_offsets
 from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
-from kafka_forensics.storage.open import open_parent, open_source
+from kafka_forensics.storage.open import open_source, place_of_log
 from kafka_forensics.storage.source import place_of
-from kafka_forensics.storage.tiered import DecodedStore, layout_of, stored_object
+from kafka_forensics.storage.tiered import stored_object
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import OptionsArgument
-    from kafka_forensics.storage.source import ByteFile, ByteSource
+    from kafka_forensics.storage.source import ByteSource
 
 FindingText = Callable[[Finding], tuple[str, str | None]]
 """Gives a finding's message and advice."""
@@ -67,18 +67,11 @@ def read_batches(path: str, storage_options: "OptionsArgument" = None) -> Batche
     Raises PathMissingError and SourceError.
     """
     source = open_source(path, storage_options)
-    with _open_log(source) as file:
+    log_source, log_path = place_of_log(source)
+    with log_source.open(log_path) as file:
         limit, _ = _limits_of(source)
         for chunk in SegmentReader.with_checks(file, limit).chunks():
             yield batches_to_arrow(chunk.columns)
-
-
-def _open_log(source: "ByteSource") -> "ByteFile":
-    """Open a source that is one `.log`; of a remote segment, with the bytes that the broker copied. Raises SourceError."""
-    layout = layout_of(place_of(source))
-    if layout is None or layout.is_plain:
-        return source.open("")
-    return DecodedStore(open_parent(source), layout).open(place_of(source).rpartition("/")[2])
 
 
 def _limits_of(source: "ByteSource") -> tuple[int, bool]:
@@ -96,7 +89,8 @@ def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batche
     Raises PathMissingError and SourceError.
     """
     source = open_source(path, storage_options)
-    with _open_log(source) as file:
+    log_source, log_path = place_of_log(source)
+    with log_source.open(log_path) as file:
         limit, goes_on = _limits_of(source)
         states = LazyRecordStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=limit))
         for chunk in SegmentReader(file, max_plausible_offset=limit).chunks():

@@ -19,17 +19,20 @@ from kafka_forensics.parsers.log_dir import (
     FileKind,
     LogDirectory,
     PartitionDirectory,
+    PartitionName,
     max_plausible_offset,
     parse_file_name,
     parse_partition_name,
 )
 from kafka_forensics.scanning.rereading.record_states import base_offsets
-from kafka_forensics.storage.open import open_parent
-from kafka_forensics.storage.tiered import RemotePart, list_store, stem_of
+from kafka_forensics.storage.open import open_parent, place_of_log
+from kafka_forensics.storage.source import place_of
+from kafka_forensics.storage.tiered import RemotePart, list_store, stem_of, stored_object
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.model.remote_log import StoredLog
     from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
 
 BytesOf = Callable[[int, int], bytes | None]
@@ -187,8 +190,10 @@ def _take_lone_files(
     selection, named = options.selection, single_file_name(source) if files else None
     for entry in files:
         assert named is not None, source.name
+        stored = stored_object(place_of(source)) if named.kind is FileKind.LOG else None
         if selection is not None:
             parsed = parse_partition_name(os.path.basename(os.path.dirname(os.path.abspath(source.name))))
+            parsed = parsed if stored is None else PartitionName(stored.topic, stored.partition)
             if parsed is None or named.kind in LOG_DIRECTORY_KINDS:
                 if is_only_path:
                     hint = "--topic and --partition choose directories: leave them out for files given by themselves"
@@ -198,11 +203,20 @@ def _take_lone_files(
             partitions.add((parsed.topic, parsed.partition))
             if not fits((parsed.topic, parsed.partition), selection):
                 continue
+        if stored is not None:
+            inputs.files.append(_object_by_itself(source, stored, entry))
+            continue
         _, following = base_offsets(source) if named.kind is FileKind.LOG else (None, None)
         inputs.files.append(
             DumpFile(source, entry.path, source.name, named.kind, named.offset or 0, entry.size_in_bytes, following)
         )
     return partitions
+
+
+def _object_by_itself(source: "ByteSource", stored: "StoredLog", entry: "Entry") -> DumpFile:
+    (segment,) = stored.segments.values()
+    parts, path = place_of_log(source)
+    return DumpFile(parts, path, source.name, FileKind.LOG, segment.start_offset, entry.size_in_bytes, is_remote=True)
 
 
 def _take_log_directory(

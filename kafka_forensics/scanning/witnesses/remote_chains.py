@@ -255,7 +255,7 @@ def _plan(stored: StoredPartition, topic: str, remote_log: RemoteLog | None, cha
     directory = PartitionDirectory(path, directory_name, topic, log.partition, segments=segments, legal=True)
     log_dir = LogDir(store.parts, log_dir_name, LogDirectory(store.path, partitions=[directory]), REMOTE, identified=True)
     context = ReplicaContext(topic, log.partition, REMOTE, log_dir_name, directory_name, log.topic_id)
-    context.remote_log = remote_log
+    context.is_remote, context.remote_log = True, remote_log
     context.object_names = {
         files.base_offset: files.log.path[len(path) :].lstrip("/") for files in segments if files.log is not None
     }

@@ -54,10 +54,13 @@ def _parsed(stem: str, data: bytes) -> "SegmentManifest":
 
 def _read_manifest(source: ByteSource, stem: str) -> bytes:
     path = f"{stem}.{MANIFEST}"
-    with source.open(path) as file:
-        if file.size_in_bytes > _MAX_MANIFEST_BYTES:
-            raise SourceError(path, f"a manifest of more than {_MAX_MANIFEST_BYTES:,} bytes is not read")
-        return file.read_at(0, file.size_in_bytes)
+    try:
+        with source.open(path) as file:
+            if file.size_in_bytes <= _MAX_MANIFEST_BYTES:
+                return file.read_at(0, file.size_in_bytes)
+    except SourceError as error:
+        raise SourceError(path, f"its {MANIFEST}: {error.reason}") from error
+    raise SourceError(path, f"a manifest of more than {_MAX_MANIFEST_BYTES:,} bytes is not read")
 
 
 class _PartOpener:

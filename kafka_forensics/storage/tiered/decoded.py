@@ -21,8 +21,13 @@ class DecodedStore(ByteSource):
         return self.stored.list(path)
 
     def stat(self, path: str) -> Entry:
-        """An object as it is stored. Raises SourceError."""
-        return self.stored.stat(path)
+        """An object as it is stored, or a part with its size. Raises SourceError."""
+        entry = self.stored.stat(path)
+        try:
+            with self.open(path) as file:
+                return entry._replace(size_in_bytes=file.size_in_bytes)
+        except SourceError:
+            return entry
 
     def open(self, path: str) -> ByteFile:
         """Open a part. Raises SourceError."""
