@@ -65,6 +65,16 @@ def test_tasks_give_the_same_as_threads(tmp_path: Path, layout: str) -> None:
         assert text(task_engine.scan(paths, DEEP, **sizes)) == text(expected)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tasks_read_an_object_given_by_itself(tmp_path: Path, layout: str) -> None:
+    _, store = put_damaged(tmp_path, layout)
+    path = str(next(Path(store).rglob(f"{0:020d}-*.log")))
+    for options in (ScanOptions(), DEEP):
+        expected = local.scan([path], options)
+        assert [row[:2] for row in above_info(expected)] == [("BATCH_CRC_MISMATCH", "remote")]
+        assert text(task_engine.scan([path], options, split_bytes=400)) == text(expected)
+
+
 @pytest.mark.spark
 def test_spark_gives_the_same(spark: "SparkSession", tmp_path: Path) -> None:
     from kafka_forensics.spark import scan
