@@ -65,6 +65,11 @@ def test_dump_shows_records_of_a_store(run: Run, tmp_path: Path, layout: str) ->
     _, store = put_cluster(tmp_path, layout=layout)
     shown = rows(run, "dump", store, "--records", "--topic", "t", "--offset", "8:12")
     assert [row["offset"] for row in shown] == [8, 9, 10, 11]
+    text = run("dump", store, "--records", "--offset", "2:4", "--format", "table")[1]
+    assert (text.count(".log"), "(nothing)" in text) == (1, False)
+    text = run("dump", store, "--records", "--offset", "12:14", "--format", "table")[1]
+    assert (text.count(".log"), "(nothing)" in text) == (1, False)
+    assert run("dump", store, "--records", "--offset", "50:60", "--format", "table")[1] == "(nothing)\n"
     batches = rows(run, "dump", store)
     assert [row["base_offset"] for row in batches] == [*range(0, 20, 2)]
     run_of_other = run("dump", store, "--topic", "other")

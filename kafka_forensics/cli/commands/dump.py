@@ -99,7 +99,8 @@ def _write(inputs: "DumpInputs", dump_options: "DumpOptions", format_name: str, 
             columns, rows = log_columns(dump_options), rows_of(file, dump_options)
         else:
             columns, rows = small_columns(file.kind), small_rows(file, dump_options)
-        return FileRows(file.shown, columns, _readable(inputs, file, rows))
+        may_be_left_out = file.is_remote and inputs.several and (dump_options.offset_start, dump_options.offset_end) != (None, None)
+        return FileRows(file.shown, columns, _readable(inputs, file, rows), may_be_left_out)
 
     all_columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
     write_file_rows(map(section, inputs.files), all_columns, format_name, to, several=inputs.several)

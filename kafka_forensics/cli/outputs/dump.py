@@ -48,6 +48,8 @@ class FileRows:
     file: str
     columns: tuple[str, ...]
     rows: Iterable[Any]
+    may_be_left_out: bool = False
+    """Whether it is not shown without rows."""
 
 
 def write_file_rows(
@@ -148,16 +150,24 @@ def _markdown_lines(sections: Iterable[FileRows]) -> Iterator[str]:
 
 def _table_lines(sections: Iterable[FileRows], width: int, *, several: bool) -> Iterator[str]:
     """A table for each section, below the name of its file if there are `several`."""
-    for number, section in enumerate(sections):
-        if several:
-            yield ("\n" if number else "") + printable(section.file) + "\n"
+    number, is_left_out = 0, False
+    for section in sections:
         columns = section.columns
         shown = _columns_shown(columns)
         heads = [name if name == "headers_count" and "headers" in columns else _HEADINGS.get(name, name) for name in shown]
         heads += [] if shown is columns else ["notes"]
         lines = table_lines(heads, None, map(_cells_of(columns), section.rows), width)
-        yield next(lines, "(nothing)\n")
+        first = next(lines, None)
+        if first is None and section.may_be_left_out:
+            is_left_out = True
+            continue
+        if several:
+            yield ("\n" if number else "") + printable(section.file) + "\n"
+        yield first or "(nothing)\n"
         yield from lines
+        number += 1
+    if is_left_out and not number:
+        yield "(nothing)\n"
 
 
 def _columns_shown(columns: tuple[str, ...]) -> tuple[str, ...]:

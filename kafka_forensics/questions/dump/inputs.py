@@ -244,7 +244,8 @@ def _take_log_directory(
 
 
 def _take_store(inputs: DumpInputs, source: "ByteSource", path: str, options: DumpOptions) -> set[tuple[str, int]]:
-    """Add the logs of the selected segments of a remote store, whatever their states are; returns its partitions."""
+    """Add the logs of the selected segments of a remote store, whatever their states are, without those that start after the
+    selected offsets; returns its partitions."""
     try:
         store = list_store(source, path)
     except SourceError as error:
@@ -254,7 +255,7 @@ def _take_store(inputs: DumpInputs, source: "ByteSource", path: str, options: Du
     parts, suffix = store.parts, store.layout.needed[0]
     for log in logs if options.selection is None else [log for log in logs if fits((log.topic, log.partition), options.selection)]:
         for segment in sorted(log.segments.values(), key=lambda segment: (segment.start_offset, segment.segment_id)):
-            if suffix in segment.objects:
+            if suffix in segment.objects and options.overlaps(segment.start_offset, INT64_MAX):
                 part_path = f"{stem_of(log, segment)}.{RemotePart.LOG.value}"
                 place, size = (parts, part_path, typed_path(source, part_path)), segment.objects[suffix]
                 inputs.files.append(DumpFile(*place, FileKind.LOG, segment.start_offset, size, is_remote=True))
