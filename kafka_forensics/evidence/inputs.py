@@ -323,7 +323,8 @@ class _ReplicaPlanner:
         context.segments_being_deleted = [file.base_offset for file in deleted if file.base_offset is not None]
         logs = directory.logs()
         context.segment_base_offsets = [log.base_offset for log in logs]
-        context.object_names = log_dir.object_name and dict.fromkeys(context.segment_base_offsets, log_dir.object_name)
+        if log_dir.object_name is not None:
+            context.object_names = dict.fromkeys(context.segment_base_offsets, log_dir.object_name)
         context.not_followed = [log.base_offset for log in logs if log.entry.unreadable]
         return ReplicaPlan(log_dir, directory, context, sum(log.entry.size_in_bytes for log in logs))
 

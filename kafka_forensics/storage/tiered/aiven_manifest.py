@@ -118,5 +118,5 @@ def parse_metadata(manifest: SegmentManifest) -> SegmentMetadata | None:
         raise FormatError(f"not the metadata of a remote segment: {error}") from error
 
 
-_METADATA_DECODER: Final = msgspec.json.Decoder(SegmentMetadata | None)
+_METADATA_DECODER: Final[msgspec.json.Decoder[SegmentMetadata | None]] = msgspec.json.Decoder(SegmentMetadata | None)
 _DECODER: Final = msgspec.json.Decoder(SegmentManifest)

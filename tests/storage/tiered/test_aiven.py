@@ -82,7 +82,12 @@ def test_a_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     put_aiven(tmp_path, segment_of(LOG), compression=True)
     opens: list[str] = []
     open_file = LocalSource.open
-    monkeypatch.setattr(LocalSource, "open", lambda source, path: opens.append(path.rpartition(".")[2]) or open_file(source, path))
+
+    def counted_open(source: LocalSource, path: str) -> ByteFile:
+        opens.append(path.rpartition(".")[2])
+        return open_file(source, path)
+
+    monkeypatch.setattr(LocalSource, "open", counted_open)
     store = list_store(open_source(str(tmp_path)), "")
     (log,) = store.logs.values()
     (segment,) = log.segments.values()
