@@ -45,7 +45,7 @@ from kafka_forensics.analysis.replicas.recovery_findings import (
     swap_finding,
     with_unclean_restart,
 )
-from kafka_forensics.analysis.replicas.remote_log import remote_log_findings, unreferenced_objects
+from kafka_forensics.analysis.replicas.remote_log import remote_log_findings, segment_problem, unreferenced_objects
 from kafka_forensics.analysis.replicas.remote_objects import StoredSizes, remote_object_findings
 from kafka_forensics.analysis.replicas.remote_segments import (
     finished_segments,

@@ -138,7 +138,7 @@ def _unreadable(replicas: Sequence[Replica], leader: Replica, log: RemoteLog, st
         start, end = max(segment.start_offset, leader.log_start_offset), segment.end_offset + 1
         if start >= end:
             continue
-        reason, lacking = _problem(segment, stored)
+        reason, lacking = segment_problem(segment, stored)
         if reason:
             size, in_lineage = _log_size(segment, stored), is_in_lineage(segment, epochs)
             broken.append(_Unreadable(segment, (start, end), reason, lacking, size, in_lineage))
@@ -147,7 +147,7 @@ def _unreadable(replicas: Sequence[Replica], leader: Replica, log: RemoteLog, st
     return [_unreadable_run(replicas, leader, run, readable, stored) for run in _runs(broken)]
 
 
-def _problem(segment: RemoteSegment, stored: StoredLog) -> tuple[str, tuple[str, ...]]:
+def segment_problem(segment: RemoteSegment, stored: StoredLog) -> tuple[str, tuple[str, ...]]:
     """What is wrong with a segment's objects, and the suffixes of missing ones; an empty text if nothing is."""
     found = stored.segments.get(segment.segment_id)
     lacking = tuple(suffix for suffix in stored.needed if found is None or suffix not in found.objects)
