@@ -1,6 +1,7 @@
 """What the commands read from a remote store among the paths: one log a partition, its remote part, then its local part."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,12 @@ def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, t
     assert notes(broker, store).endswith("up to 20 from remote storage, where they are")
     next(Path(store).glob(f"*/{10:020d}-*.log")).unlink()
     assert "up to 20 from remote storage, where 10 to 19 are missing" in notes(broker, store)
+    path = next(Path(store).glob(f"*/{0:020d}-*.log"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "up to 20 from remote storage, where 4 to 19 are missing" in notes(broker, store)
+    shutil.rmtree(store)
+    (Path(store) / "kafka-tiered-storage" / f"other-0-{TOPIC_ID}").mkdir(parents=True)
+    assert "up to 20 from remote storage, where 4 to 19 are missing" in notes(broker, store)
 
 
 def compared(run: Run, *paths: str) -> tuple[dict[str, Any], str]:
@@ -290,3 +297,34 @@ def test_a_deep_scan_reads_a_store_alone(run: Run, tmp_path: Path) -> None:
     path = next(Path(store).glob(f"*/{0:020d}*.log"))
     path.write_bytes(flip_bit(path.read_bytes(), -3))
     assert scanned(run, store, "--deep") == [("BATCH_CRC_MISMATCH", "remote", 8, 10, [])]
+
+
+def test_a_store_alone_does_not_make_a_scan_clean(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    hint = "give the brokers' log directories to know what is missing"
+    for options, extent in (((), "listed"), (("--deep",), "read")):
+        _, out, text = run("scan", store, *options, "--format", "json")
+        assert json.loads(out)["summary"]["verdict"] == "unknown"
+        assert f"no log directories: only the remote store was {extent} (1 partition, 2 segments); {hint}" in text
+    _, _, text = run("scan", broker, store, "--broker", "remote", "--deep")
+    assert "no replica was read: only the remote store" in text
+
+
+def test_what_was_read_of_remote_storage(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    put_consumer_offsets(Path(broker), coordinator_batches((commit_key("g", "t", 0), commit_value(4))))
+    listed, not_read = "remote objects of t were listed, not read: scan --deep reads them", "not read: what tiered topics have"
+    other = str(put_object(tmp_path / "other", 7, 0, log(5)).parents[1])
+
+    def said(command: str, *paths: str) -> list[bool]:
+        _, out, text = run(command, broker, *paths, "--topic", "t", "--format", "json")
+        return [listed in text, not_read in text, "the objects of the given store were listed" in out]
+
+    assert said("scan", store) == [True, False, True]
+    assert said("scan", store, "--deep") == [False, False, True]
+    assert said("scan", other) == said("scan", other, "--deep") == [False, True, False]
+    assert said("groups", store)[:2] == [True, False]
+    assert said("transactions", store)[:2] == [False, False]
+    for path in Path(store).glob("*/*"):
+        path.unlink()
+    assert said("scan", store, "--deep")[:2] == [False, True]

@@ -27,10 +27,11 @@ from kafka_forensics.evidence.inputs import (
     with_bundle_options,
     with_replicas,
 )
-from kafka_forensics.evidence.options import ScanOptions, may_match, shown_storage_options
+from kafka_forensics.evidence.options import ScanOptions, fits, may_match, shown_storage_options
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
-from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity
-from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals, worst
+from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity, TopicPartition
+from kafka_forensics.model.remote_log import RemoteLog
+from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, RemoteExtent, ScanResult, Totals, worst
 from kafka_forensics.parsers.kernels.compiling import have_compiled
 from kafka_forensics.scanning.folding.fold_split import FoldedReplica
 from kafka_forensics.scanning.judging.absence import absence_findings, ledger_of, may_be_lost, take_expectations
@@ -234,6 +235,11 @@ def judge_only_remote_logs(
     return RemoteLogAnswer(RemoteLogResult(findings, bytes_of_logs([log for _, log in remote]), reader.incomplete))
 
 
+def _whole_topics(tiered: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> set[str]:
+    """The topics of which all `tiered` partitions are among `partitions`."""
+    return {topic for topic, _ in tiered} - {topic for topic, partition in tiered if (topic, partition) not in partitions}
+
+
 class ScanInterruptedError(KeyboardInterrupt):
     """The user interrupted a scan; `result` covers the partitions judged before."""
 
@@ -272,7 +278,7 @@ class Scan:
         if options.deep and reads_stores:
             if not inputs.stored:
                 take_remote_logs(inputs, options, witnesses.remote_log)
-            inputs.folds_remote = bool(inputs.remote)
+            inputs.folds_remote = True
         self.bytes_total = sum(plan.bytes for plan in inputs.folded)
         self.deep = is_deep(options.deep, self.bytes_total)
         self.findings: list[Finding] = []
@@ -349,7 +355,8 @@ class Scan:
         self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(witnesses.controller, topics, findings, self.options.as_of_ms)
-        findings += tiered_topics(self.partitions, witnesses.remote_log, has_store=bool(self._stores))
+        remote = self._remote_extent()
+        findings += tiered_topics(self.partitions, witnesses.remote_log, remote.listed)
         elsewhere = unreferenced_elsewhere(inputs, self._stores)
         findings += [finding for finding in elsewhere if may_match(finding.place, self.options)]
         findings += changed_findings(inputs)
@@ -366,18 +373,32 @@ class Scan:
         incomplete = with_replicas([gaps[key] for key in ordered], inputs.log_dirs)
         result = ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
         result.incidents, result.rerun_arguments, result.final_partitions = incidents(findings), self._arguments.of(Place()), final
-        result.remote_topics = self._topics_read()
+        result.remote = remote
         return result
 
-    def _topics_read(self) -> set[str]:
-        """Tiered topics of which the objects were read, or have none by a complete `__remote_log_metadata`."""
-        history, inputs = self.witnesses.remote_log, self.inputs
-        if not inputs.remote or history is None:
-            return {plan.context.topic for plan in inputs.remote}
-        tiered = {partition.topic for partition in self.partitions if partition.is_tiered}
-        with_segments = {log.topic for log in history.logs.values() if log.finished}
-        empty = set[str]() if history.damaged or history.partitions_missing else tiered - with_segments
-        return empty | {plan.context.topic for plan in inputs.remote}
+    def _has_nothing(self, log: RemoteLog | None) -> bool:
+        """Whether a partition has no segment in remote storage, by complete events."""
+        history = self.witnesses.remote_log
+        if log is None:
+            return history is not None and not (history.damaged or history.partitions_missing)
+        return log.is_complete and not log.finished
+
+    def _remote_extent(self) -> RemoteExtent:
+        """What the scan, or its question, reads of the remote stores."""
+        inputs, options = self.inputs, self.options
+        tiered = {(partition.topic, partition.partition) for partition in self.partitions if partition.is_tiered}
+        contexts = [plan.context for plan in inputs.replicas if plan.context.topic_partition in tiered]
+        listed = {context.topic_partition for context in contexts if context.stored_log is not None}
+        if inputs.remote_log is None:
+            listed |= {plan.topic_partition for plan in contexts if (plan.topic_id, plan.partition) in self._stores.partitions}
+        read = {plan.context.topic_partition for plan in inputs.remote}
+        read |= {context.topic_partition for context in contexts if read and self._has_nothing(context.remote_log)}
+        extent = RemoteExtent(_whole_topics(tiered, listed), _whole_topics(tiered, read), inputs.folds_remote)
+        if self._stores and not inputs.replicas:
+            stored = [stored.log for stored in self._stores.partitions.values()]
+            logs = [log for log in stored if fits((log.topic, log.partition), options)]
+            extent.alone = len(logs), sum(len(log.segments) for log in logs)
+        return extent
 
     def partial_result(self) -> ScanResult:
         """The result of an interrupted scan: the partitions taken, without findings that need all of them."""
