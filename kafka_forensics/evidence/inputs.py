@@ -520,6 +520,13 @@ def _identify(log_dir: LogDir, given: int | str | None) -> None:
         log_dir.identified = True
     elif log_dir.is_empty and isinstance(given, int):
         log_dir.node_id = given
+    elif given is None:
+        log_dir.broker = _broker_by_path(str(log_dir.broker))
+
+
+def _broker_by_path(name: str) -> str:
+    """A broker's name by its folder, which is never that of the remote store."""
+    return f"{name}/" if name == REMOTE else name
 
 
 def _parent_folder(source: ByteSource, path: str) -> str:
@@ -621,7 +628,7 @@ def _separate_clashes(inputs: Inputs) -> None:
             if len(identified) > 1:
                 inputs.clashes.append((broker, identified))
             for log_dir in log_dirs:
-                log_dir.broker = log_dir.name
+                log_dir.broker = _broker_by_path(log_dir.name)
 
 
 def _lacks_logs(log_dir: LogDir) -> bool:

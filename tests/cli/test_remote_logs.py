@@ -328,3 +328,14 @@ def test_what_was_read_of_remote_storage(run: Run, tmp_path: Path) -> None:
     for path in Path(store).glob("*/*"):
         path.unlink()
     assert said("scan", store, "--deep")[:2] == [False, True]
+
+
+def test_a_folder_called_remote_is_a_broker(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    folder = (tmp_path / "remote").absolute()
+    shutil.move(broker, folder)
+    (folder / "meta.properties").unlink(missing_ok=True)
+    assert found(run, str(folder), store, "--offset", "19:21", "--topic", "t") == [
+        ("remote", 19, f"{10:020d}"),
+        ("remote/", 20, f"{20:020d}"),
+    ]
