@@ -58,6 +58,8 @@ class ReplicaContext:
     object_names: dict[int, str] | None = None
     """Of a log in a remote store: base offset of a segment → name of the object with its records: the start offset in 20
     digits, `-`, the segment's id in 22 characters, and a suffix. None for a replica on a disk."""
+    segment_ids: dict[int, str] = field(default_factory=dict)
+    """Of a log in a remote store: base offset of a segment → its id."""
     committed: list[CommittedOffset] = field(default_factory=list)
     """Offsets that groups committed for the partition."""
     decided: bool = False
@@ -84,11 +86,6 @@ class ReplicaContext:
     def is_remote(self) -> bool:
         """Whether it is a log in a remote store, and not the replica of a broker."""
         return self.object_names is not None
-
-    @property
-    def remote_segment_ids(self) -> list[str]:
-        """The ids of the segments of a log in a remote store."""
-        return [name[21:43] for name in (self.object_names or {}).values()]
 
     @property
     def node(self) -> int | str:

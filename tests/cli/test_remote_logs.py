@@ -203,6 +203,34 @@ def test_a_transaction_that_begins_in_remote_storage_is_one(run: Run, tmp_path: 
     assert [(row["first_offset"], row["marker_offset"]) for row in exported] == [(0, 2), (3, 9)]
 
 
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_an_object_that_cannot_be_read_hides_no_other_transaction(run: Run, tmp_path: Path, *, is_missing: bool) -> None:
+    """Producer 7 ends a transaction in [0, 3), has one in [3, 6), which cannot be read, and two more from 6 on."""
+    store, layout = tmp_path / "store", "plain" if is_missing else "chunks"
+    logs: dict[int, list[bytes]] = {
+        0: [in_transaction(0), marker(2, commit=True), in_transaction(3)],
+        5: [marker(5, commit=False), in_transaction(6)],
+        8: [in_transaction(8), marker(10, commit=True)],
+        11: [in_transaction(11), marker(13, commit=False)],
+    }
+    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": EPOCHS, "clean": True}
+    broker = put_replica(tmp_path, 1, {11: logs[11]}, partition=DIRECTORY, high_watermark=14, **options)
+    events = []
+    for number, (start, end) in enumerate(((0, 4), (5, 7), (8, 10))):
+        put_object(store, number, start, logs[start], topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+        events += [copy_started(number, start, end, topic_id=TOPIC_ID), segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID)]
+    put_topic_id(put_remote_log(broker, *events).parent, OFFSETS_ID_TEXT)
+    path = next(store.rglob(f"*{5:020d}-*.log"))
+    path.unlink() if is_missing else path.write_bytes(b"")
+    status, out, text = run("transactions", broker, store, "--topic", "t", "--format", "jsonl")
+    listed = [(row["state"], row["first_offset"], row["marker_offset"]) for row in map(json.loads, out.splitlines())]
+    assert listed == [("committed", 0, 2), ("committed", 8, 10), ("aborted", 11, 13)]
+    assert (status, f"incomplete: {path}: " in text) == ((0, False) if is_missing else (3, True))
+    run("export", broker, store, "--topic", "t", "--fact", "transactions", "--output", tmp_path / "out")
+    (part,) = (tmp_path / "out").rglob("*transactions*/**/*.parquet")
+    assert [row["marker_offset"] for row in pq.read_table(part).to_pylist()] == [2, 10, 13]
+
+
 def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, tmp_path: Path) -> None:
     broker, store = put_cluster(tmp_path)
     put_consumer_offsets(Path(broker), coordinator_batches((commit_key("g", "t", 0), commit_value(4))))

@@ -45,7 +45,7 @@ def remote_object_findings(log: Replica, stored: StoredSizes, replicas: Sequence
 def _segments(log: Replica) -> list[RemoteSegment]:
     """The segments of a log, by their events, that were read to their end; none without events."""
     every = () if log.context.remote_log is None else log.context.remote_log.finished
-    ids = set(log.context.remote_segment_ids)
+    ids = set(log.context.segment_ids.values())
     return [segment for segment in every if segment.segment_id in ids and segment.start_offset not in log.state.unread]
 
 
@@ -121,17 +121,13 @@ def _differences(log: Replica, replicas: Sequence[Replica], reader: BatchReader)
     for base_offset, differing in sorted(by_segment.items()):
         start, end = min(row.offset for row, _ in differing), max(row.end_offset for row, _ in differing)
         evidence: RemoteSegmentDiffersEvidence = {
-            "segment_id": _segment_id(log, base_offset),
+            "segment_id": log.context.segment_ids[base_offset],
             "differs_in": "records",
             "than_brokers": list(dict.fromkeys(broker for _, broker in differing)),
             "leader_epoch": differing[0][0].epochs[0],
         }
         place = log.context.place(log.context.log_file(base_offset), offset_start=start, offset_end=end)
         yield finding("REMOTE_SEGMENT_DIFFERS", place, evidence)
-
-
-def _segment_id(log: Replica, base_offset: int) -> str:
-    return (log.context.object_names or {})[base_offset][21:43]
 
 
 def _contradiction(

@@ -136,7 +136,7 @@ class PartitionLogs:
 
     def _has_witness(self, broker: LogOf, loss: Loss) -> bool:
         """Whether a remote log has the segment that proves a loss committed."""
-        return loss.witness is not None and loss.witness.name in self._remote[broker].replica.context.remote_segment_ids
+        return loss.witness is not None and loss.witness.name in self._remote[broker].replica.context.segment_ids.values()
 
     def _remote_part(self, broker: LogOf, loss: Loss) -> Ranges:
         """The offsets of a loss that a remote log has: as its holders, or without any, otherwise than the kept log."""

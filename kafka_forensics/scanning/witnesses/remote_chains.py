@@ -226,6 +226,7 @@ def _plan(stored: StoredPartition, topic: str, remote_log: RemoteLog | None, cha
     context = ReplicaContext(topic, log.partition, REMOTE, log_dir_name, directory_name, log.topic_id)
     context.remote_log = remote_log
     context.object_names = {files.base_offset: files.log.name for files in segments if files.log is not None}
+    context.segment_ids = {segment.start_offset: segment.stored.segment_id for segment in chain}
     context.segment_base_offsets = [files.base_offset for files in segments]
     context.leader_epochs = LeaderEpochs(_merged(chain))
     return ReplicaPlan(log_dir, directory, context, sum(segment.size_in_bytes for segment in chain))
