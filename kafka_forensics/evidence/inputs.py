@@ -181,14 +181,19 @@ class Inputs:
     """(source, path in it) of the remote stores of tiered topics."""
     stores: list[RemoteStore] | None = None
     """Those of them that can be listed, once they were."""
-    remote: list[ReplicaPlan] = field(default_factory=list)
-    """Logs in remote stores, once these were listed; in the order of `replicas`. Nothing judges them as copies on a broker."""
+    remote_by_partition: dict[TopicPartition, list[ReplicaPlan]] | None = None
+    """Requested logs in remote stores, by topic and partition, once they were taken. Nothing judges them as copies on a broker."""
     folds_remote: bool = False
     """Whether a scan folds the logs in remote stores, too."""
     stored: set[TopicPartition] = field(default_factory=set)
     """All partitions with objects in remote stores, requested or not, once these were listed."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory of which only partition directories were given."""
+
+    @property
+    def remote(self) -> list[ReplicaPlan]:
+        """Requested logs in remote stores, once they were taken; in the order of `replicas`."""
+        return [plan for plans in (self.remote_by_partition or {}).values() for plan in plans]
 
     @property
     def logs(self) -> list[ReplicaPlan]:

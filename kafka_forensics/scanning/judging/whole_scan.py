@@ -276,8 +276,7 @@ class Scan:
         options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         if options.deep and reads_stores:
-            if not inputs.stored:
-                take_remote_logs(inputs, options, witnesses.remote_log)
+            take_remote_logs(inputs, options, witnesses.remote_log)
             inputs.folds_remote = True
         self.bytes_total = sum(plan.bytes for plan in inputs.folded)
         self.deep = is_deep(options.deep, self.bytes_total)

@@ -55,12 +55,16 @@ class ChainSegment(NamedTuple):
 
 
 def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHistory | None) -> RemoteStores:
-    """List the stores among the inputs, and set `inputs.remote` to the logs in them that `options` select, and `inputs.stored`.
+    """List the stores among the inputs, and set `inputs.remote_by_partition` to the logs in them that `options` select, and
+    `inputs.stored`; once.
 
     Only segments whose copy is finished are taken; of a partition that `history` does not know, all. Whose topic id is that of no
     replica is another topic's of the same name. What cannot be read goes to `inputs.incomplete`.
     """
     stores = list_remote_stores(inputs)
+    if inputs.remote_by_partition is not None:
+        return stores
+    remote: dict[TopicPartition, list[ReplicaPlan]] = {}
     replicas: dict[TopicPartition, list[ReplicaPlan]] = {}
     for plan in inputs.replicas if stores else ():
         replicas.setdefault(plan.context.topic_partition, []).append(plan)
@@ -72,8 +76,8 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
         inputs.stored.add((topic, partition))
         ids = {plan.context.topic_id for plan in plans} - {None}
         if options.broker in (None, REMOTE) and fits((topic, partition), options) and (not ids or topic_id in ids):
-            inputs.remote += _plans(inputs, stored, topic, remote_log, plans)
-    inputs.remote.sort(key=lambda plan: plan.context.topic_partition)
+            remote.setdefault((topic, partition), []).extend(_plans(inputs, stored, topic, remote_log, plans))
+    inputs.remote_by_partition = dict(sorted(remote.items()))
     return stores
 
 
@@ -86,7 +90,7 @@ def gather_logs(paths: list[str], options: ScanOptions) -> Inputs:
 
 def remote_logs_of(inputs: Inputs, context: ReplicaContext, start: int = 0) -> list[ReplicaPlan]:
     """The logs in remote stores of a replica's partition, without segments that end before `start`."""
-    every = [plan for plan in inputs.remote if plan.context.topic_partition == context.topic_partition]
+    every = (inputs.remote_by_partition or {}).get(context.topic_partition, ())
     same = [plan for plan in every if context.topic_id in (None, plan.context.topic_id)]
     return [plan for plan in (_from_offset(plan, start) for plan in same) if plan.directory.segments]
 
