@@ -54,6 +54,15 @@ def test_find_says_whether_the_remote_part_was_given(run: Run, tmp_path: Path) -
     assert "nothing fits" in run("find", store, "--offset", "5", "--topic", "other")[2]
 
 
+@pytest.mark.parametrize("events", [True, False])
+def test_find_says_which_offsets_no_object_has(run: Run, tmp_path: Path, *, events: bool) -> None:
+    broker, store = put_cluster(tmp_path, events=events)
+    next(Path(store).glob(f"*/{0:020d}-*.log")).unlink()
+    for offset, text in (("5", "offset 5 is"), ("5:12", "offsets 5 to 9 are"), ("4:6", "offsets 4 to 5 are")):
+        assert f"t-0: {text} in no object of the store" in run("find", broker, store, "--offset", offset)[2]
+    assert "no object" not in run("find", broker, store, "--offset", "10:")[2]
+
+
 def test_unfinished_copies_are_not_searched(run: Run, tmp_path: Path) -> None:
     broker, store = put_cluster(tmp_path)
     put_object(tmp_path / "store", 5, 20, log(5, start=20), topic_id=TOPIC_ID, partition=DIRECTORY)

@@ -255,7 +255,7 @@ def transactional_batches(
                 if columns.shape[1]:
                     end = max(end, int(columns[BatchColumn.LAST_OFFSET].max()) + 1)
                     yield columns
-            end_of_whole = max(end_of_whole, _end_of_segment(remote_log, log, local_start))
+            end_of_whole = max(end_of_whole, end_of_remote_segment(remote_log, log, local_start))
         except SourceError as error:
             incomplete.append(not_read(remote_log.log_dir.source, error))
         at = end
@@ -265,7 +265,7 @@ def transactional_batches(
         yield from _transactional(plan, log)
 
 
-def _end_of_segment(remote_log: ReplicaPlan, log: "SegmentLog", unknown: int) -> int:
+def end_of_remote_segment(remote_log: ReplicaPlan, log: "SegmentLog", unknown: int) -> int:
     """The end offset of a remote segment, by its event, else by the next segment; `unknown` without one."""
     context = remote_log.context
     if context.remote_log is None:
