@@ -309,6 +309,7 @@ def test_a_deep_scan_reads_objects(run: Run, tmp_path: Path, layout: str) -> Non
     other = [*batches[5:8], *log(2, start=16, value=b"other")]
     put_object(tmp_path / "store", 1, 10, other, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
     assert scanned(run, broker, store, "--deep") == [("REMOTE_SEGMENT_DIFFERS", "remote", 16, 20, None)]
+    assert scanned(run, broker, store, "--deep", "--live") == []
 
 
 @pytest.mark.parametrize(
