@@ -1,7 +1,8 @@
 """The facts of one replica from its small files and from other logs, gathered before its log is read."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
@@ -9,6 +10,8 @@ from kafka_forensics.model.coordinators import CommittedOffset
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place, TopicPartition
 from kafka_forensics.model.remote_log import RemoteLog, StoredLog
+
+Log = TypeVar("Log")
 
 
 class Bounds(TypedDict, total=False):
@@ -124,3 +127,11 @@ class ReplicaContext:
         """Name of the `.log` file, or of the object, of the segment with this base offset."""
         name = f"{segment_base_offset:020d}.log"
         return name if self.object_names is None else self.object_names.get(segment_base_offset, name)
+
+
+def local_and_remote(logs: Iterable[Log], context_of: "Callable[[Log], ReplicaContext]") -> tuple[list[Log], list[Log]]:
+    """The logs of replicas, and those in remote stores."""
+    parts: tuple[list[Log], list[Log]] = [], []
+    for log in logs:
+        parts[context_of(log).is_remote].append(log)
+    return parts

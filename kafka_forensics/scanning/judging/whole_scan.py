@@ -18,8 +18,10 @@ from kafka_forensics.analysis.transactions_across import (
     PartitionTransactionFacts,
     partition_transactions,
 )
+from kafka_forensics.evidence.context import local_and_remote
 from kafka_forensics.evidence.inputs import (
     Inputs,
+    ReplicaPlan,
     broker_order,
     may_hide_log_directory,
     require_requested_or_warn,
@@ -179,10 +181,15 @@ class PartitionAnswer:
     transactions: PartitionTransactionFacts
     keys: PartitionKeys | None
 
+    @property
+    def incomplete(self) -> list[Incomplete]:
+        """What could not be read again."""
+        return self.result.incomplete
+
 
 @dataclass(slots=True)
-class RemoteLogResult:
-    """The findings about a partition of which only logs in remote stores are among the inputs."""
+class RemoteLogAnswer:
+    """What a scan keeps of a partition of which only logs in remote stores are among the inputs."""
 
     findings: list[Finding]
     bytes: tuple[int, int, int]
@@ -190,49 +197,47 @@ class RemoteLogResult:
     incomplete: list[Incomplete]
 
 
-@dataclass(slots=True)
-class RemoteLogAnswer:
-    """What a scan keeps of such a partition."""
-
-    result: RemoteLogResult
-
-
 def digest_key() -> "NDArray[np.int64]":
     """A new random key for the identities of batches, made for every scan."""
     return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
 
 
-def judge_replicas(
+def judge_logs(
     merged: Sequence[FoldedReplica],
     key: "NDArray[np.int64]",
     options: ScanOptions,
     look: InspectPartition | None = None,
     deferred: "DeferredKeys | None" = None,
+) -> PartitionAnswer | RemoteLogAnswer:
+    """Judge one partition from all its folded logs: as `judge_replicas`, or without any replica."""
+    local, in_stores = local_and_remote(merged, lambda folded: folded[0].context)
+    remote = [(plan, log) for plan, log, _ in in_stores]
+    if local:
+        return judge_replicas(local, key, options, look, deferred, remote)
+    reader = LogReader([plan for plan, _ in remote], key, options.as_of_ms)
+    findings = judge_remote_logs(remote, [], [], reader)
+    return RemoteLogAnswer(findings, bytes_of_logs([log for _, log in remote]), reader.incomplete)
+
+
+def judge_replicas(
+    local: Sequence[FoldedReplica],
+    key: "NDArray[np.int64]",
+    options: ScanOptions,
+    look: InspectPartition | None = None,
+    deferred: "DeferredKeys | None" = None,
+    remote: Sequence[tuple[ReplicaPlan, Replica]] = (),
 ) -> PartitionAnswer:
-    """Judge one partition from all its folded logs, some of replicas; the answer is void while key questions wait for theirs."""
-    local = [folded for folded in merged if not folded[0].context.is_remote]
+    """Judge one partition from its folded replicas, and its logs in remote stores, if these were read; the answer is void while key
+    questions wait for theirs."""
     plans = [plan for plan, _, _ in local]
     replicas = [replica for _, replica, _ in local]
     reader = LogReader(plans, key, options.as_of_ms)
     reader.deferred = deferred
     snapshots = [snapshot for _, _, snapshot in local]
-    remote = [(plan, replica) for plan, replica, _ in merged if plan.context.is_remote]
     result = judge_partition(plans, replicas, snapshots, reader, snapshots[0].inputs, remote)
     if look is not None:
         look(replicas, reader, result)
     return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
-
-
-def judge_only_remote_logs(
-    merged: Sequence[FoldedReplica], key: "NDArray[np.int64]", options: ScanOptions
-) -> RemoteLogAnswer | None:
-    """Judge a partition without a replica; None if there is one."""
-    remote = [(plan, log) for plan, log, _ in merged if plan.context.is_remote]
-    if len(remote) < len(merged):
-        return None
-    reader = LogReader([plan for plan, _ in remote], key, options.as_of_ms)
-    findings = judge_remote_logs(remote, [], [], reader)
-    return RemoteLogAnswer(RemoteLogResult(findings, bytes_of_logs([log for _, log in remote]), reader.incomplete))
 
 
 def _whole_topics(tiered: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> set[str]:
@@ -322,9 +327,9 @@ class Scan:
     def take(self, answer: PartitionAnswer | RemoteLogAnswer) -> None:
         """Add a partition; call it in the order of topics and partitions."""
         if isinstance(answer, RemoteLogAnswer):
-            self.findings += answer.result.findings
-            self.incomplete += answer.result.incomplete
-            self._count_bytes(answer.result.bytes)
+            self.findings += answer.findings
+            self.incomplete += answer.incomplete
+            self._count_bytes(answer.bytes)
             return
         result = answer.result
         summary = result.summary
