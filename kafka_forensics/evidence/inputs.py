@@ -222,16 +222,23 @@ class Inputs:
 
 
 def gather(
-    paths: list[str], options: ScanOptions, *, elsewhere: bool = False, ids_later: bool = False, scanned: bool = False
+    paths: list[str],
+    options: ScanOptions,
+    inputs: Inputs | None = None,
+    *,
+    elsewhere: bool = False,
+    ids_later: bool = False,
+    scanned: bool = False,
 ) -> Inputs:
-    """Open every path, and read the small files of all log directories and of the requested partitions.
+    """Open every path, and read the small files of all log directories, unless these are in `inputs`, and of the requested
+    partitions.
 
     With `ids_later` topic ids are not read if that is slow: from very many partitions, or from a storage service. Raises UsageError
     for invalid paths (`open_paths`), for a name given to several brokers, and if no partition matches `options`; the last is not
     checked if the partition may exist `elsewhere` (in the log of an internal topic), or if the inputs are `scanned` or have a
     remote store, because the scan checks it, with the partitions that should exist.
     """
-    inputs = gather_log_dirs(paths, options.storage_options)
+    inputs = gather_log_dirs(paths, options.storage_options) if inputs is None else inputs
     inputs.given = tuple(paths)
     options = with_bundle_options(inputs.sources, options)
     inputs.incomplete += undecoded_bundles(inputs.sources) if options.deep else []

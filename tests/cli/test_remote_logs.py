@@ -4,11 +4,15 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
 
 from kafka_forensics import read_batches, read_records
+from kafka_forensics.evidence import inputs
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.facts.facts import scan_for_facts
 from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FactQuery
 from kafka_forensics.export.facts.splits import plan_tasks
@@ -114,6 +118,21 @@ def test_tasks_of_facts_have_both_parts(tmp_path: Path, layout: str) -> None:
     query = FactQuery("records", ("broker", "offset"), topics=("t",), brokers=("remote",))
     read = [row for task in plan_tasks(paths, query) for batch in read_task(task, query) for row in batch.to_pylist()]
     assert [(row["broker"], row["offset"]) for row in read] == [("remote", offset) for offset in range(20)]
+
+
+def test_tasks_of_facts_list_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Mock(side_effect=inputs.open_paths)
+    monkeypatch.setattr(inputs, "open_paths", opened)
+    assert plan_tasks(list(put_cluster(tmp_path)), FactQuery("records", ("offset",)))
+    assert opened.call_count == 1
+
+
+def test_parts_of_transactions_have_the_weights_of_their_logs(tmp_path: Path) -> None:
+    paths = list(put_transactions(tmp_path))
+    reader = scan_for_facts(paths, ScanOptions(), lambda _: ("", None))
+    for fact in ("records", "transactions"):
+        logs = [(plan.context.topic, str(plan.context.broker)) for plan in reader.logs_of(fact)]
+        assert logs == [(part.topic, part.broker) for part in reader.parts(fact)]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -81,9 +81,9 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
     return stores
 
 
-def gather_logs(paths: list[str], options: ScanOptions) -> Inputs:
+def gather_logs(paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> Inputs:
     """`gather`, and the selected logs in remote stores; whether anything matches the options is not checked."""
-    inputs = gather(paths, options, elsewhere=True)
+    inputs = gather(paths, options, inputs, elsewhere=True)
     take_remote_logs(inputs, options, read_remote_log(inputs)[0] if inputs.store_places else None)
     return inputs
 
