@@ -346,6 +346,9 @@ def test_objects_that_contradict_their_events(run: Run, tmp_path: Path, field: s
     _, out, _ = run("scan", broker, store, "--topic", "t", "--deep", "--format", "json")
     (row,) = [row["evidence"] for row in json.loads(out)["findings"] if row["kind"] == "REMOTE_SEGMENT_DIFFERS"]
     assert (row["found"], row["listed"]) == (found, value)
+    found_alone = scanned(run, broker, store, "--deep", "--broker", "remote")
+    assert [found_row[0] for found_row in found_alone] == ["REMOTE_SEGMENT_DIFFERS"]
+    assert scanned(run, broker, store, "--deep", "--broker", "remote", "--live") == []
 
 
 def test_a_deep_scan_reads_a_store_alone(run: Run, tmp_path: Path) -> None:
@@ -396,3 +399,5 @@ def test_a_folder_called_remote_is_a_broker(run: Run, tmp_path: Path) -> None:
         ("remote", 19, f"{10:020d}"),
         ("remote/", 20, f"{20:020d}"),
     ]
+    run("export", folder, store, "--topic", "t", "--fact", "batches", "--output", tmp_path / "out")
+    assert len(list((tmp_path / "out" / "batches").rglob("*.parquet"))) == 2

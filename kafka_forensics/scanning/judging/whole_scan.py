@@ -39,7 +39,13 @@ from kafka_forensics.scanning.folding.fold_split import FoldedReplica
 from kafka_forensics.scanning.judging.absence import absence_findings, ledger_of, may_be_lost, take_expectations
 from kafka_forensics.scanning.judging.cleaners import stopped_cleaners
 from kafka_forensics.scanning.judging.environment import changed_findings, environment_findings
-from kafka_forensics.scanning.judging.partitions import PartitionResult, bytes_of_logs, judge_partition, scan_matches
+from kafka_forensics.scanning.judging.partitions import (
+    PartitionResult,
+    bytes_of_logs,
+    capped_if_live,
+    judge_partition,
+    scan_matches,
+)
 from kafka_forensics.scanning.judging.placement import TopicPlacements, partition_keys
 from kafka_forensics.scanning.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.scanning.judging.remote_logs import judge_remote_logs
@@ -216,6 +222,7 @@ def judge_logs(
         return judge_replicas(local, key, options, look, deferred, remote)
     reader = LogReader([plan for plan, _ in remote], key, options.as_of_ms)
     findings = judge_remote_logs(remote, [], [], reader)
+    findings = list(map(capped_if_live, findings)) if options.live else findings
     return RemoteLogAnswer(findings, bytes_of_logs([log for _, log in remote]), reader.incomplete)
 
 
