@@ -1,7 +1,8 @@
 """The facts of one replica from its small files and from other logs, gathered before its log is read."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypedDict, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
@@ -9,6 +10,8 @@ from kafka_forensics.model.coordinators import CommittedOffset
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place, TopicPartition
 from kafka_forensics.model.remote_log import RemoteLog, StoredLog
+
+Log = TypeVar("Log")
 
 
 class Bounds(TypedDict, total=False):
@@ -61,6 +64,8 @@ class ReplicaContext:
     """Of a log of objects of a remote store: base offset of a segment → name of the object with its records: the start offset in 20
     digits, `-`, the segment's id in 22 characters, and `.log`; with its directories if the segments are in several. None for a
     replica on a disk."""
+    segment_ids: dict[int, str] = field(default_factory=dict)
+    """Of a log in a remote store: base offset of a segment → its id."""
     committed: list[CommittedOffset] = field(default_factory=list)
     """Offsets that groups committed for the partition."""
     decided: bool = False
@@ -82,11 +87,6 @@ class ReplicaContext:
     def topic_partition(self) -> TopicPartition:
         """The partition of this replica."""
         return self.topic, self.partition
-
-    @property
-    def remote_segment_ids(self) -> list[str]:
-        """The ids of the segments of a log in a remote store."""
-        return [name[-26:-4] for name in (self.object_names or {}).values()]
 
     @property
     def node(self) -> int | str:
@@ -125,3 +125,11 @@ class ReplicaContext:
         """Name of the `.log` file, or of the object, of the segment with this base offset."""
         name = f"{segment_base_offset:020d}.log"
         return name if self.object_names is None else self.object_names.get(segment_base_offset, name)
+
+
+def local_and_remote(logs: Iterable[Log], context_of: "Callable[[Log], ReplicaContext]") -> tuple[list[Log], list[Log]]:
+    """The logs of replicas, and those in remote stores."""
+    parts: tuple[list[Log], list[Log]] = [], []
+    for log in logs:
+        parts[context_of(log).is_remote].append(log)
+    return parts

@@ -183,14 +183,19 @@ class Inputs:
     """(source, path in it) of the remote stores of tiered topics."""
     stores: list[RemoteStore] | None = None
     """Those of them that can be listed, once they were."""
-    remote: list[ReplicaPlan] = field(default_factory=list)
-    """Logs in remote stores, once these were listed; in the order of `replicas`. Nothing judges them as copies on a broker."""
+    remote_by_partition: dict[TopicPartition, list[ReplicaPlan]] | None = None
+    """Requested logs in remote stores, by topic and partition, once they were taken. Nothing judges them as copies on a broker."""
     folds_remote: bool = False
     """Whether a scan folds the logs in remote stores, too."""
     stored: set[TopicPartition] = field(default_factory=set)
     """All partitions with objects in remote stores, requested or not, once these were listed."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory of which only partition directories were given."""
+
+    @property
+    def remote(self) -> list[ReplicaPlan]:
+        """Requested logs in remote stores, once they were taken; in the order of `replicas`."""
+        return [plan for plans in (self.remote_by_partition or {}).values() for plan in plans]
 
     @property
     def logs(self) -> list[ReplicaPlan]:
@@ -219,16 +224,23 @@ class Inputs:
 
 
 def gather(
-    paths: list[str], options: ScanOptions, *, elsewhere: bool = False, ids_later: bool = False, scanned: bool = False
+    paths: list[str],
+    options: ScanOptions,
+    inputs: Inputs | None = None,
+    *,
+    elsewhere: bool = False,
+    ids_later: bool = False,
+    scanned: bool = False,
 ) -> Inputs:
-    """Open every path, and read the small files of all log directories and of the requested partitions.
+    """Open every path, and read the small files of all log directories, unless these are in `inputs`, and of the requested
+    partitions.
 
     With `ids_later` topic ids are not read if that is slow: from very many partitions, or from a storage service. Raises UsageError
     for invalid paths (`open_paths`), for a name given to several brokers, and if no partition matches `options`; the last is not
     checked if the partition may exist `elsewhere` (in the log of an internal topic), or if the inputs are `scanned` or have a
     remote store, because the scan checks it, with the partitions that should exist.
     """
-    inputs = gather_log_dirs(paths, options.storage_options)
+    inputs = gather_log_dirs(paths, options.storage_options) if inputs is None else inputs
     inputs.given = tuple(paths)
     options = with_bundle_options(inputs.sources, options)
     inputs.incomplete += undecoded_bundles(inputs.sources) if options.deep else []
@@ -524,6 +536,13 @@ def _identify(log_dir: LogDir, given: int | str | None) -> None:
         log_dir.identified = True
     elif log_dir.is_empty and isinstance(given, int):
         log_dir.node_id = given
+    elif given is None and log_dir.object_name is None:
+        log_dir.broker = _broker_by_path(str(log_dir.broker))
+
+
+def _broker_by_path(name: str) -> str:
+    """A broker's name by its folder, which is never that of the remote store."""
+    return f"{name}/" if name == REMOTE else name
 
 
 def _parent_folder(source: ByteSource, path: str) -> str:
@@ -632,7 +651,7 @@ def _separate_clashes(inputs: Inputs) -> None:
             if len(identified) > 1:
                 inputs.clashes.append((broker, identified))
             for log_dir in log_dirs:
-                log_dir.broker = log_dir.name
+                log_dir.broker = _broker_by_path(log_dir.name)
 
 
 def _lacks_logs(log_dir: LogDir) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.amounts import first_few
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import (
     LOG_DIRECTORY_KINDS,
@@ -204,13 +205,16 @@ def _has_only_links(discovery: Discovery) -> bool:
 
 
 def split_name(path: str) -> tuple[Name | None, str]:
-    """Split `NAME=PATH`, unless a file of that name exists, and resolve `file:/path`. Raises UsageError for an empty name."""
+    """Split `NAME=PATH`, unless a file of that name exists, and resolve `file:/path`. Raises UsageError for an empty name, and for
+    `remote`."""
     name, equals, rest = path.partition("=")
     if not equals or os.path.lexists(path) or not rest or "/" in name:
         return None, local_spelling(path)
     if not name:
         shown = re.sub("://[^/]*@", "://", rest)  # without the credentials of a URI
         raise UsageError(f"there is no name in ={shown}", hint=f"write NAME={shown}, or {shown} without a name")
+    if name == REMOTE:
+        raise UsageError(f"no broker can have the name {name}", hint=f"{name} stands for the remote store: choose another name")
     return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), local_spelling(rest)
 
 

@@ -242,7 +242,7 @@ def _keys(part: FactPart) -> Json:
 def _shares(fact: Fact, parts: Iterable[FactPart], reader: FactReader) -> Iterator[list[FactPart]]:
     """Neighbouring parts that go to the same files, as many as a task would read."""
     reads_logs = fact.by_replica and fact.name != "replicas"
-    weights = [plan.bytes for plan in reader.inputs.logs] if reads_logs else []
+    weights = [plan.bytes for plan in reader.logs_of(fact.name)] if reads_logs else []
     return packed(zip(parts, chain(weights, repeat(0)), strict=False), SPLIT_BYTES, MAX_REPLICAS)
 
 

@@ -20,7 +20,7 @@ from kafka_forensics.model.json_objects import Columns, Json, attribute, attribu
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, OUTCOMES_COUNTED, RECOVERED_FACT, UNREADABLE, RecoveredRecord
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import SCHEMA_VERSION
-from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
+from kafka_forensics.questions.recover import LogOf, RecoveredPartition, RecoveredRange, Recovery, RemoteLogNumber, Undecided
 from kafka_forensics.storage.disks import UNFINISHED, publish_directory, sync_directory, why
 from kafka_forensics.storage.private import private_files
 
@@ -209,8 +209,8 @@ def _partition_object(partition: RecoveredPartition) -> Json:
     }
 
 
-def _read_from(broker: int | str | None) -> int | str | None:
-    return REMOTE if isinstance(broker, int) and broker < 0 else broker
+def _read_from(source: LogOf | None) -> int | str | None:
+    return REMOTE if isinstance(source, RemoteLogNumber) else source
 
 
 def _range_object(recovered: RecoveredRange) -> Json:
@@ -223,7 +223,7 @@ def _range_object(recovered: RecoveredRange) -> Json:
         "witness": None if loss.witness is None else object_of(_WITNESS, loss.witness),
         "held_by": list(loss.held_by),
         "kept_by": list(loss.kept_by),
-        "read_from": [[start, end, _read_from(broker)] for start, end, broker in recovered.sources],
+        "read_from": [[start, end, _read_from(source)] for start, end, source in recovered.sources],
         "plan": {"records": recovered.planned.records, "bytes": recovered.planned.bytes},
         "offsets": object_of(_TALLY, recovered.count.all),
         "committed_offsets": object_of(_TALLY, recovered.count.committed),

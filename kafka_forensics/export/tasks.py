@@ -114,7 +114,7 @@ def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYT
         elif name in BY_TASKS:
             size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
-            works = replica_tasks(reader.inputs.logs, query, deep=reader.result.totals.records_decoded)
+            works = replica_tasks(reader.logs_of(name), query, deep=reader.result.totals.records_decoded)
             listed += [Task(name, json.dumps([size, work]).encode()) for work in works]
     return listed
 
@@ -124,7 +124,7 @@ def _transaction_works(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
     stable = reader.stable_offsets()
     streams: dict[int, list[ReplicaPlan]] = {}
     seekable: list[tuple[ReplicaPlan, int]] = []
-    for plan in reader.logs_with_transactions():
+    for plan in reader.logs_of("transactions"):
         source = plan.log_dir.source
         if source.seekable:
             seekable.append((plan, plan.bytes + file_cost(source) * len(plan.directory.segments)))

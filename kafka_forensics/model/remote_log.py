@@ -7,7 +7,7 @@ from typing import Final
 from kafka_forensics.model.files import EpochEntry
 
 REMOTE: Final = "remote"
-"""Stands for the broker of a log that is read from a remote store."""
+"""Stands for the broker of a log that is read from a remote store; no broker gets this name."""
 
 
 class RemoteSegmentState(IntEnum):

@@ -216,6 +216,20 @@ class DrawingViews(Views, Protocol):
         """The lanes of a partition. Raises UsageError for an unknown partition, or if it cannot be drawn."""
 
 
+@dataclass(slots=True)
+class RemoteExtent:
+    """What was read of the remote stores among the inputs."""
+
+    listed: set[str] = field(default_factory=set)
+    """Tiered topics whose objects were listed."""
+    read: set[str] = field(default_factory=set)
+    """Tiered topics whose logs in remote storage were read, too, or have nothing there."""
+    is_read: bool = False
+    """Whether the scan read the objects."""
+    alone: tuple[int, int] | None = None
+    """Partitions and segments in the stores if no replica was among the inputs; None if one was, and without a store."""
+
+
 @dataclass(slots=True, repr=False)
 class ScanResult(Answer):
     """The whole result in the order of output: partitions by (topic, partition), findings by `Finding.sort_key`."""
@@ -238,8 +252,7 @@ class ScanResult(Answer):
     """Whether the user interrupted the scan; then the result is partial, and `incomplete` says so."""
     final_partitions: list[tuple[int, list[int]]] = field(default_factory=list, repr=False, compare=False)
     """(index of a partition, indexes of its findings) of partitions that were final before the scan ended, in that order."""
-    remote_topics: set[str] = field(default_factory=set, repr=False, compare=False)
-    """Topics whose logs in remote storage were read, too."""
+    remote: RemoteExtent = field(default_factory=RemoteExtent, repr=False, compare=False)
 
     def __repr__(self) -> str:
         totals = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas, {len(self.findings)} findings"
@@ -247,8 +260,10 @@ class ScanResult(Answer):
 
     @property
     def verdict(self) -> str:
-        """One of VERDICTS: the worst of all partitions and findings; at least `unknown` if unread inputs may contain partitions."""
-        hidden = "unknown" if any(unread.hides_partitions for unread in self.incomplete) else "clean"
+        """One of VERDICTS: the worst of all partitions and findings; at least `unknown` if unread inputs may contain partitions, or
+        no replica was read, but a remote store."""
+        is_hidden = self.remote.alone is not None or any(unread.hides_partitions for unread in self.incomplete)
+        hidden = "unknown" if is_hidden else "clean"
         return worst(hidden, verdict_of(self.findings), *(partition.verdict for partition in self.partitions))
 
     def lanes(self, topic: str, partition: int) -> Drawing:

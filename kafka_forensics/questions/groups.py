@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
+from kafka_forensics.analysis.replicas import Readable, readable, segment_problem, timestamps_of
 from kafka_forensics.evidence.inputs import Inputs, gather, require_requested
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
@@ -21,7 +21,7 @@ from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.coordinators import read_share_logs
-from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
+from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 
 
@@ -29,9 +29,9 @@ class RemoteCoverage(NamedTuple):
     """What finished remote segments of the leader's log have between its start and the local log start."""
 
     missing: Ranges
-    """Offsets in none of them, or in one whose object is not in the store."""
+    """Offsets in none of them, or in one of which the store lacks objects or has a log of another size."""
     has_store: bool
-    """Whether the store was given, so that the objects are known to be there."""
+    """Whether the store was listed, so that the objects are known to be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,13 @@ def groups(
     inputs = gather(paths, options, elsewhere=True)
     compile_as_needed(sum(plan.bytes for plan in inputs.internal))
     witnesses = read_witnesses(inputs)
-    take_remote_logs(inputs, options, witnesses.remote_log)
+    in_stores = {(stored.log.topic, stored.log.partition) for stored in list_remote_stores(inputs).partitions.values()}
     share_logs, malformed = read_share_logs(inputs)
     history = witnesses.groups or GroupHistory()
     names = _topic_names(inputs, witnesses) if share_logs else {}
     all_rows = _rows(history, share_logs, names)
-    require_requested(
-        inputs, options, {(row.topic_or_id, row.partition) for row in all_rows if row.topic_or_id and row.partition is not None}
-    )
+    committed = {(row.topic_or_id, row.partition) for row in all_rows if row.topic_or_id and row.partition is not None}
+    require_requested(inputs, options, committed | in_stores)
     rows = [
         row
         for row in all_rows
@@ -191,7 +190,7 @@ def groups(
                 max(replica.log_end_offset for replica in read),
                 readable(read, read[0].context.control, timestamps_of(reader), result.summary.high_watermark_at_least),
                 len(read) == len(replicas),
-                _remote_coverage(inputs, read),
+                _remote_coverage(read),
             )
 
     result = scan_inputs(inputs, options, progress, look, witnesses)
@@ -204,18 +203,19 @@ def groups(
     return GroupsAnswer(rows, history.logs, result, ends, witnesses.groups is not None, share_logs)
 
 
-def _remote_coverage(inputs: Inputs, replicas: list[Replica]) -> RemoteCoverage | None:
-    log = next((replica.context.remote_log for replica in replicas if replica.context.remote_log is not None), None)
+def _remote_coverage(replicas: list[Replica]) -> RemoteCoverage | None:
+    contexts = [replica.context for replica in replicas]
+    log = next((context.remote_log for context in contexts if context.remote_log is not None), None)
+    stored = next((context.stored_log for context in contexts if context.stored_log is not None), None)
     start = min(replica.log_start_offset for replica in replicas)
     local_start = min(replica.local_log_start_offset for replica in replicas)
     if log is None or not log.is_complete or start >= local_start:
         return None
     epochs = max((replica.epochs for replica in replicas), key=lambda entries: entries[-1].leader_epoch if entries else -1)
     segments = [segment for segment in log.finished if is_in_lineage(segment, epochs)]
-    stored = {segment_id for plan in remote_logs_of(inputs, replicas[0].context) for segment_id in plan.context.remote_segment_ids}
-    found = [segment for segment in segments if segment.segment_id in stored] if stored else segments
-    covered = normalised((segment.start_offset, segment.end_offset + 1) for segment in found)
-    return RemoteCoverage(without(((start, local_start),), covered), bool(stored))
+    whole = [segment for segment in segments if stored is None or segment_problem(segment, stored) == ("", ())]
+    covered = normalised((segment.start_offset, segment.end_offset + 1) for segment in whole)
+    return RemoteCoverage(without(((start, local_start),), covered), stored is not None)
 
 
 def _topic_names(inputs: Inputs, witnesses: Witnesses) -> dict[str, str]:

@@ -27,6 +27,7 @@ from kafka_forensics.model.batches import (
 )
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, INT64_MAX, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.json_objects import JsonRow
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -44,7 +45,7 @@ from kafka_forensics.parsers.log import (
     record_query,
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles, SegmentLog
-from kafka_forensics.scanning.rereading.logs_in_order import OffsetCorrector
+from kafka_forensics.scanning.rereading.logs_in_order import OffsetCorrector, end_of_remote_segment
 from kafka_forensics.scanning.rereading.seeking import chunks_until, start_position, start_position_for_time
 from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
 from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.analysis.segments import MisplacedBatch
+    from kafka_forensics.evidence.context import ReplicaContext
     from kafka_forensics.model.arrow import ArrowArray
     from kafka_forensics.parsers.log import BatchHeader
     from kafka_forensics.storage.source import ByteFile, ByteSource
@@ -314,6 +316,29 @@ class Search:
                 first[key] = min(context.segment_base_offsets[0], first.get(key, INT64_MAX))
         start = self.conditions.offset_start or 0
         return {key: local_start for key, local_start in first.items() if start < local_start}
+
+    @property
+    def missing_in_stores(self) -> dict[tuple[str, int], Ranges]:
+        """Partitions with requested offsets between the log start and the local logs that no object of the given stores has."""
+        replicas: dict[tuple[str, int], list[ReplicaContext]] = {}
+        stored: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for plan in self.plans:
+            if plan.context.is_remote:
+                logs = plan.directory.logs()
+                ranges = [(log.base_offset, end_of_remote_segment(plan, log, INT64_MAX)) for log in logs]
+                stored.setdefault(plan.context.topic_partition, []).extend(ranges)
+            elif plan.context.segment_base_offsets:
+                replicas.setdefault(plan.context.topic_partition, []).append(plan.context)
+        missing = {}
+        for key in stored.keys() & replicas.keys():
+            log_starts = [context.log_start_checkpoint for context in replicas[key]]
+            start = max((start for start in log_starts if start is not None), default=min(stored[key])[0])
+            local_start = min(context.segment_base_offsets[0] for context in replicas[key])
+            before_local = ((start, local_start),) if start < local_start else ()
+            lacking = without(before_local, normalised(stored[key]))
+            end = INT64_MAX if self.conditions.offset_end is None else self.conditions.offset_end
+            missing[key] = clipped(lacking, self.conditions.offset_start or 0, end)
+        return {key: missing[key] for key in sorted(missing) if missing[key]}
 
     @property
     def stopped(self) -> bool:

@@ -284,12 +284,16 @@ def paired_transactions(
     """(transactions, whether they have ended) of one replica's log, any number at a time, columns by `TransactionColumn`.
 
     The log begins with what those in `remote` stores have of it. Ended transactions come in the order of their markers, then open
-    ones by first offset. A log that cannot be read further is noted in `incomplete`.
+    ones by first offset. What cannot be read is noted in `incomplete`. Of a transaction that is open where offsets are missing in
+    remote storage the end is unknown: it is left out.
     """
     pairing = Pairing()
     try:
-        for batches in transactional_batches(plan, remote):
-            yield pairing.take(batches), True
+        for batches in transactional_batches(plan, remote, incomplete):
+            if batches is None:
+                pairing = Pairing()
+            else:
+                yield pairing.take(batches), True
     except SourceError as error:
         incomplete.append(not_read(plan.log_dir.source, error))
     yield pairing.still_open(), False

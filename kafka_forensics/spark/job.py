@@ -554,6 +554,7 @@ def scan_on_spark(spark: "SparkSession", paths: list[str], options: ScanOptions,
         plain.rerun_arguments,
         plain.final_partitions,
     )
+    result.remote = plain.remote
     result.spark, result.options, result.paths = spark, source_options, paths
     result.views = ScanViews(FactReader(inputs, options, result, witnesses, finding_text), json_document, lanes_of)
     return result

@@ -43,8 +43,8 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
     ),
     Cause.LOG_DIRECTORY_GONE: _IncidentText(
         "replicas that are not there",
-        "{{ brokers or 'a broker' }} holds nothing of {{ partitions }}, which other files expect there",
-        "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: it would begin with empty"
+        "nothing of {{ partitions }} is on {{ brokers or 'a broker' }}, where other files expect it",
+        "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: a start begins with empty"
         " logs. If the directory was copied in part, say --partial.",
     ),
     Cause.SHORT_REPLICA: _IncidentText(

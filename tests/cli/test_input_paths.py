@@ -126,6 +126,7 @@ def test_a_named_broker_keeps_its_name_beside_its_folder(run: Run, copies: Path)
     [
         (["A={copies}/broker-1", "A={copies}/broker-2"], "error: the name A was given twice: to "),
         (["={copies}/broker-1"], "error: there is no name in ="),
+        (["remote={copies}/broker-1"], "error: no broker can have the name remote"),
         (["a={copies}/broker-2", "b={copies}/broker-2"], "was given two names, a and b"),
     ],
 )

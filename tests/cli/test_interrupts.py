@@ -80,7 +80,7 @@ def test_ignored_interruptions_stay_ignored() -> None:
 
 def interrupted_scan(format_name: str, *options: str) -> "subprocess.CompletedProcess[str]":
     """The outcome of a scan that is interrupted in its fourth partition."""
-    original_judge, calls = vars(local)["judge_replicas"], list[int]()
+    original_judge, calls = vars(local)["judge_logs"], list[int]()
 
     def interrupting_judge(*arguments: Any) -> Any:
         calls.append(1)
@@ -90,7 +90,7 @@ def interrupted_scan(format_name: str, *options: str) -> "subprocess.CompletedPr
 
     command_line = ["scan", str(SAMPLE), "--topic", "[!_]*", "--jobs", "1", "--format", format_name, *options]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        patch.setattr(local, "judge_replicas", interrupting_judge)
+        patch.setattr(local, "judge_logs", interrupting_judge)
         status = outcome(command_line)
     return subprocess.CompletedProcess(command_line, status, out.getvalue(), err.getvalue())
 
@@ -110,7 +110,7 @@ def test_an_interrupted_scan_prints_judged_partitions_and_is_incomplete() -> Non
 
 
 def test_a_caller_of_the_package_gets_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "judge_replicas", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(local, "judge_logs", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt) as raised:
         scan(str(SAMPLE))
     assert isinstance(raised.value, ScanInterruptedError)

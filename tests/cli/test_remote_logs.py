@@ -1,13 +1,18 @@
 """What the commands read from a remote store among the paths: one log a partition, its remote part, then its local part."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
 
 from kafka_forensics import read_batches, read_records
+from kafka_forensics.evidence import inputs
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.export.facts.facts import scan_for_facts
 from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FactQuery
 from kafka_forensics.export.facts.splits import plan_tasks
@@ -51,6 +56,15 @@ def test_find_says_whether_the_remote_part_was_given(run: Run, tmp_path: Path) -
     assert "are in remote storage, not given" in run("find", broker, "--offset", "5")[2]
     assert "remote storage" not in run("find", broker, store, "--offset", "5")[2]
     assert "nothing fits" in run("find", store, "--offset", "5", "--topic", "other")[2]
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_find_says_which_offsets_no_object_has(run: Run, tmp_path: Path, *, events: bool) -> None:
+    broker, store = put_cluster(tmp_path, events=events)
+    next(Path(store).glob(f"*/{0:020d}-*.log")).unlink()
+    for offset, text in (("5", "offset 5 is"), ("5:12", "offsets 5 to 9 are"), ("4:6", "offsets 4 to 5 are")):
+        assert f"t-0: {text} in no object of the store" in run("find", broker, store, "--offset", offset)[2]
+    assert "no object" not in run("find", broker, store, "--offset", "10:")[2]
 
 
 def test_unfinished_copies_are_not_searched(run: Run, tmp_path: Path) -> None:
@@ -109,6 +123,21 @@ def test_tasks_of_facts_have_both_parts(tmp_path: Path, layout: str) -> None:
     query = FactQuery("records", ("broker", "offset"), topics=("t",), brokers=("remote",))
     read = [row for task in plan_tasks(paths, query) for batch in read_task(task, query) for row in batch.to_pylist()]
     assert [(row["broker"], row["offset"]) for row in read] == [("remote", offset) for offset in range(20)]
+
+
+def test_tasks_of_facts_list_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Mock(side_effect=inputs.open_paths)
+    monkeypatch.setattr(inputs, "open_paths", opened)
+    assert plan_tasks(list(put_cluster(tmp_path)), FactQuery("records", ("offset",)))
+    assert opened.call_count == 1
+
+
+def test_parts_of_transactions_have_the_weights_of_their_logs(tmp_path: Path) -> None:
+    paths = list(put_transactions(tmp_path))
+    reader = scan_for_facts(paths, ScanOptions(), lambda _: ("", None))
+    for fact in ("records", "transactions"):
+        logs = [(plan.context.topic, str(plan.context.broker)) for plan in reader.logs_of(fact)]
+        assert logs == [(part.topic, part.broker) for part in reader.parts(fact)]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -207,6 +236,34 @@ def test_a_transaction_that_begins_in_remote_storage_is_one(run: Run, tmp_path: 
     assert [(row["first_offset"], row["marker_offset"]) for row in exported] == [(0, 2), (3, 9)]
 
 
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_an_object_that_cannot_be_read_hides_no_other_transaction(run: Run, tmp_path: Path, *, is_missing: bool) -> None:
+    """Producer 7 ends a transaction in [0, 3), has one in [3, 6), which cannot be read, and two more from 6 on."""
+    store, layout = tmp_path / "store", "plain" if is_missing else "chunks"
+    logs: dict[int, list[bytes]] = {
+        0: [in_transaction(0), marker(2, commit=True), in_transaction(3)],
+        5: [marker(5, commit=False), in_transaction(6)],
+        8: [in_transaction(8), marker(10, commit=True)],
+        11: [in_transaction(11), marker(13, commit=False)],
+    }
+    options: dict[str, Any] = {"log_start": 0, "topic_id": TOPIC_ID, "epochs": EPOCHS, "clean": True}
+    broker = put_replica(tmp_path, 1, {11: logs[11]}, partition=DIRECTORY, high_watermark=14, **options)
+    events = []
+    for number, (start, end) in enumerate(((0, 4), (5, 7), (8, 10))):
+        put_object(store, number, start, logs[start], topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
+        events += [copy_started(number, start, end, topic_id=TOPIC_ID), segment_update(number, COPY_FINISHED, topic_id=TOPIC_ID)]
+    put_topic_id(put_remote_log(broker, *events).parent, OFFSETS_ID_TEXT)
+    path = next(store.rglob(f"*{5:020d}-*.log"))
+    path.unlink() if is_missing else path.write_bytes(b"")
+    status, out, text = run("transactions", broker, store, "--topic", "t", "--format", "jsonl")
+    listed = [(row["state"], row["first_offset"], row["marker_offset"]) for row in map(json.loads, out.splitlines())]
+    assert listed == [("committed", 0, 2), ("committed", 8, 10), ("aborted", 11, 13)]
+    assert (status, f"incomplete: {path}: " in text) == ((0, False) if is_missing else (3, True))
+    run("export", broker, store, "--topic", "t", "--fact", "transactions", "--output", tmp_path / "out")
+    (part,) = (tmp_path / "out").rglob("*transactions*/**/*.parquet")
+    assert [row["marker_offset"] for row in pq.read_table(part).to_pylist()] == [2, 10, 13]
+
+
 def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, tmp_path: Path) -> None:
     broker, store = put_cluster(tmp_path)
     put_consumer_offsets(Path(broker), coordinator_batches((commit_key("g", "t", 0), commit_value(4))))
@@ -218,6 +275,12 @@ def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, t
     assert notes(broker, store).endswith("up to 20 from remote storage, where they are")
     next(Path(store).glob(f"*/{10:020d}-*.log")).unlink()
     assert "up to 20 from remote storage, where 10 to 19 are missing" in notes(broker, store)
+    path = next(Path(store).glob(f"*/{0:020d}-*.log"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "up to 20 from remote storage, where 4 to 19 are missing" in notes(broker, store)
+    shutil.rmtree(store)
+    (Path(store) / "kafka-tiered-storage" / f"other-0-{TOPIC_ID}").mkdir(parents=True)
+    assert "up to 20 from remote storage, where 4 to 19 are missing" in notes(broker, store)
 
 
 def compared(run: Run, *paths: str) -> tuple[dict[str, Any], str]:
@@ -270,6 +333,7 @@ def test_a_deep_scan_reads_objects(run: Run, tmp_path: Path, layout: str) -> Non
     other = [*batches[5:8], *log(2, start=16, value=b"other")]
     put_object(tmp_path / "store", 1, 10, other, topic_id=TOPIC_ID, partition=DIRECTORY, layout=layout)
     assert scanned(run, broker, store, "--deep") == [("REMOTE_SEGMENT_DIFFERS", "remote", 16, 20, None)]
+    assert scanned(run, broker, store, "--deep", "--live") == []
 
 
 @pytest.mark.parametrize(
@@ -287,6 +351,9 @@ def test_objects_that_contradict_their_events(run: Run, tmp_path: Path, field: s
     _, out, _ = run("scan", broker, store, "--topic", "t", "--deep", "--format", "json")
     (row,) = [row["evidence"] for row in json.loads(out)["findings"] if row["kind"] == "REMOTE_SEGMENT_DIFFERS"]
     assert (row["found"], row["listed"]) == (found, value)
+    found_alone = scanned(run, broker, store, "--deep", "--broker", "remote")
+    assert {found_row[0] for found_row in found_alone} == {"REMOTE_SEGMENT_DIFFERS", "REMOTE_OBJECT_UNREFERENCED"}
+    assert scanned(run, broker, store, "--deep", "--broker", "remote", "--live") == []
 
 
 def test_a_deep_scan_reads_a_store_alone(run: Run, tmp_path: Path) -> None:
@@ -330,3 +397,47 @@ def test_an_object_without_its_manifest_is_named_as_unread(run: Run, tmp_path: P
     assert ["rsm-manifest: no such file" in row["reason"] for row in document["incomplete"]] == [True]
     assert [row["kind"] for row in document["findings"] if row["kind"] == "FRAMING_LOST"] == []
     assert "rsm-manifest" in run("dump", str(path))[2]
+
+
+def test_a_store_alone_does_not_make_a_scan_clean(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    hint = "give the brokers' log directories to know what is missing"
+    for options, extent in (((), "listed"), (("--deep",), "read")):
+        _, out, text = run("scan", store, *options, "--format", "json")
+        assert json.loads(out)["summary"]["verdict"] == "unknown"
+        assert f"no log directories: only the remote store was {extent} (1 partition, 2 segments); {hint}" in text
+    _, _, text = run("scan", broker, store, "--broker", "remote", "--deep")
+    assert "no replica was read: only the remote store" in text
+
+
+def test_what_was_read_of_remote_storage(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    put_consumer_offsets(Path(broker), coordinator_batches((commit_key("g", "t", 0), commit_value(4))))
+    listed, not_read = "remote objects of t were listed, not read: scan --deep reads them", "not read: what tiered topics have"
+    other = str(put_object(tmp_path / "other", 7, 0, log(5)).parents[1])
+
+    def said(command: str, *paths: str) -> list[bool]:
+        _, out, text = run(command, broker, *paths, "--topic", "t", "--format", "json")
+        return [listed in text, not_read in text, "the objects of the given store were listed" in out]
+
+    assert said("scan", store) == [True, False, True]
+    assert said("scan", store, "--deep") == [False, False, True]
+    assert said("scan", other) == said("scan", other, "--deep") == [False, True, False]
+    assert said("groups", store)[:2] == [True, False]
+    assert said("transactions", store)[:2] == [False, False]
+    for path in Path(store).glob("*/*"):
+        path.unlink()
+    assert said("scan", store, "--deep")[:2] == [False, True]
+
+
+def test_a_folder_called_remote_is_a_broker(run: Run, tmp_path: Path) -> None:
+    broker, store = put_cluster(tmp_path)
+    folder = (tmp_path / "remote").absolute()
+    shutil.move(broker, folder)
+    (folder / "meta.properties").unlink(missing_ok=True)
+    assert found(run, str(folder), store, "--offset", "19:21", "--topic", "t") == [
+        ("remote", 19, f"{10:020d}"),
+        ("remote/", 20, f"{20:020d}"),
+    ]
+    run("export", folder, store, "--topic", "t", "--fact", "batches", "--output", tmp_path / "out")
+    assert len(list((tmp_path / "out" / "batches").rglob("*.parquet"))) == 2

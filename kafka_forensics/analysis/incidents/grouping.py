@@ -380,7 +380,7 @@ def _partition(partition: TopicPartition, findings: list[Finding], cause: Cause)
         if finding.kind in kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK)
         or (cause in _LOST_WITHOUT_COPY and _may_cost_offsets(finding) and not _held_by(finding))
     ]
-    shown = at_risk or findings
+    shown = findings if cause is Cause.REMOTE_LOG else at_risk or findings
     ranges = [offsets for finding in shown if (offsets := _range(finding)) is not None]
     holders = [broker for finding in shown for broker in _held_by(finding)]
     holders += [broker for finding in shown for row in _held_range_rows(finding) for broker in _brokers_in(row.get("brokers"))]

@@ -248,7 +248,9 @@ CATALOGUE: Final[dict[str, Kind]] = {
         Cause.REMOTE_LOG,
         (T.LOST_COMMITTED, T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE),
     ),
-    "REMOTE_SEGMENT_DIFFERS": Kind(_ERROR, _PROVEN, classes.RemoteSegmentDiffersEvidence, Cause.REMOTE_LOG),
+    "REMOTE_SEGMENT_DIFFERS": Kind(
+        _ERROR, _PROVEN, classes.RemoteSegmentDiffersEvidence, Cause.REMOTE_LOG, (T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE)
+    ),
     "REMOTE_OBJECT_UNREFERENCED": Kind(
         _WARNING, _PROVEN, classes.UnreferencedEvidence, Cause.REMOTE_LOG, (T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE)
     ),

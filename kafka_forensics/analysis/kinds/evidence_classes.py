@@ -825,6 +825,8 @@ class TieredEvidence(LaterEvidence):
     count: int
     remote_segments_count: NotRequired[int]
     metadata_not_read: NotRequired[bool]
+    events_lost: NotRequired[bool]
+    """Whether brokers lost all copies of `__remote_log_metadata`."""
     store_listed: NotRequired[bool]
 
 

@@ -203,7 +203,7 @@ def _unreadable(tiered: _TieredLog, log: RemoteLog, stored: StoredLog) -> list[F
         if reason:
             size, in_lineage = _log_size(segment, stored), not tiered.replicas or is_in_lineage(segment, tiered.epochs)
             broken.append(_Unreadable(segment, (start, end), reason, lacking, size, in_lineage))
-        if reason in ("", _OTHERS_MISSING):
+        if has_log(segment, stored):
             readable.append(segment)
     runs, by_offset = _runs(broken), _ByOffset(readable)
     findings = [_unreadable_run(tiered, run, by_offset, stored) for run in runs[:_FINDINGS_LISTED]]
@@ -233,6 +233,11 @@ def segment_problem(segment: RemoteSegment, stored: StoredLog) -> tuple[str, tup
     if stored.is_plain and size is not None and size != segment.size_in_bytes:
         return ("log cut" if size < segment.size_in_bytes else "log too large"), lacking
     return (_OTHERS_MISSING if lacking else ""), lacking
+
+
+def has_log(segment: RemoteSegment, stored: StoredLog) -> bool:
+    """Whether the store has the whole log of a segment, as far as its listing shows."""
+    return segment_problem(segment, stored)[0] in ("", _OTHERS_MISSING)
 
 
 def _runs(broken: Iterable[_Unreadable]) -> list[list[_Unreadable]]:

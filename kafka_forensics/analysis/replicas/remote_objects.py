@@ -33,11 +33,13 @@ class StoredSizes(NamedTuple):
 
 def remote_object_findings(log: Replica, stored: StoredSizes, replicas: Sequence[Replica], reader: BatchReader) -> list[Finding]:
     """All findings about a log in a remote store; `replicas` are those of the same partition that were read."""
-    cut = _cut_segments(log, stored)
-    findings = [found for found in damage_findings(log) if found.kind in _ABOUT_BYTES and not _is_end_of(found, log, cut)]
+    segments = {f"{log.context.directory}/{log.context.log_file(segment.start_offset)}": segment for segment in _segments(log)}
+    cut = _cut_objects(segments, stored)
+    about_bytes = (found for found in damage_findings(log) if found.kind in _ABOUT_BYTES)
+    findings = [found for found in about_bytes if not _is_end_of_object(found, cut)]
     with_copies = [_with_holders(found, log, replicas) for found in findings]
-    damaged = {found.place.file for found in findings}
-    checked = [segment for segment in _segments(log) if segment.start_offset not in cut and _file(log, segment) not in damaged]
+    unchecked = {*cut, *(found.place.file for found in findings)}
+    checked = (segment for file, segment in segments.items() if file not in unchecked)
     by_events = [found for segment in checked for found in _contradictions(log, segment, stored)]
     return [*with_copies, *by_events, *_differences(log, replicas, reader)]
 
@@ -45,25 +47,20 @@ def remote_object_findings(log: Replica, stored: StoredSizes, replicas: Sequence
 def _segments(log: Replica) -> list[RemoteSegment]:
     """The segments of a log, by their events, that were read to their end; none without events."""
     every = () if log.context.remote_log is None else log.context.remote_log.finished
-    ids = set(log.context.remote_segment_ids)
+    ids = set(log.context.segment_ids.values())
     return [segment for segment in every if segment.segment_id in ids and segment.start_offset not in log.state.unread]
 
 
-def _cut_segments(log: Replica, stored: StoredSizes) -> dict[int, int]:
-    """Base offset → size of the objects that are smaller than their events say; their listing shows it, too."""
-    sizes = {segment.start_offset: segment.size_in_bytes for segment in _segments(log)} if stored.is_plain else {}
-    return {base_offset: stored.sizes[base_offset] for base_offset, size in sizes.items() if stored.sizes[base_offset] < size}
+def _cut_objects(segments: Mapping[str, RemoteSegment], stored: StoredSizes) -> dict[str, int]:
+    """File → size of the objects that are smaller than their events say; their listing shows it, too."""
+    sizes = {file: stored.sizes[segment.start_offset] for file, segment in segments.items()} if stored.is_plain else {}
+    return {file: size for file, size in sizes.items() if size < segments[file].size_in_bytes}
 
 
-def _is_end_of(found: Finding, log: Replica, cut: Mapping[int, int]) -> bool:
+def _is_end_of_object(found: Finding, cut: Mapping[str, int]) -> bool:
     """Whether damage is only the place where an object is cut."""
-    files = {f"{log.context.directory}/{log.context.log_file(base_offset)}": size for base_offset, size in cut.items()}
-    end = found.place.byte_end
-    return found.place.file in files and end is not None and end >= files[found.place.file]
-
-
-def _file(log: Replica, segment: RemoteSegment) -> str:
-    return f"{log.context.directory}/{log.context.log_file(segment.start_offset)}"
+    file, end = found.place.file, found.place.byte_end
+    return file is not None and file in cut and end is not None and end >= cut[file]
 
 
 def _with_holders(found: Finding, log: Replica, replicas: Sequence[Replica]) -> Finding:
@@ -121,17 +118,13 @@ def _differences(log: Replica, replicas: Sequence[Replica], reader: BatchReader)
     for base_offset, differing in sorted(by_segment.items()):
         start, end = min(row.offset for row, _ in differing), max(row.end_offset for row, _ in differing)
         evidence: RemoteSegmentDiffersEvidence = {
-            "segment_id": _segment_id(log, base_offset),
+            "segment_id": log.context.segment_ids[base_offset],
             "differs_in": "records",
             "than_brokers": list(dict.fromkeys(broker for _, broker in differing)),
             "leader_epoch": differing[0][0].epochs[0],
         }
         place = log.context.place(log.context.log_file(base_offset), offset_start=start, offset_end=end)
         yield finding("REMOTE_SEGMENT_DIFFERS", place, evidence)
-
-
-def _segment_id(log: Replica, base_offset: int) -> str:
-    return (log.context.object_names or {})[base_offset][-26:-4]
 
 
 def _contradiction(

@@ -5,14 +5,14 @@ A segment is copied once all of it is below the last stable offset: a finished c
 Segments of another history than the leader's stay in the remote store, but no reader gets them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage, premises
-from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import PartitionSummary
@@ -74,8 +74,13 @@ def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list
     return [*with_segments, *(_loss(replicas, leader, span, lost) for span in rest)]
 
 
-def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHistory | None, *, has_store: bool) -> list[Finding]:
-    """`TIERED_TOPICS`, if any partition is of one; `has_store`: the objects of its remote store were listed."""
+def tiered_topics(
+    partitions: Sequence[PartitionSummary], history: RemoteLogHistory | None, listed: Collection[str], *, are_events_lost: bool
+) -> list[Finding]:
+    """`TIERED_TOPICS`, if any partition is of one; `listed` are the topics whose objects were listed.
+
+    An `error` if no copy of `__remote_log_metadata` is left on brokers that had it: they find no remote segment.
+    """
     topics = sorted({partition.topic for partition in partitions if partition.is_tiered})
     if not topics:
         return []
@@ -84,9 +89,12 @@ def tiered_topics(partitions: Sequence[PartitionSummary], history: RemoteLogHist
         evidence["metadata_not_read"] = True
     else:
         evidence["remote_segments_count"] = sum(len(log.finished) for log in history.logs.values() if log.topic in topics)
-    if has_store:
+    if set(topics) <= set(listed):
         evidence["store_listed"] = True
-    return [finding("TIERED_TOPICS", Place(topics[0] if len(topics) == 1 else None), evidence)]
+    severity = None
+    if history is None and are_events_lost:
+        evidence["events_lost"], severity = True, Severity.ERROR
+    return [finding("TIERED_TOPICS", Place(topics[0] if len(topics) == 1 else None), evidence, severity=severity)]
 
 
 def _span(loss: Finding) -> Ranges:

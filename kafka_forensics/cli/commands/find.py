@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _REPLICAS_SHOWN: Final = 6
+_RANGES_SHOWN: Final = 4
 _HEX_PREFIX: Final = "hex:"
 _TEXT_PREFIX: Final = "text:"
 
@@ -136,6 +137,8 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
     """Print how many records were found, and what could not be searched."""
     from kafka_forensics.cli.outputs.words import gap_lines
     from kafka_forensics.model.amounts import first_few, plural, size
+    from kafka_forensics.model.offset_ranges import counted
+    from kafka_forensics.wording import offset_range
 
     lines = []
     searched = f"{plural(len(answer.log_files), 'segment')}, {size(answer.bytes_total)}"
@@ -154,6 +157,10 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
     for (topic, partition), local_start in answer.in_remote_storage.items():
         name = printable(f"{topic}-{partition}")
         lines.append(f"{name}: the topic is tiered; its records before offset {local_start} are in remote storage, not given")
+    for (topic, partition), missing in answer.missing_in_stores.items():
+        named = first_few((offset_range(*part) for part in missing), _RANGES_SHOWN)
+        offsets = f"offset {named} is" if counted(missing) == 1 else f"offsets {named} are"
+        lines.append(f"{printable(f'{topic}-{partition}')}: {offsets} in no object of the store")
     if answer.damaged_places:
         places = plural(answer.damaged_places, "damaged place")
         lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths tells of them")

@@ -163,12 +163,21 @@ def summary_lines(result: ScanResult) -> list[str]:
     ]
     if waiting := _waiting_readers(result.findings):
         lines.append(waiting)
+    if result.remote.alone is not None:
+        return [*lines, _only_store_line(*result.remote.alone, result)]
     if not totals.partitions:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         if result.is_interrupted:
             return [f"{result.verdict}: nothing was judged"]
         lines.append("no partition was found in the log directories")
     return lines
+
+
+def _only_store_line(partitions: int, segments: int, result: ScanResult) -> str:
+    extent = "read" if result.remote.is_read else "listed"
+    found = f"only the remote store was {extent} ({plural(partitions, 'partition')}, {plural(segments, 'segment')})"
+    missing = "no replica was read" if result.brokers else "no log directories"
+    return f"{missing}: {found}; give the brokers' log directories to know what is missing"
 
 
 def _waiting_readers(findings: Iterable[Finding]) -> str:
@@ -236,13 +245,20 @@ def nothing_found(result: ScanResult) -> str:
 
 def incomplete_lines(result: ScanResult) -> list[str]:
     """A line for each input that could not be read, hints, and a line about tiered topics whose remote storage was not read."""
-    topics = sorted({partition.topic for partition in result.partitions if partition.is_tiered} - result.remote_topics)
-    more = len(topics) - _NAMED_TOPICS
-    named = printable(listed(topics if more <= 0 else [*topics[:_NAMED_TOPICS], f"{more} more"]))
-    stores = [finding for finding in result.findings if finding.kind == "TIERED_TOPICS" and finding.evidence.get("store_listed")]
-    extent = "only listed, not read: the objects of tiered topics" if stores else "not read: what tiered topics have"
-    remote = [f"{extent} in remote storage ({named})"] if topics else []
-    return [*gap_lines(result.incomplete), *remote]
+    lines = gap_lines(result.incomplete)
+    topics = {partition.topic for partition in result.partitions if partition.is_tiered} - result.remote.read
+    objects = set[str]() if result.remote.is_read else topics & result.remote.listed
+    if objects:
+        lines.append(f"remote objects of {_named_topics(objects)} were listed, not read: scan --deep reads them")
+    if others := topics - objects:
+        lines.append(f"not read: what tiered topics have in remote storage ({_named_topics(others)})")
+    return lines
+
+
+def _named_topics(topics: Iterable[str]) -> str:
+    named = sorted(topics)
+    more = len(named) - _NAMED_TOPICS
+    return printable(listed(named if more <= 0 else [*named[:_NAMED_TOPICS], f"{more} more"]))
 
 
 def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:

@@ -146,15 +146,17 @@ class FactReader:
                     yield FactPart(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
         else:
             read = self._transaction_reader() if name == "transactions" else READERS[name]
-            for plan in self.inputs.logs if name != "transactions" else self.logs_with_transactions():
+            for plan in self.logs_of(name):
                 deep = self.result.totals.records_decoded
                 reader = ReplicaReader(plan, self.incomplete.append, lambda count: self.passed(count), self.payloads, deep)
                 if name == "transactions" and not plan.context.is_remote:
                     reader.remote = remote_logs_of(self.inputs, plan.context)
                 yield FactPart(plan.context.topic, plan.context.partition, str(plan.context.broker), read(reader))
 
-    def logs_with_transactions(self) -> list[ReplicaPlan]:
-        """The logs that the fact `transactions` is about: a log in a remote store is the beginning of each replica's log."""
+    def logs_of(self, name: str) -> list[ReplicaPlan]:
+        """The logs that a fact is read from; for `transactions`, a log in a remote store is the beginning of each replica's log."""
+        if name != "transactions":
+            return self.inputs.logs
         replicas = {plan.context.topic_partition for plan in self.inputs.replicas}
         return [plan for plan in self.inputs.logs if not plan.context.is_remote or plan.context.topic_partition not in replicas]
 

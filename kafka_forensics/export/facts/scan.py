@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import between_batches, change_batches
 from kafka_forensics.export.facts.facts import FactReader, FindingText, internal_topic_facts
@@ -32,6 +32,7 @@ from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
+    from kafka_forensics.model.findings import TopicPartition
     from kafka_forensics.model.schemas import ArrowArray, ArrowField
 
 Pairs = tuple[tuple[str, str], ...]
@@ -75,7 +76,8 @@ def _scan_batches(
         yield from internal_topic_facts(query.fact, inputs, witnesses, options, incomplete, payloads=query.payloads)
         return
     take_remote_logs(inputs, options, witnesses.remote_log)
-    inputs.remote = [plan for plan in inputs.remote if query.wants(*plan.context.topic_partition)]
+    wanted = {key: plans for key, plans in (inputs.remote_by_partition or {}).items() if query.wants(*key)}
+    inputs.remote_by_partition = wanted
     result = scan_inputs(inputs, options, witnesses=witnesses)
     incomplete += result.incomplete
     yield from FactReader(inputs, options, result, witnesses, finding_text, query.payloads, incomplete).batches(query.fact)
@@ -132,7 +134,10 @@ def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage
 
 def _all_log_dirs(gathered: Mapping[str, Inputs]) -> Inputs:
     log_dirs = [log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs]
-    return Inputs(log_dirs, remote=[plan for inputs in gathered.values() for plan in inputs.remote])
+    remote: dict[TopicPartition, list[ReplicaPlan]] = {}
+    for plan in (plan for inputs in gathered.values() for plan in inputs.remote):
+        remote.setdefault(plan.context.topic_partition, []).append(plan)
+    return Inputs(log_dirs, remote_by_partition=remote)
 
 
 def read_snapshots(task: str, query: FactQuery, finding_text: FindingText, storage_options: Pairs = ()) -> Batches:

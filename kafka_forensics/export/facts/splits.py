@@ -106,7 +106,7 @@ def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[
 def gather_files(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
     """The inputs of facts of files: all log directories, and the logs in remote stores. Raises UsageError for invalid paths."""
     inputs = gather_log_dirs(paths, storage_options)
-    return gather_logs(paths, ScanOptions(storage_options=storage_options)) if inputs.store_places else inputs
+    return gather_logs(paths, ScanOptions(storage_options=storage_options), inputs) if inputs.store_places else inputs
 
 
 def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:

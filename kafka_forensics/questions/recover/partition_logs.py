@@ -1,7 +1,7 @@
 """The logs of one partition: which of them each lost offset is read from, how transactions ended, and where two logs are equal."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import ReplicaPlan
@@ -16,16 +16,23 @@ from kafka_forensics.scanning.rereading.record_states import ABORTED, COMMITTED,
 if TYPE_CHECKING:
     from kafka_forensics.model.results import Incomplete
 
-LossSource = tuple[int, int, Broker | None]
-"""Offsets `[start, end)` and the broker whose log they are read from; negative for a log in a remote store; None where no log has
-a good batch there."""
+
+class RemoteLogNumber(NamedTuple):
+    """Stands for the broker of one of several logs in remote stores."""
+
+    number: int
+
+
+LogOf = Broker | RemoteLogNumber
+LossSource = tuple[int, int, LogOf | None]
+"""Offsets `[start, end)` and whose log they are read from; None where no log has a good batch there."""
 
 
 class PartitionLogs:
     """The logs a partition was planned with; `copies` belong to the first of `planned.replicas`, in order.
 
     `lost` are the offsets `[start, end)` from the first to the last lost one, `kept` is the broker whose log is kept. `remote` are
-    the logs in remote stores; in place of a broker, the first is -1, the second -2, and so on.
+    the logs in remote stores.
     """
 
     def __init__(
@@ -48,20 +55,21 @@ class PartitionLogs:
             if number < len(copies):
                 end = max(lost_end, planned_replica.log_end_offset if planned_replica.broker == kept else 0)
                 self._logs.append(LogRangeReader(*copies[number], self.incomplete, (self._start, end)))
-        self._remote: dict[Broker, LogRangeReader] = {
-            -number: LogRangeReader(*log, self.incomplete, (self._start, lost_end)) for number, log in enumerate(remote, 1)
+        self._remote: dict[LogOf, LogRangeReader] = {
+            RemoteLogNumber(number): LogRangeReader(*log, self.incomplete, (self._start, lost_end))
+            for number, log in enumerate(remote)
         }
-        self._endings: dict[tuple[Broker, int], TransactionEndings] = {}
+        self._endings: dict[tuple[LogOf, int], TransactionEndings] = {}
         self._sources: dict[Loss, list[LossSource]] = {}
 
-    def log(self, broker: Broker) -> LogRangeReader | None:
+    def log(self, broker: LogOf) -> LogRangeReader | None:
         """A broker's log; None if it has no copy here, and starts with an empty log."""
         if broker in self._remote:
             return self._remote[broker]
-        number = self._numbers[broker]
+        number = self._number(broker)
         return self._logs[number] if number < len(self._logs) else None
 
-    def endings(self, broker: Broker, end: int = NO_END) -> TransactionEndings:
+    def endings(self, broker: LogOf, end: int = NO_END) -> TransactionEndings:
         """How transactions ended in a broker's log, from the first lost offset on.
 
         `end` is where recovery will truncate the log: then no coordinator writes missing markers again.
@@ -71,7 +79,7 @@ class PartitionLogs:
             gaps = without(((self._start, log.replica.log_end_offset),), log.replica.good_ranges)
             self._endings[broker, end] = TransactionEndings(log, (self._start, end), gaps, open_end=True, coordinators=None)
         if (broker, end) not in self._endings:
-            log, replica = self._logs[self._numbers[broker]], self.planned.replicas[self._numbers[broker]]
+            log, replica = self._logs[self._number(broker)], self.planned.replicas[self._number(broker)]
             doubtful = clipped(normalised((*replica.damaged, *replica.unread)), self._start, end)
             open_end = end == NO_END and (not replica.end_is_known or replica.has_unknown_bytes)
             coordinators = self._coordinators if end == NO_END else None
@@ -86,7 +94,7 @@ class PartitionLogs:
         is_truncated = bool(clipped(replica.on_disk, replica.log_end_offset, NO_END))
         return self.endings(self.kept, replica.log_end_offset if is_truncated else NO_END)
 
-    def txn_state(self, loss: Loss, facts: Sequence[int], source: Broker) -> str:
+    def txn_state(self, loss: Loss, facts: Sequence[int], source: LogOf) -> str:
         """How the transaction of a lost batch ended, by the logs of all holders: one may end before its marker.
 
         `source` is the log that the batch was read from. Of a transaction that begins in a remote store the marker may be in a
@@ -118,25 +126,29 @@ class PartitionLogs:
                 rest = without(left, clipped(self._good(broker), loss.start, loss.end))
                 sources += [(start, end, broker) for start, end in without(left, rest)]
                 left = rest
-            for broker in sorted(self._remote, key=lambda broker: (not self._has_witness(broker, loss), -int(broker))):
-                rest = without(left, self._remote_part(broker, loss))
-                sources += [(start, end, broker) for start, end in without(left, rest)]
+            for remote_log in sorted(self._remote, key=lambda remote_log: not self._has_witness(remote_log, loss)):
+                rest = without(left, self._remote_part(remote_log, loss))
+                sources += [(start, end, remote_log) for start, end in without(left, rest)]
                 left = rest
             sources += [(start, end, None) for start, end in left]
             self._sources[loss] = sorted(sources, key=lambda source: source[0])
         return self._sources[loss]
 
-    def _has_witness(self, broker: Broker, loss: Loss) -> bool:
+    def _has_witness(self, broker: LogOf, loss: Loss) -> bool:
         """Whether a remote log has the segment that proves a loss committed."""
-        return loss.witness is not None and loss.witness.name in self._remote[broker].replica.context.remote_segment_ids
+        return loss.witness is not None and loss.witness.name in self._remote[broker].replica.context.segment_ids.values()
 
-    def _remote_part(self, broker: Broker, loss: Loss) -> Ranges:
+    def _remote_part(self, broker: LogOf, loss: Loss) -> Ranges:
         """The offsets of a loss that a remote log has: as its holders, or without any, otherwise than the kept log."""
         log = self._remote[broker].replica
         good = clipped(log.good_ranges, loss.start, loss.end)
         if not loss.held_by:
             return without(good, with_equal_epochs(good, log.epochs, self._epochs(self.kept)))
         return normalised(span for holder in loss.held_by for span in with_equal_epochs(good, log.epochs, self._epochs(holder)))
+
+    def _number(self, broker: LogOf) -> int:
+        assert not isinstance(broker, RemoteLogNumber)
+        return self._numbers[broker]
 
     def _epochs(self, broker: Broker) -> Sequence[EpochEntry]:
         replica = self.planned.replicas[self._numbers[broker]]

@@ -14,7 +14,7 @@ from kafka_forensics.model.recovered import CommittedCounts, Proof, RecoveredRec
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.questions.plan import LossSize
 from kafka_forensics.questions.recover.matching import Matches, SearchedRecords
-from kafka_forensics.questions.recover.partition_logs import LossSource, PartitionLogs
+from kafka_forensics.questions.recover.partition_logs import LogOf, LossSource, PartitionLogs
 from kafka_forensics.replication.planner import NO_END, Broker, Loss
 from kafka_forensics.scanning.rereading.log_ranges import LogRangeReader, ReadBatch
 from kafka_forensics.scanning.rereading.record_states import ABORTED, OPEN
@@ -163,7 +163,7 @@ class LosingVersions:
         return search
 
     def _search_version(self, version: _Version, matches: Matches) -> None:
-        by_broker: dict[Broker, list[tuple[int, int]]] = {}
+        by_broker: dict[LogOf, list[tuple[int, int]]] = {}
         for number in version.numbers:
             for start, end, broker in self._ranges[number].sources:
                 if broker is not None:
@@ -205,7 +205,7 @@ class LosingVersions:
             else:
                 yield from self._read_log(broker, log, spans)
 
-    def _read_log(self, broker: Broker, log: LogRangeReader, spans: list[tuple[int, int, int]]) -> Iterator[tuple[int, _Offsets]]:
+    def _read_log(self, broker: LogOf, log: LogRangeReader, spans: list[tuple[int, int, int]]) -> Iterator[tuple[int, _Offsets]]:
         """The same for spans (number of the range, start, end) that one log is read for."""
         left = iter(spans)
         number, at, end = next(left)

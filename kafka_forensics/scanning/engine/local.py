@@ -44,8 +44,7 @@ from kafka_forensics.scanning.judging.whole_scan import (
     Scan,
     ScanInterruptedError,
     digest_key,
-    judge_only_remote_logs,
-    judge_replicas,
+    judge_logs,
 )
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
@@ -97,7 +96,7 @@ def scan_inputs(
 
     def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, FoldedReplica]]) -> PartitionAnswer | RemoteLogAnswer:
         merged = with_right_offsets([replica for _, replica in folded], key, deep=running.deep)
-        return judge_only_remote_logs(merged, key, options) or judge_replicas(merged, key, options, look)
+        return judge_logs(merged, key, options, look)
 
     try:
         for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=look is not None):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.segments import IndexFold
+from kafka_forensics.evidence.context import local_and_remote
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory
@@ -147,7 +148,7 @@ def inputs_of(part: PartitionSlice, shared: SharedInputs) -> Inputs:
     }
     by_name = {(str(log_dir.broker), log_dir.name): log_dir for log_dir in log_dirs.values()}
     every = [by_name.get((str(other.broker), other.name)) or _unread_log_dir(other) for other in shared.log_dirs]
-    replicas = [plan for plan in part.replicas if not plan.context.is_remote]
+    replicas, _ = local_and_remote(part.replicas, lambda plan: plan.context)
     inputs = Inputs(every, replicas, relatives=part.relatives, features=shared.features, controller=part.controller)
     if part.aside:
         inputs.aside[part.topic, part.partition] = part.aside

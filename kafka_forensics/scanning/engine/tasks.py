@@ -51,7 +51,7 @@ from kafka_forensics.scanning.folding.keys import DeferredKeys, KeyAnswer
 from kafka_forensics.scanning.folding.splits import Split, numbered_range
 from kafka_forensics.scanning.folding.waiting import map_concurrently
 from kafka_forensics.scanning.judging.recovery_files import with_leftovers
-from kafka_forensics.scanning.judging.whole_scan import judge_only_remote_logs, judge_replicas
+from kafka_forensics.scanning.judging.whole_scan import judge_logs
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.archives import ArchiveSource, reading_order
@@ -268,15 +268,14 @@ def answer_slice(
         merged.append(_replica(plan, inputs, rows, arguments, (incomplete, gaps_when_folded)))
     merged = with_right_offsets(merged, arguments.key, deep=arguments.deep)
     if merged:
-        only_remote = judge_only_remote_logs(merged, arguments.key, arguments.options)
-        judged = only_remote or judge_replicas(merged, arguments.key, arguments.options, deferred=deferred)
+        judged = judge_logs(merged, arguments.key, arguments.options, deferred=deferred)
         answer = SliceAnswer(judged, [], incomplete, TaskNotes())
         gaps_when_folded.update(() if deferred is None else deferred.gaps())
     else:
         leftover_findings = with_leftovers((part.topic, part.partition), [], inputs, [], inputs.incomplete)
         answer = SliceAnswer(None, leftover_findings, incomplete, TaskNotes())
     if strict:
-        gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
+        gaps = [*incomplete, *inputs.incomplete, *(answer.answer.incomplete if answer.answer is not None else ())]
         _raise_first((unread for unread in gaps if unread not in gaps_when_folded), inputs)
     answer.task_notes = task_notes(inputs)
     return answer, merged

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.kinds import finding, with_premises
-from kafka_forensics.analysis.replicas import electable
+from kafka_forensics.analysis.replicas import electable, has_log
 from kafka_forensics.evidence.inputs import Inputs, LogDir, read_leader_epochs
 from kafka_forensics.evidence.ledger import (
     CONTROLLER,
@@ -27,6 +27,7 @@ from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExte
 from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
 from kafka_forensics.replication.recovery import LOG_START_FILE
 from kafka_forensics.scanning.judging.quorum import Quorum, voters_end
+from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import EntryKind
 
@@ -305,16 +306,29 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
 
 
 def _in_remote_storage(key: TopicPartition, start: int, end: int, inputs: Inputs) -> "Json":
-    """Evidence: finished remote segments with these offsets, and the offsets that they lack; empty without any."""
+    """Evidence: remote segments with these offsets, and the offsets that they lack; empty without any.
+
+    They are finished by `__remote_log_metadata`, and in the store if one was given; without any event, those in the store.
+    """
     log = None if inputs.remote_log is None else inputs.remote_log.log_of(*key)
-    segments = (
-        [] if log is None else [segment for segment in log.finished if segment.start_offset < end and segment.end_offset >= start]
-    )
+    stores = list_remote_stores(inputs)
+    if log is None:
+        control = None if inputs.controller is None else inputs.controller.partitions.get(key)
+        stored = None if control is None else stores.logs.get((control.topic_id or "", key[1]))
+        return {"in_remote_storage": True, "remote_segments_count": len(stored.segments)} if stored else {}
+    segments = [segment for segment in log.finished if segment.start_offset < end and segment.end_offset >= start]
+    if stores and (objects := stores.log_of(log)) is not None:
+        segments = [segment for segment in segments if has_log(segment, objects)]
     if not segments:
         return {}
     rest = without(((start, end),), normalised((segment.start_offset, segment.end_offset + 1) for segment in segments))
     missing = {"not_in_remote_storage": [list(part) for part in rest]} if rest else {}
     return {"in_remote_storage": True, "remote_segments_count": len(segments)} | missing
+
+
+def remote_metadata_is_lost(inputs: Inputs, ledger: Ledger) -> bool:
+    """Whether a partition of `__remote_log_metadata` that a given log directory should have is in none of them."""
+    return any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in lost_partitions(inputs, ledger))
 
 
 def _lost_beyond_copies(

@@ -115,14 +115,16 @@ def judge_partition(
     context = replicas[0].context
     findings = with_leftovers(context.topic_partition, replicas, inputs, _merged_duplicates(findings), reader.incomplete)
     remote = judge.remote_log_findings()
-    if any(replica.context.live for replica in replicas):
-        findings, remote = list(map(_capped, findings)), list(map(_capped, remote))
+    is_live = any(replica.context.live for replica in replicas)
+    if is_live:
+        findings, remote = list(map(capped_if_live, findings)), list(map(capped_if_live, remote))
     findings = with_records(findings, replicas, reader, kinds_with(Trait.LOST_COMMITTED, Trait.COMMITTED_AT_RISK))
     findings += remote
     findings += judge.incidents(findings)
     if len(replicas) == 1:
         findings = [replace(finding, is_only_copy=True) for finding in findings]
-    findings += judge_remote_logs(remote_logs, plans, replicas, reader) if remote_logs else []
+    of_objects = judge_remote_logs(remote_logs, plans, replicas, reader) if remote_logs else []
+    findings += map(capped_if_live, of_objects) if is_live else of_objects
     findings.sort(key=Finding.sort_key)
     bytes_of_log = bytes_of_logs([*replicas, *(log for _, log in remote_logs)])
     return PartitionResult(judge.summary(comparison, findings), findings, bytes_of_log, reader.incomplete)
@@ -334,7 +336,7 @@ def _merged_duplicates(findings: list[Finding]) -> list[Finding]:
     return list(seen.values())
 
 
-def _capped(finding: Finding) -> Finding:
+def capped_if_live(finding: Finding) -> Finding:
     """The finding, at most `info` if it may come from copying a running broker's files at different moments."""
     if finding.kind in kinds_with(Trait.HARMLESS_IF_LIVE) and finding.severity.rank > 0:
         return replace(finding.with_evidence(capped_by="--live"), severity=Severity.INFO)

@@ -18,8 +18,10 @@ from kafka_forensics.analysis.transactions_across import (
     PartitionTransactionFacts,
     partition_transactions,
 )
+from kafka_forensics.evidence.context import local_and_remote
 from kafka_forensics.evidence.inputs import (
     Inputs,
+    ReplicaPlan,
     broker_order,
     may_hide_log_directory,
     require_requested_or_warn,
@@ -27,16 +29,29 @@ from kafka_forensics.evidence.inputs import (
     with_bundle_options,
     with_replicas,
 )
-from kafka_forensics.evidence.options import ScanOptions, may_match, shown_storage_options
+from kafka_forensics.evidence.options import ScanOptions, fits, may_match, shown_storage_options
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
-from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity
-from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals, worst
+from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity, TopicPartition
+from kafka_forensics.model.remote_log import RemoteLog
+from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, RemoteExtent, ScanResult, Totals, worst
 from kafka_forensics.parsers.kernels.compiling import have_compiled
 from kafka_forensics.scanning.folding.fold_split import FoldedReplica
-from kafka_forensics.scanning.judging.absence import absence_findings, ledger_of, may_be_lost, take_expectations
+from kafka_forensics.scanning.judging.absence import (
+    absence_findings,
+    ledger_of,
+    may_be_lost,
+    remote_metadata_is_lost,
+    take_expectations,
+)
 from kafka_forensics.scanning.judging.cleaners import stopped_cleaners
 from kafka_forensics.scanning.judging.environment import changed_findings, environment_findings
-from kafka_forensics.scanning.judging.partitions import PartitionResult, bytes_of_logs, judge_partition, scan_matches
+from kafka_forensics.scanning.judging.partitions import (
+    PartitionResult,
+    bytes_of_logs,
+    capped_if_live,
+    judge_partition,
+    scan_matches,
+)
 from kafka_forensics.scanning.judging.placement import TopicPlacements, partition_keys
 from kafka_forensics.scanning.judging.quorum import quorum_findings, quorum_of
 from kafka_forensics.scanning.judging.remote_logs import judge_remote_logs
@@ -178,10 +193,15 @@ class PartitionAnswer:
     transactions: PartitionTransactionFacts
     keys: PartitionKeys | None
 
+    @property
+    def incomplete(self) -> list[Incomplete]:
+        """What could not be read again."""
+        return self.result.incomplete
+
 
 @dataclass(slots=True)
-class RemoteLogResult:
-    """The findings about a partition of which only logs in remote stores are among the inputs."""
+class RemoteLogAnswer:
+    """What a scan keeps of a partition of which only logs in remote stores are among the inputs."""
 
     findings: list[Finding]
     bytes: tuple[int, int, int]
@@ -189,49 +209,53 @@ class RemoteLogResult:
     incomplete: list[Incomplete]
 
 
-@dataclass(slots=True)
-class RemoteLogAnswer:
-    """What a scan keeps of such a partition."""
-
-    result: RemoteLogResult
-
-
 def digest_key() -> "NDArray[np.int64]":
     """A new random key for the identities of batches, made for every scan."""
     return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
 
 
-def judge_replicas(
+def judge_logs(
     merged: Sequence[FoldedReplica],
     key: "NDArray[np.int64]",
     options: ScanOptions,
     look: InspectPartition | None = None,
     deferred: "DeferredKeys | None" = None,
+) -> PartitionAnswer | RemoteLogAnswer:
+    """Judge one partition from all its folded logs: as `judge_replicas`, or without any replica."""
+    local, in_stores = local_and_remote(merged, lambda folded: folded[0].context)
+    remote = [(plan, log) for plan, log, _ in in_stores]
+    if local:
+        return judge_replicas(local, key, options, look, deferred, remote)
+    reader = LogReader([plan for plan, _ in remote], key, options.as_of_ms)
+    findings = judge_remote_logs(remote, [], [], reader)
+    findings = list(map(capped_if_live, findings)) if options.live else findings
+    return RemoteLogAnswer(findings, bytes_of_logs([log for _, log in remote]), reader.incomplete)
+
+
+def judge_replicas(
+    local: Sequence[FoldedReplica],
+    key: "NDArray[np.int64]",
+    options: ScanOptions,
+    look: InspectPartition | None = None,
+    deferred: "DeferredKeys | None" = None,
+    remote: Sequence[tuple[ReplicaPlan, Replica]] = (),
 ) -> PartitionAnswer:
-    """Judge one partition from all its folded logs, some of replicas; the answer is void while key questions wait for theirs."""
-    local = [folded for folded in merged if not folded[0].context.is_remote]
+    """Judge one partition from its folded replicas, and its logs in remote stores, if these were read; the answer is void while key
+    questions wait for theirs."""
     plans = [plan for plan, _, _ in local]
     replicas = [replica for _, replica, _ in local]
     reader = LogReader(plans, key, options.as_of_ms)
     reader.deferred = deferred
     snapshots = [snapshot for _, _, snapshot in local]
-    remote = [(plan, replica) for plan, replica, _ in merged if plan.context.is_remote]
     result = judge_partition(plans, replicas, snapshots, reader, snapshots[0].inputs, remote)
     if look is not None:
         look(replicas, reader, result)
     return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
 
 
-def judge_only_remote_logs(
-    merged: Sequence[FoldedReplica], key: "NDArray[np.int64]", options: ScanOptions
-) -> RemoteLogAnswer | None:
-    """Judge a partition without a replica; None if there is one."""
-    remote = [(plan, log) for plan, log, _ in merged if plan.context.is_remote]
-    if len(remote) < len(merged):
-        return None
-    reader = LogReader([plan for plan, _ in remote], key, options.as_of_ms)
-    findings = judge_remote_logs(remote, [], [], reader)
-    return RemoteLogAnswer(RemoteLogResult(findings, bytes_of_logs([log for _, log in remote]), reader.incomplete))
+def _whole_topics(tiered: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> set[str]:
+    """The topics of which all `tiered` partitions are among `partitions`."""
+    return {topic for topic, _ in tiered} - {topic for topic, partition in tiered if (topic, partition) not in partitions}
 
 
 class ScanInterruptedError(KeyboardInterrupt):
@@ -270,9 +294,8 @@ class Scan:
         options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         if options.deep and reads_stores:
-            if not inputs.stored:
-                take_remote_logs(inputs, options, witnesses.remote_log)
-            inputs.folds_remote = bool(inputs.remote)
+            take_remote_logs(inputs, options, witnesses.remote_log)
+            inputs.folds_remote = True
         self.bytes_total = sum(plan.bytes for plan in inputs.folded)
         self.deep = is_deep(options.deep, self.bytes_total)
         self.findings: list[Finding] = []
@@ -317,9 +340,9 @@ class Scan:
     def take(self, answer: PartitionAnswer | RemoteLogAnswer) -> None:
         """Add a partition; call it in the order of topics and partitions."""
         if isinstance(answer, RemoteLogAnswer):
-            self.findings += answer.result.findings
-            self.incomplete += answer.result.incomplete
-            self._count_bytes(answer.result.bytes)
+            self.findings += answer.findings
+            self.incomplete += answer.incomplete
+            self._count_bytes(answer.bytes)
             return
         result = answer.result
         summary = result.summary
@@ -349,8 +372,12 @@ class Scan:
         self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(witnesses.controller, topics, findings, self.options.as_of_ms)
-        findings += tiered_topics(self.partitions, witnesses.remote_log, has_store=bool(self._stores))
+        remote = self._remote_extent()
+        findings += tiered_topics(
+            self.partitions, witnesses.remote_log, remote.listed, are_events_lost=remote_metadata_is_lost(inputs, self.ledger)
+        )
         elsewhere = remote_findings_elsewhere(inputs, self._stores)
+        elsewhere = list(map(capped_if_live, elsewhere)) if self.options.live else elsewhere
         findings += [finding for finding in elsewhere if may_match(finding.place, self.options)]
         findings += changed_findings(inputs)
         findings += scan_matches(findings, inputs)
@@ -366,18 +393,32 @@ class Scan:
         incomplete = with_replicas([gaps[key] for key in ordered], inputs.log_dirs)
         result = ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
         result.incidents, result.rerun_arguments, result.final_partitions = incidents(findings), self._arguments.of(Place()), final
-        result.remote_topics = self._topics_read()
+        result.remote = remote
         return result
 
-    def _topics_read(self) -> set[str]:
-        """Tiered topics of which the objects were read, or have none by a complete `__remote_log_metadata`."""
-        history, inputs = self.witnesses.remote_log, self.inputs
-        if not inputs.remote or history is None:
-            return {plan.context.topic for plan in inputs.remote}
-        tiered = {partition.topic for partition in self.partitions if partition.is_tiered}
-        with_segments = {log.topic for log in history.logs.values() if log.finished}
-        empty = set[str]() if history.damaged or history.partitions_missing else tiered - with_segments
-        return empty | {plan.context.topic for plan in inputs.remote}
+    def _has_nothing(self, log: RemoteLog | None) -> bool:
+        """Whether a partition has no segment in remote storage, by complete events."""
+        history = self.witnesses.remote_log
+        if log is None:
+            return history is not None and not (history.damaged or history.partitions_missing)
+        return log.is_complete and not log.finished
+
+    def _remote_extent(self) -> RemoteExtent:
+        """What the scan, or its question, reads of the remote stores."""
+        inputs, options = self.inputs, self.options
+        tiered = {(partition.topic, partition.partition) for partition in self.partitions if partition.is_tiered}
+        contexts = [plan.context for plan in inputs.replicas if plan.context.topic_partition in tiered]
+        listed = {context.topic_partition for context in contexts if context.stored_log is not None}
+        if inputs.remote_log is None:
+            listed |= {plan.topic_partition for plan in contexts if (plan.topic_id, plan.partition) in self._stores.partitions}
+        read = {plan.context.topic_partition for plan in inputs.remote}
+        read |= {context.topic_partition for context in contexts if read and self._has_nothing(context.remote_log)}
+        extent = RemoteExtent(_whole_topics(tiered, listed), _whole_topics(tiered, read), inputs.folds_remote)
+        if self._stores and not inputs.replicas:
+            stored = [stored.log for stored in self._stores.partitions.values()]
+            logs = [log for log in stored if fits((log.topic, log.partition), options)]
+            extent.alone = len(logs), sum(len(log.segments) for log in logs)
+        return extent
 
     def partial_result(self) -> ScanResult:
         """The result of an interrupted scan: the partitions taken, without findings that need all of them."""

@@ -18,9 +18,12 @@ from kafka_forensics.analysis.segments import (
     misplaced_in_cleaned_log,
     misplaced_last_batch,
 )
+from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Record, has_right_crc
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
     MAX_BATCH_BYTES,
     PlainRecord,
@@ -227,29 +230,48 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
     return np.flatnonzero(good)
 
 
-def transactional_batches(plan: ReplicaPlan, remote: Sequence[ReplicaPlan] = ()) -> "Iterator[NDArray[np.int64]]":
+def transactional_batches(
+    plan: ReplicaPlan, remote: Sequence[ReplicaPlan], incomplete: list[Incomplete]
+) -> "Iterator[NDArray[np.int64] | None]":
     """The good transactional batches and markers of a log in file order, as columns by BatchColumn with right offsets.
 
-    Before the replica's log comes what the logs in `remote` stores have of it, each offset once. Each matrix is valid until the
-    next one. Raises SourceError.
+    Before the replica's log comes what the logs in `remote` stores have of it, each offset once; what cannot be read of them goes
+    to `incomplete`. None stands for missing offsets. Each matrix is valid until the next one. Raises SourceError for the replica.
     """
     logs = plan.directory.logs()
     local_start = logs[0].base_offset if logs else _END_OF_OFFSETS - 1
-    at = 0
+    at = end_of_whole = 0
     every = ((remote_log, log) for remote_log in remote for log in remote_log.directory.logs())
     for remote_log, log in sorted(every, key=lambda row: row[1].base_offset):
         if log.base_offset >= local_start:
             break
+        if log.base_offset > end_of_whole:
+            yield None
         end = at
-        for columns in _transactional(remote_log, log):
-            base = columns[BatchColumn.BASE_OFFSET]
-            columns = columns[:, (base >= at) & (base < local_start) & _has_epochs_of(plan, columns)]
-            if columns.shape[1]:
-                end = max(end, int(columns[BatchColumn.LAST_OFFSET].max()) + 1)
-                yield columns
+        try:
+            for columns in _transactional(remote_log, log):
+                base = columns[BatchColumn.BASE_OFFSET]
+                columns = columns[:, (base >= at) & (base < local_start) & _has_epochs_of(plan, columns)]
+                if columns.shape[1]:
+                    end = max(end, int(columns[BatchColumn.LAST_OFFSET].max()) + 1)
+                    yield columns
+            end_of_whole = max(end_of_whole, end_of_remote_segment(remote_log, log, local_start))
+        except SourceError as error:
+            incomplete.append(not_read(remote_log.log_dir.source, error))
         at = end
+    if remote and end_of_whole < local_start:
+        yield None
     for log in logs:
         yield from _transactional(plan, log)
+
+
+def end_of_remote_segment(remote_log: ReplicaPlan, log: "SegmentLog", unknown: int) -> int:
+    """The end offset of a remote segment, by its event, else by the next segment; `unknown` without one."""
+    context = remote_log.context
+    if context.remote_log is None:
+        return unknown if log.next_base_offset is None else log.next_base_offset
+    segment_id = context.segment_ids[log.base_offset]
+    return next(segment.end_offset for segment in context.remote_log.finished if segment.segment_id == segment_id) + 1
 
 
 def _has_epochs_of(plan: ReplicaPlan, columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":

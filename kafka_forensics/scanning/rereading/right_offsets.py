@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import LogEndWitnesses, MisplacedBatch, misplaced_last_batch
+from kafka_forensics.evidence.context import local_and_remote
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.scanning.folding.fold_split import FoldedReplica, FoldOptions, fold_replica
 from kafka_forensics.scanning.rereading.logs_in_order import witnessed_by
@@ -26,8 +27,7 @@ def with_right_offsets(merged: "Sequence[FoldedReplica]", key: "NDArray[np.int64
     Only a replica with wrong base offsets is read again. `key` and `deep` are those of the first fold. Logs in remote stores stay
     as they are: nothing is judged by the order of their offsets.
     """
-    folded = [of_replica for of_replica in merged if not of_replica[0].context.is_remote]
-    remote = [of_replica for of_replica in merged if of_replica[0].context.is_remote]
+    folded, remote = local_and_remote(merged, lambda of_log: of_log[0].context)
     options = FoldOptions(key, deep)
     for _ in range(_ROUNDS):
         misplaced = [replica.in_doubt() for _, replica, _ in folded]

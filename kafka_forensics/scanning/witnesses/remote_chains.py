@@ -66,12 +66,15 @@ class _Selected(NamedTuple):
 
 
 def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHistory | None) -> RemoteStores:
-    """List the stores among the inputs, and set `inputs.remote` to the logs in them that `options` select, and `inputs.stored`.
+    """List the stores among the inputs, and set `inputs.remote_by_partition` to the logs in them that `options` select, and
+    `inputs.stored`; once.
 
     Only segments whose copy is finished are taken; of a partition that `history` does not know, all. Whose topic id is that of no
     replica is another topic's of the same name. What cannot be read goes to `inputs.incomplete`.
     """
     stores = list_remote_stores(inputs)
+    if inputs.remote_by_partition is not None:
+        return stores
     replicas: dict[TopicPartition, list[ReplicaPlan]] = {}
     for plan in inputs.replicas if stores else ():
         replicas.setdefault(plan.context.topic_partition, []).append(plan)
@@ -86,22 +89,24 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
         ids = {plan.context.topic_id for plan in plans} - {None}
         if options.broker in (None, REMOTE) and fits((topic, partition), options) and (not ids or topic_id in ids):
             selected.append(_Selected(stored, topic, remote_log, plans))
+    remote: dict[TopicPartition, list[ReplicaPlan]] = {}
     for partition_selected, segments in zip(selected, _segments(selected), strict=True):
-        inputs.remote += _plans(inputs, partition_selected, segments)
-    inputs.remote.sort(key=lambda plan: plan.context.topic_partition)
+        key = partition_selected.topic, partition_selected.stored.log.partition
+        remote.setdefault(key, []).extend(_plans(inputs, partition_selected, segments))
+    inputs.remote_by_partition = dict(sorted(remote.items()))
     return stores
 
 
-def gather_logs(paths: list[str], options: ScanOptions) -> Inputs:
+def gather_logs(paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> Inputs:
     """`gather`, and the selected logs in remote stores; whether anything matches the options is not checked."""
-    inputs = gather(paths, options, elsewhere=True)
+    inputs = gather(paths, options, inputs, elsewhere=True)
     take_remote_logs(inputs, options, read_remote_log(inputs)[0] if inputs.store_places else None)
     return inputs
 
 
 def remote_logs_of(inputs: Inputs, context: ReplicaContext, start: int = 0) -> list[ReplicaPlan]:
     """The logs in remote stores of a replica's partition, without segments that end before `start`."""
-    every = [plan for plan in inputs.remote if plan.context.topic_partition == context.topic_partition]
+    every = (inputs.remote_by_partition or {}).get(context.topic_partition, ())
     same = [plan for plan in every if context.topic_id in (None, plan.context.topic_id)]
     return [plan for plan in (_from_offset(plan, start) for plan in same) if plan.directory.segments]
 
@@ -259,6 +264,7 @@ def _plan(stored: StoredPartition, topic: str, remote_log: RemoteLog | None, cha
     context.object_names = {
         files.base_offset: files.log.path[len(path) :].lstrip("/") for files in segments if files.log is not None
     }
+    context.segment_ids = {segment.start_offset: segment.stored.segment_id for segment in chain}
     context.segment_base_offsets = [files.base_offset for files in segments]
     context.leader_epochs = LeaderEpochs(_merged(chain))
     return ReplicaPlan(log_dir, directory, context, sum(segment.size_in_bytes for segment in chain))

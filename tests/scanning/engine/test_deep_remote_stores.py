@@ -114,3 +114,14 @@ def test_records_that_only_a_real_store_holds_are_recovered(corpora: Path, tmp_p
     names = ("offset", "timestamp", "key", "value")
     rows = (row for path in sorted(objects) for batch in read_records(path) for row in batch.select(names).to_pylist())
     assert [tuple(row[name] for name in names) for row in rows] == records
+
+
+@pytest.mark.spark
+def test_a_deep_export_on_spark_reads_each_object_once(spark: "SparkSession", tmp_path: Path) -> None:
+    from kafka_forensics.spark import export
+
+    paths = put_damaged(tmp_path, "plain")
+    exported = export(spark, paths, str(tmp_path / "out"), ["batches"], deep=True)
+    events, local_batches, remote_batches = 4, 20, 20
+    expected = events + local_batches + remote_batches
+    assert [dataset.rows for dataset in exported.datasets if dataset.fact == "batches"] == [expected]

@@ -48,7 +48,7 @@ def test_segments_below_a_changed_prefix_are_of_one_log(tmp_path: Path) -> None:
     (plan,) = gather_logs(paths, ScanOptions()).remote
     places = [Path(plan.log_dir.name, plan.context.directory, plan.context.log_file(start)) for start in STARTS]
     assert [place.is_file() for place in places] == [True] * 3
-    assert plan.context.remote_segment_ids == [place.stem[21:] for place in places]
+    assert [*plan.context.segment_ids.values()] == [place.stem[21:] for place in places]
 
 
 def test_segments_in_two_folders_of_a_bucket_are_of_one_log(tmp_path: Path) -> None:
