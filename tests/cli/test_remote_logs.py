@@ -19,6 +19,7 @@ from kafka_forensics.export.facts.splits import plan_tasks
 from tests.cli.runs import Run, rows
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_consumer_offsets, put_replica, put_topic_id
 from tests.support.groups import commit_key, commit_value, coordinator_batches
+from tests.support.places import SAMPLES
 from tests.support.remote_log import (
     COPY_FINISHED,
     LAYOUTS,
@@ -441,3 +442,12 @@ def test_a_folder_called_remote_is_a_broker(run: Run, tmp_path: Path) -> None:
     ]
     run("export", folder, store, "--topic", "t", "--fact", "batches", "--output", tmp_path / "out")
     assert len(list((tmp_path / "out" / "batches").rglob("*.parquet"))) == 2
+
+
+def test_an_export_of_a_store_without_a_log_is_incomplete(run: Run, tmp_path: Path) -> None:
+    status, _, text = run(
+        "export", SAMPLES / "tiered", "--topic", "measurements", "--fact", "records", "--output", tmp_path / "out"
+    )
+    assert status == 3
+    assert "offsets 100 to 149 are in remote segments whose log is missing or cut" in text
+    assert list(tmp_path.rglob("_INCOMPLETE"))

@@ -45,7 +45,13 @@ from kafka_forensics.analysis.replicas.recovery_findings import (
     swap_finding,
     with_unclean_restart,
 )
-from kafka_forensics.analysis.replicas.remote_log import findings_without_replicas, has_log, remote_log_findings, segment_problem
+from kafka_forensics.analysis.replicas.remote_log import (
+    OTHERS_MISSING,
+    findings_without_replicas,
+    has_log,
+    remote_log_findings,
+    segment_problem,
+)
 from kafka_forensics.analysis.replicas.remote_objects import StoredSizes, remote_object_findings
 from kafka_forensics.analysis.replicas.remote_segments import (
     finished_segments,

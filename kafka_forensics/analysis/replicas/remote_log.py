@@ -28,7 +28,7 @@ _SEGMENTS_LISTED: Final = 64
 _FINDINGS_LISTED: Final = 64
 _NO_EVENT: Final = "no event"
 _LEFT: Final = "copy not finished, or deleted"
-_OTHERS_MISSING: Final = "other objects missing"
+OTHERS_MISSING: Final = "other objects missing"
 _ELSEWHERE: Final = "another part of the remote store has them"
 _MAY_BE_DELETED: Final = "they were deleted, and the events that say so are lost"
 _DELETED: Final = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
@@ -232,12 +232,12 @@ def segment_problem(segment: RemoteSegment, stored: StoredLog) -> tuple[str, tup
     size = _log_size(segment, stored)
     if stored.is_plain and size is not None and size != segment.size_in_bytes:
         return ("log cut" if size < segment.size_in_bytes else "log too large"), lacking
-    return (_OTHERS_MISSING if lacking else ""), lacking
+    return (OTHERS_MISSING if lacking else ""), lacking
 
 
 def has_log(segment: RemoteSegment, stored: StoredLog) -> bool:
     """Whether the store has the whole log of a segment, as far as its listing shows."""
-    return segment_problem(segment, stored)[0] in ("", _OTHERS_MISSING)
+    return segment_problem(segment, stored)[0] in ("", OTHERS_MISSING)
 
 
 def _runs(broken: Iterable[_Unreadable]) -> list[list[_Unreadable]]:
@@ -270,7 +270,7 @@ def _unreadable_run(tiered: _TieredLog, run: list[_Unreadable], readable: _ByOff
         found = replace(found.with_evidence(harmless_if=_ELSEWHERE), confidence=Confidence.SUSPECTED)
     if stored.is_elsewhere:
         return replace(found, severity=Severity.WARNING)
-    if first.reason == _OTHERS_MISSING:
+    if first.reason == OTHERS_MISSING:
         return replace(found, severity=Severity.ERROR)
     epochs = tiered.epochs
     if not first.is_in_lineage:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
 from kafka_forensics.cli.outputs.words import command_lines, gap_lines, name
@@ -11,6 +12,8 @@ from kafka_forensics.cli.streams import COMMAND_INDENT, Destination, printable
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
 from kafka_forensics.model.results import Incomplete
@@ -207,11 +210,21 @@ def summary_line(recovery: Recovery, output: str) -> str:
     if not recovery.partitions or not total.all.offsets:
         undecided = " of those of which a side could be taken" if recovery.undecided else ""
         what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
-        return f"{partitions}: {what}{undecided}"
+        return f"{partitions}: {what}{undecided}{_unreadable_remotely(recovery)}"
     recovered = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
     recovered += f", {total.committed.recovered} of them proven committed"
     rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))
     return "; ".join([recovered, *(f"{count} {what}" for count, what in rest if count)])
+
+
+def _unreadable_remotely(recovery: Recovery) -> str:
+    """The end of a sentence about critical findings in remote storage, which no election causes."""
+    findings = () if recovery.result is None else recovery.result.findings
+    of_remote_log = [found for found in findings if CATALOGUE[found.kind].cause is Cause.REMOTE_LOG]
+    partitions = {(found.place.topic, found.place.partition) for found in of_remote_log if found.severity is Severity.CRITICAL}
+    if not partitions:
+        return ""
+    return f" by an election; records of {plural(len(partitions), 'partition')} in remote storage cannot be read: see scan"
 
 
 def undecided_lines(recovery: Recovery) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from kafka_forensics.analysis.replicas import OTHERS_MISSING
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, with_replicas
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
@@ -20,6 +21,7 @@ from kafka_forensics.model.batches import has_right_crc
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, attributes
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
@@ -210,9 +212,18 @@ class FactReader:
 
     def unread_inputs(self) -> list[Incomplete]:
         """What could not be read by the scan, and for facts after it."""
-        every = [*self.result.incomplete, *with_replicas(self.incomplete, self.inputs.log_dirs)]
+        every = [*self.result.incomplete, *with_replicas(self.incomplete, self.inputs.log_dirs), *self._missing_remote_logs()]
         by_key = {(incomplete.path, incomplete.reason): incomplete for incomplete in every}
         return [by_key[key] for key in sorted(by_key)]
+
+    def _missing_remote_logs(self) -> Iterator[Incomplete]:
+        """The offsets whose records are missing because the store lacks the log of their remote segment, or it is cut."""
+        for finding in self.result.findings:
+            place, evidence = finding.place, finding.evidence
+            if finding.kind == "REMOTE_SEGMENT_UNREADABLE" and evidence["is_read"] and evidence["reason"] != OTHERS_MISSING:
+                offsets = f"offsets {place.offset_start} to {(place.offset_end or 0) - 1}"
+                reason = f"{offsets} are in remote segments whose log is missing or cut"
+                yield Incomplete(f"{place.topic}-{place.partition}", reason, place.topic, place.partition, REMOTE)
 
     def finding_row(self, finding: Finding) -> tuple[object, ...]:
         """The row of `findings` about a finding."""
