@@ -76,7 +76,7 @@ from kafka_forensics.scanning.judging.quorum import blocks_controllers
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller_copies import read_copies
-from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores
+from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, is_of_this_cluster, list_remote_stores
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.files import write_offset_checkpoint
@@ -112,6 +112,8 @@ def salvage(
     _check_inputs(inputs, salvage_options)
     with output_directory(output) as directory, CopyAndHash() as copier:
         salvager = _Salvager(inputs, options, salvage_options, salvaged, directory, copier)
+        if salvager.foreign_store and (salvage_options.from_store or salvage_options.rebuild_metadata):
+            raise UsageError(salvager.foreign_store, hint="give the remote store of this cluster")
         result = scan_inputs(inputs, options, progress, salvager.add, salvager.witnesses)
         salvaged.incomplete, salvaged.rerun_arguments = result.incomplete, result.rerun_arguments
         salvaged.is_selection = (options.topic_glob, options.partition, options.broker) != (None, None, None)
@@ -350,6 +352,8 @@ class _Salvager:
             if key not in restored and not is_unneeded:
                 is_tiered = self._is_tiered(rows[0]) and not self._restorer.has_nothing_remote(key)
                 refusal = _no_copy(key, rows, is_tiered=is_tiered, has_store=bool(self._restorer.stores))
+                if self.foreign_store and (is_tiered or key[0] == REMOTE_LOG_METADATA_TOPIC):
+                    refusal = replace(refusal, reason=f"{refusal.reason}; {self.foreign_store}")
                 (self._salvaged.refused if is_tiered else without_copy).append(refusal)
         refused = {refusal.key for refusal in (*without_copy, *self._salvaged.refused)}
         for row in self._ledger.without_copy():
@@ -379,8 +383,16 @@ class _Salvager:
         return ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
 
     @cached_property
+    def foreign_store(self) -> str | None:
+        """Why nothing is taken from the stores; None if they are of this cluster, or none was given."""
+        stores, controller = list_remote_stores(self._inputs), self.witnesses.controller
+        if is_of_this_cluster(self._inputs, stores, () if controller is None else controller.topics):
+            return None
+        return f"{stores.names} holds no topic of these copies by its id: another cluster's store?"
+
+    @cached_property
     def _restorer(self) -> Restorer:
-        stores = list_remote_stores(self._inputs)
+        stores = RemoteStores() if self.foreign_store else list_remote_stores(self._inputs)
         options, copied = self._salvage_options, [plan.context.topic_partition for plan in self._inputs.internal]
         keys = (*self._lost, *(copied if options.rebuild_metadata else ())) if stores else ()
         metadata = {partition for topic, partition in keys if topic == REMOTE_LOG_METADATA_TOPIC}
@@ -403,19 +415,25 @@ class _Salvager:
             if not to_write.plans:
                 continue
             context, start = to_write.plans[to_write.lineage.base].context, to_write.lineage.log_start_offset
-            if not context.is_tiered or not self._restorer.is_rebuilt(context):
+            if not context.is_tiered:
                 continue
-            lineage = self._restorer.remote_part(context, start, context.epoch_checkpoint or ())
+            begin, key = to_write.partition.log_start_offset, to_write.partition.key
+            is_rebuilt = self._restorer.is_rebuilt(context)
+            lineage = self._restorer.remote_part(context, start, context.epoch_checkpoint or ()) if is_rebuilt else None
             if lineage is None:
+                self._restorer.require(key, to_write.partition.topic_id, ((begin, start),) if begin < start else ())
                 continue
             after = (segment for segment in self._restorer.remote_segments(context) if segment.start_offset >= start)
             to_write.remote = [*lineage.segments, *after]
-            to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
-            line, to_write.log_start = to_write.log_start, log_start_of(lineage, to_write.log_start, is_rebuilt=True)
+            to_write.log_start = log_start_of(lineage, to_write.log_start, is_rebuilt=True)
+            if not any(entry.start_offset <= to_write.log_start for entry in to_write.settings.epochs or ()):
+                to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
+            is_start_known = context.log_start_checkpoint is not None or bool(context.epoch_checkpoint)
             to_write.partition.log_start_offset = to_write.log_start
             self._restorer.set_log_start(lineage, (str(to_write.partition.topic_id), context.partition), to_write.log_start)
-            begin = to_write.log_start if line is None else min(line, to_write.log_start)
+            begin = min(begin, to_write.log_start) if is_start_known else to_write.log_start
             if gaps := without([(begin, start)], lineage.stored):
+                self._restorer.require(key, to_write.partition.topic_id, gaps)
                 to_write.partition.warning = f"remote storage lacks offsets {ranges_text(gaps)} of it, which no reader gets"
             elif lineage.segments[0].end_offset < to_write.log_start:
                 to_write.partition.warning = LEFT_OUT
@@ -463,6 +481,9 @@ class _Salvager:
         handled, rebuilt = set(), {(REMOTE_LOG_METADATA_TOPIC, number) for number in self._restorer.rebuilt}
         self._partitions = [to_write for to_write in self._partitions if to_write.partition.key not in rebuilt]
         self._salvaged.refused[:] = [refused for refused in self._salvaged.refused if refused.key not in rebuilt]
+        for key, rows in lost.items():
+            if self._is_tiered(rows[0]) and key[0] != REMOTE_LOG_METADATA_TOPIC:
+                self._restorer.require_lost(key, rows)
         for restored in self._restorer.restore(lost, deep=self._deep, allow_gaps=self._salvage_options.allow_gaps):
             key = restored.key if isinstance(restored, Refused) else restored.partition.key
             handled.add(key)

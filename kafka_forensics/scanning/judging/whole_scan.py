@@ -287,7 +287,7 @@ class Scan:
         take_decisions(inputs.replicas, witnesses)
         set_tiered_topics(inputs, witnesses.remote_log)
         self._stores = list_remote_stores(inputs)
-        set_stored_logs(inputs, self._stores)
+        set_stored_logs(inputs, self._stores, () if controller is None else controller.topics)
         self.ledger = ledger_of(inputs, controller, options.copied)
         if inputs.is_unchecked and not inputs.replicas:
             require_requested_or_warn(inputs, options, self.ledger.keys())
@@ -350,7 +350,8 @@ class Scan:
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(witnesses.controller, topics, findings, self.options.as_of_ms)
         findings += tiered_topics(self.partitions, witnesses.remote_log, has_store=bool(self._stores))
-        elsewhere = remote_findings_elsewhere(inputs, self._stores)
+        topic_ids = () if witnesses.controller is None else witnesses.controller.topics
+        elsewhere = remote_findings_elsewhere(inputs, self._stores, topic_ids)
         findings += [finding for finding in elsewhere if may_match(finding.place, self.options)]
         findings += changed_findings(inputs)
         findings += scan_matches(findings, inputs)
