@@ -94,6 +94,8 @@ class Restorer:
     """Number of partitions of `__remote_log_metadata`, if the user gives it."""
     from_store: bool = False
     """Whether logs get the records of their remote segments, for brokers without remote storage."""
+    taken: dict[tuple[str, int], list[RemoteSegment]] = field(init=False, default_factory=dict)
+    """Topic id and partition → the segments with events in the rebuilt `__remote_log_metadata`."""
     _lacking: dict[int, dict[TopicPartition, Ranges]] = field(init=False, default_factory=dict)
     """Partition of `__remote_log_metadata` → offsets of remote logs that it would lack if it were rebuilt."""
     _names: dict[str, str] = field(init=False)
@@ -146,10 +148,13 @@ class Restorer:
 
     def require(self, key: TopicPartition, topic_id: str | None, gaps: Ranges) -> None:
         """Note offsets of a remote log that the rebuilt `__remote_log_metadata` would lack."""
-        number = None if topic_id is None or self._count is None else metadata_partition(topic_id, key[1], self._count)
-        for partition in self.rebuilt if number is None else self.rebuilt & {number}:
+        for partition in self.rebuilt if topic_id is None else self.rebuilt_for(topic_id, key[1]):
             if gaps:
                 self._lacking.setdefault(partition, {})[key] = gaps
+
+    def rebuilt_for(self, topic_id: str, partition: int) -> set[int]:
+        """The partition of `__remote_log_metadata` with the events of a partition, if it is rebuilt; empty if not."""
+        return set() if self._count is None else self.rebuilt & {metadata_partition(topic_id, partition, self._count)}
 
     def require_lost(self, key: TopicPartition, rows: Iterable[ExpectedReplica]) -> None:
         """Note which offsets of a lost tiered partition the rebuilt `__remote_log_metadata` would lack."""
@@ -232,8 +237,7 @@ class Restorer:
 
     def _is_rebuilt(self, stored: StoredPartition) -> bool:
         """Whether the partition of `__remote_log_metadata` with the events of a partition is rebuilt."""
-        log, count = stored.log, self._count
-        return count is not None and bool(self.rebuilt) and metadata_partition(log.topic_id, log.partition, count) in self.rebuilt
+        return bool(self.rebuilt_for(stored.log.topic_id, stored.log.partition))
 
     def _metadata_log(self, partition: int, count: int, *, deep: bool) -> Restored:
         """A partition of `__remote_log_metadata` that says of the segments of the present topics that their copy is finished."""
@@ -247,6 +251,7 @@ class Restorer:
                     if segment.end_offset < log_start or segment.leader_epochs[-1].leader_epoch < leader_epoch:
                         continue
                     records = write_copied_segment(topic, stored.log.topic_id, stored.log.partition, segment)
+                    self.taken.setdefault((stored.log.topic_id, stored.log.partition), []).append(segment)
                     events += [(segment.event_timestamp_ms, record) for record in records]
         batches = b"".join(_batches(events))
         key, end = (REMOTE_LOG_METADATA_TOPIC, partition), len(events)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.epochs import add_remote_epochs
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import lacks_remote_epochs, retention_for
 from kafka_forensics.errors import SourceError, UsageError
@@ -24,10 +25,10 @@ from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import LeaderEpochs
-from kafka_forensics.model.findings import Finding, Severity, TopicPartition
+from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.offset_ranges import clipped, normalised, without
-from kafka_forensics.model.remote_log import RemoteSegment
+from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
 from kafka_forensics.questions.salvage import controllers_log
@@ -67,9 +68,10 @@ from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
 from kafka_forensics.replication.planner import MAY_HIDE_RECORDS, NO_END, Broker
 from kafka_forensics.replication.recovery import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafka_forensics.replication.remote_segments import is_in_lineage
 from kafka_forensics.replication.retention import Retention, explains
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
-from kafka_forensics.scanning.engine.local import Progress, scan, scan_inputs
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.absence import ledger_of, lost_partitions
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.judging.quorum import blocks_controllers
@@ -80,6 +82,9 @@ from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, is_of
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.files import write_offset_checkpoint
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.kinds.evidence_classes import RemoteHoleEvidence
 
 BUILD_DIR: Final = ".built"
 """Directory of the output in which partitions are built until all of them are scanned."""
@@ -495,6 +500,9 @@ class _Salvager:
                     partition, slices, [], lineage, settings, log_start, None, origins=origins, remote=remote
                 )
                 self._partitions.append(to_write)
+        for to_write in self._partitions:
+            key = str(to_write.partition.topic_id), to_write.partition.partition
+            to_write.partition.remote_segments = self._restorer.taken.get(key, ())
         return handled
 
     def _write_checkpoints(self, directory: Path, partitions: Sequence[_PartitionToWrite], given: Iterable[LogDir]) -> None:
@@ -531,20 +539,27 @@ class _Salvager:
         """Scan what was written. Refuse partitions with wrong bytes, offsets or epochs, and add all other findings."""
         options = ScanOptions(jobs=self._options.jobs, deep=self._deep, cache_dir=self._options.cache_dir)
         folders = dict.fromkeys(self._build_place(to_write.partition.key).parent for to_write in self._partitions)
-        results = [scan([f"{NAME}={folder}"], options) for folder in folders]
+        outputs = [gather([f"{NAME}={folder}"], options, scanned=True) for folder in folders]
+        for output in outputs:
+            if any(plan.context.topic == REMOTE_LOG_METADATA_TOPIC for plan in output.internal):
+                self._add_listed_stores(output)
+        results = [scan_inputs(output, options) for output in outputs]
+        history = next((output.remote_log for output in outputs if output.remote_log is not None), None)
         in_copies = InputFindings(inputs_result.findings)
         found: dict[tuple[str | None, int | None], list[Finding]] = {}
-        for finding in (finding for result in results for finding in result.findings):
-            if finding.severity.rank > Severity.INFO.rank:
-                found.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+        for row in (row for result in results for row in result.findings):
+            if row.severity.rank > Severity.INFO.rank:
+                found.setdefault((row.place.topic, row.place.partition), []).append(row)
         recoveries = {(row.topic, row.partition): row.replicas[0].recovery for result in results for row in result.partitions}
-        of_all = in_copies.classify([finding for (_, number), rows in found.items() if number is None for finding in rows], ())
+        of_all = in_copies.classify([row for (_, number), rows in found.items() if number is None for row in rows], ())
         self._salvaged.inherited, self._salvaged.new = of_all.inherited, of_all.new
         accepted = []
         for to_write in self._partitions:
             partition, key = to_write.partition, to_write.partition.key
             gaps = [(gap.start, gap.end) for gap in partition.gaps if gap.end is not None]
-            rows = found.get(key, ())
+            rows = found.get(key, [])
+            if not any(row.kind == "REMOTE_LOG_HOLE" for row in rows):
+                rows = [*rows, *self._holes(partition, history)]
             if to_write.origins:  # batches without records fill its gaps
                 rows = [row for row in rows if without([(row.place.offset_start or 0, row.place.offset_end or NO_END)], gaps)]
             of_partition = in_copies.classify(rows, gaps)
@@ -561,6 +576,32 @@ class _Salvager:
             partition.inherited, partition.new = of_partition.inherited, of_partition.new
             accepted.append(to_write)
         self._set_partitions(accepted)
+
+    def _add_listed_stores(self, output: Inputs) -> None:
+        """Have a scan of the output compare the objects of the stores, as they were listed, with its events; it reads none."""
+        stores = self._restorer.stores
+        output.stores = list(stores.stores)
+        output.store_places = [(store.source, "") for store in stores.stores]
+        output.stored = {(stored.log.topic, stored.log.partition) for stored in stores.partitions.values()}
+
+    def _holes(self, partition: SalvagedPartition, history: RemoteLogHistory | None) -> list[Finding]:
+        """Offsets before a local log of which the rebuilt `__remote_log_metadata`, as it was written, has no segment."""
+        numbers = set() if partition.topic_id is None else self._restorer.rebuilt_for(partition.topic_id, partition.partition)
+        if history is None or not partition.has_remote_part or not numbers & history.partitions_read:
+            return []
+        log, start = history.log_of(*partition.key, partition.topic_id), partition.local_log_start_offset
+        finished = [segment for segment in (() if log is None else log.finished) if is_in_lineage(segment, partition.leader_epochs)]
+        covered = normalised((segment.start_offset, segment.end_offset + 1) for segment in finished)
+        evidence: RemoteHoleEvidence = {
+            "log_start_offset": partition.log_start_offset,
+            "local_log_start_offset": start,
+            "leaders": [NAME],
+            "held_by": [],
+        }
+        return [
+            finding("REMOTE_LOG_HOLE", Place(*partition.key, offset_start=hole[0], offset_end=hole[1]), evidence)
+            for hole in without([(partition.log_start_offset, start)], covered)
+        ]
 
     def move_to_targets(self) -> None:
         """Wait until all files are on disk; move every partition to its log directories, and write the other files of these.

@@ -24,6 +24,8 @@ from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, document, salvage
 from kafka_forensics.questions.salvage.restoring import LEFT_OUT, log_start_of
 from kafka_forensics.questions.salvage.stored_segments import StoredLineage
+from kafka_forensics.questions.verify import read_promises, verify
+from kafka_forensics.questions.verify.checking import ExecutedPlan
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_producer_snapshot
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
@@ -327,6 +329,45 @@ def test_epochs_that_reach_the_log_start_are_those_of_the_copy(copies: Path) -> 
     put_brokers(copies, (20, 34), events=None, end=34, log_start=4, epochs=[(0, 4), (2, 20)])
     assert not salvaged_of(copies).refused
     assert epochs_of(copies) == [EpochEntry(0, 4), EpochEntry(2, 20)]
+
+
+def test_the_check_of_the_output_finds_holes_of_the_rebuilt_remote_log(copies: Path) -> None:
+    directory = put_store(copies)
+    directory.rename(directory.with_name(f"t-1-{TOPIC_ID}"))
+    put_brokers(copies, (20, 34), events=None, end=34)
+    salvaged = salvaged_of(copies, allow_gaps=True)
+    (row,) = [row for row in salvaged.partitions if row.topic == "t"]
+    (hole,) = row.new
+    assert (hole.kind, hole.place.offset_start, hole.place.offset_end) == ("REMOTE_LOG_HOLE", 0, 20)
+    assert salvaged.has_new_findings
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("none", ("kept", "segments_known", None)),
+        ("empty", ("broken", "segments_unknown", 0)),
+        ("gone", ("unknown", "no_remote_log", None)),
+    ],
+)
+def test_a_salvage_promises_that_brokers_know_the_remote_segments(
+    copies: Path, change: str, expected: tuple[str, str, int | None]
+) -> None:
+    put_store(copies)
+    put_brokers(copies, (20, 34), events=None, end=34)
+    assert not salvaged_of(copies).refused
+    output = copies.with_name("out")
+    for metadata in output.glob(f"broker-*/*/__remote_log_metadata-{METADATA}"):
+        if change == "gone":
+            shutil.rmtree(metadata)
+        elif change == "empty":
+            for file in metadata.glob("0*"):
+                file.write_bytes(b"")
+    manifest = read_promises(str(output / "manifest.json"))
+    paths = [*(str(path) for path in sorted(output.glob("broker-*"))), str(copies / "controller"), str(copies / "remote")]
+    options = ScanOptions("t", copied=CopyExtent.WHOLE)
+    (promise,) = [row for row in verify(paths, manifest, options, ExecutedPlan()).promises if row.promise == "segments"]
+    assert (promise.outcome.value, promise.reason, promise.planned, promise.found) == (*expected[:2], 3, expected[2])
 
 
 def test_metadata_is_rebuilt_from_manifests(copies: Path) -> None:
