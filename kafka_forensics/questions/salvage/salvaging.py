@@ -301,6 +301,10 @@ class _Salvager:
                 hint = "give them, or an empty directory for a disk that is replaced: N=DIR"
                 self._salvaged.refused.append(Refused(*to_write.partition.key, "no_log_dir", reason, hint))
         self._partitions = [to_write for to_write in self._partitions if to_write.targets]
+        used = {id(target) for to_write in self._partitions for target in to_write.targets}
+        self._salvaged.log_dirs = [
+            target for target in self._salvaged.log_dirs if id(target) in used or not target.is_only_of_controller
+        ]
         self._salvaged.bytes_to_write = sum(
             part.size_in_bytes * len(to_write.targets) for to_write in self._partitions for part in to_write.slices
         )
