@@ -307,7 +307,7 @@ def test_a_store_of_another_cluster_is_as_none(copies: Path, local: tuple[int, i
     assert lost[key].reason.endswith(" holds no topic of these copies by its id: another cluster's store?")
     assert key not in [row.key for row in salvaged.partitions]
     assert (("t", 0) in [row.key for row in salvaged.refused]) == (local is None)
-    flags: tuple[dict[str, bool], ...] = {"from_store": True}, {"rebuild_metadata": True}
+    flags: tuple[dict[str, Any], ...] = {"from_store": True}, {"rebuild_metadata": True}
     for options in flags:
         shutil.rmtree(copies.with_name("out"), ignore_errors=True)
         with pytest.raises(UsageError, match="another cluster's store"):
