@@ -30,7 +30,7 @@ from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CURRENT_MAGIC, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.parsers.log import SegmentReader
@@ -365,6 +365,11 @@ class Plans:
     """Brokers that will not come back, as the controller calls them."""
     without_copy: list[tuple[str, int]] = field(default_factory=list)
     """Expected partitions of which there is no copy."""
+    only_remote: dict[tuple[str, int], list[Broker]] = field(default_factory=dict)
+    """Partitions without a copy, requested or not, whose remote segments a leader deletes that starts without the directory → their
+    brokers."""
+    has_store: bool = False
+    """Whether a remote store is among the paths."""
     others: int = 0
     """Further partitions in the same log directories; the same brokers start for them."""
     live: bool = False
@@ -382,6 +387,11 @@ class Plans:
     def controller_findings(self) -> list[Finding]:
         """Findings that keep controllers from starting."""
         return [] if self.result is None else [finding for finding in self.result.findings if blocks_controllers(finding)]
+
+    @property
+    def not_to_start(self) -> Counter[Broker]:
+        """Broker that must not start, or would not, on its copy → partitions because of which."""
+        return self.refused + Counter(broker for brokers in self.only_remote.values() for broker in brokers)
 
     @property
     def files_to_repair(self) -> list[tuple[Broker, Finding]]:
@@ -464,7 +474,10 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
         plans.recommend_by_start_order()
     ledger = ledger_of(inputs, witnesses.controller, options.copied)
     plans.quorum = quorum_of(inputs, ledger)
-    plans.without_copy = [partition for partition in lost_partitions(inputs, ledger) if fits(partition, options)]
+    lost = lost_partitions(inputs, ledger)
+    plans.without_copy = [partition for partition in lost if fits(partition, options)]
+    plans.only_remote = {key: [row.broker for row in rows] for key, rows in lost.items() if _may_be_remote(key, witnesses)}
+    plans.has_store = bool(inputs.store_places)
     partitions = {
         (directory.topic, directory.partition)
         for log_dir in inputs.log_dirs
@@ -473,6 +486,16 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     }
     plans.others = sum(not fits(partition, options) for partition in partitions)
     return plans
+
+
+def _may_be_remote(key: TopicPartition, witnesses: Witnesses) -> bool:
+    """Whether a partition without a copy has remote segments, or may have some: it is tiered, and not all metadata was read."""
+    history, control = witnesses.remote_log, witnesses.control(*key)
+    log = None if history is None else history.log_of(*key)
+    if log is not None and log.finished:
+        return True
+    is_whole = history is not None and not (history.damaged or history.partitions_missing)
+    return control is not None and control.is_tiered and not is_whole
 
 
 class PlanMaker:

@@ -24,7 +24,7 @@ def copies(tmp_path: Path) -> Path:
 
 def test_salvage_refuses_the_partition_and_keeps_its_checkpoint_lines(run: Run, copies: Path, tmp_path: Path) -> None:
     status, out, _ = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")
-    assert f"refused orders-1: {REASON}69 committed offsets\n  give further copies: " in out
+    assert f"refused orders-1: {REASON}69 committed offsets give further copies: " in " ".join(out.split())
     assert (status, "Start no broker on DIR, which lacks orders-1." in " ".join(out.split())) == (3, True)
     document = json.loads((tmp_path / "out" / "manifest.json").read_text())
     validate("salvage", document)
@@ -57,13 +57,11 @@ def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partition
     put_checkpoint(brokers.log_dir(1), "replication", {"t-0": 60, "gone-0": 9, "__remote_log_metadata-0": 9})
     for outcome, options in (("refused", ()), ("begun empty", ("--allow-gaps",))):
         _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "table", *options)
-        assert [line for line in out.splitlines() if ": no copy of it is here" in line] == [
-            (
-                f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets;"
-                " without it brokers know no remote segment that it lists"
-            ),
-            "refused other-0: no copy of it is here, though the controllers' log assigns it to broker 4",
-        ]
+        text = " ".join(out.split())
+        assert text.count(": no copy of it is here") == 2
+        lost = f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets; without it brokers know no remote segment that"
+        assert lost in text
+        assert "refused other-0: no copy of it is here, though the controllers' log assigns it to broker 4" in text
         assert "start no broker before other-0 is salvaged or copied back: Kafka would delete" in err
     assert [run("scan", brokers.root, "--topic", name)[0] for name in ("other", "gone", "nobody")] == [0, 0, 2]
 

@@ -141,6 +141,29 @@ def test_steps_copy_remote_segments_that_an_election_gives_up(
         "up, from the remote store to another place first. If a broker ran since it was copied, plan again."
     )
     assert "keep" not in {step["kind"] for step in steps}
+    (recover,) = [step for step in steps if " recover " in str(step["command"])]
+    assert "the remote store as one more PATH" in recover["text"]
+    assert recover["command"].endswith(f" --topic t --partition 0 --keep {1 if copies_logs else 2} --output DIR")
+
+
+@pytest.mark.parametrize("witness", ["events", "settings"])
+@pytest.mark.parametrize("selection", [(), ("--topic", "other"), ("--topic", "other*", "--partition", "0")])
+def test_no_broker_starts_without_the_directories_of_a_tiered_topic(
+    run: Run, tmp_path: Path, witness: str, selection: tuple[str, ...]
+) -> None:
+    paths = healthy(tmp_path, witness)
+    for broker in (1, 2):
+        (tmp_path / f"broker-{broker}" / DIRECTORY).rename(tmp_path / f"broker-{broker}" / "other-0")
+    document = answer(run, "plan", *paths, *selection)
+    (step,) = document["steps"]
+    assert (step["kind"], step["brokers"]) == ("salvage", [1, 2])
+    assert step["text"].startswith("Start no broker: no copy of t-0 is here, ")
+    assert "go on" not in step["text"]
+    assert {row["broker"] for row in document["do_not_start"]} == {1, 2}
+    _, out, err = run("plan", *paths, *selection, "--format", "table")
+    assert "Start no broker" in out
+    assert "start no broker" in err
+    assert "nothing is lost" not in out
 
 
 @pytest.mark.parametrize("witness", ["settings", "files"])

@@ -30,7 +30,6 @@ NOT_RUN = {
     ("docs/recover.md", "it needs a cluster; tests/broker/test_from_loss_to_verified.py runs it on one"): 1,
     ("docs/quick-start.md", "it installs into the environment that runs it"): 1,
     ("docs/spark.md", SPARK_COMMANDS): 2,
-    ("docs/salvage.md", "it needs a remote store, and no sample has tiered topics"): 1,
     ("docs/storage.md", STORAGE): 2,
 }
 """(page, reason) → number of its blocks that are not run for this reason. Other blocks that are not run fail the test."""

@@ -139,7 +139,9 @@ def _summary(plans: Plans) -> Iterator[str]:
         (sum(planned.salvage is not None for planned in all_planned), "a salvage loses less than any election{of}"),
     ]
     single = plans.partitions == 1
-    yield from list(_clauses(at_stake, single=single)) or [_nothing_lost(plans)]
+    if plans.only_remote:
+        yield f"start no broker: a leader without the directory deletes the remote segments of {named(list(plans.only_remote))}"
+    yield from list(_clauses(at_stake, single=single)) or ([] if plans.only_remote else [_nothing_lost(plans)])
     followers = ([follower for candidate in planned.plan.candidates for follower in candidate.followers] for planned in all_planned)
     others = [
         (sum(any(follower.disagrees for follower in of_plan) for of_plan in followers), _DISAGREE),
@@ -256,6 +258,8 @@ def _advice(planned: Planned, elect: str | None, plans: Plans | None = None) -> 
     sentences = list(plan_words.no_leader_sentences(planned)) if chosen is None else [plan_words.recommendation(planned, chosen)]
     if plans is not None and plans.controller_findings:
         sentences.append("Nothing may start before step 1 is done: it is about the controllers.")
+    if plans is not None and plans.only_remote:
+        sentences.append("No broker may start before step 1 is done: it is about remote segments.")
     return sentences
 
 
@@ -403,7 +407,7 @@ def _summary_object(plans: Plans, elect: str | None) -> Json:
         "cluster_ids": sorted({broker.cluster_id for broker in result.brokers if broker.cluster_id is not None}),
         "partitions_planned": plans.partitions,
         "copies_absent": _by_broker(plans.absent),
-        "do_not_start": _by_broker(plans.refused),
+        "do_not_start": _by_broker(plans.not_to_start),
         "copies_not_read": _by_broker(plans.not_read),
         "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.assignment_unknown.items())],
         "steps": [step.document(minutes) for step in steps_of(plans, elect)],

@@ -58,6 +58,8 @@ class _ElectionSteps(NamedTuple):
 
 def steps_of(plans: Plans, elect: str | None) -> list[OperatorStep]:
     """What to do, in this order; empty where no broker can lead any partition. Steps end where a new plan is needed."""
+    if plans.only_remote:
+        return [_salvage_remote_logs(plans)]
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
     elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
@@ -115,6 +117,20 @@ def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep
     yield OperatorStep("salvage", text, command, (), partitions)
 
 
+def _salvage_remote_logs(plans: Plans) -> OperatorStep:
+    """Build the directories of partitions whose remote segments brokers would delete if they started without these."""
+    lost, started = tuple(plans.only_remote), _distinct(broker for names in plans.only_remote.values() for broker in names)
+    where = "with the remote store" if plans.has_store else "with the remote store as one more PATH"
+    text = (
+        f"Start no broker: no copy of {named(lost)} is here, and a leader that starts without the directory deletes its remote "
+        f"segments. Stop {brokers(started)}, if running. Look for further copies; without any, a salvage {where} writes the "
+        "directories. Follow the steps that it prints:"
+    )
+    rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
+    command = rerun_command("salvage", rerun_arguments, *plans.salvage_options, "--output", "DIR")
+    return OperatorStep("salvage", text, command, started, lost)
+
+
 def _find_copies(plans: Plans) -> Iterator[OperatorStep]:
     """Look for copies of partitions that have none here, and plan all partitions."""
     if plans.without_copy:
@@ -123,7 +139,10 @@ def _find_copies(plans: Plans) -> Iterator[OperatorStep]:
             "first: other brokers, other log directories, backups. Plan again with them; go on only if there are none."
         )
         if any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in plans.without_copy):
-            text += f" Without {REMOTE_LOG_METADATA_TOPIC} brokers know no remote segment that it lists."
+            text += (
+                f" Without {REMOTE_LOG_METADATA_TOPIC} brokers know no remote segment that it lists; a salvage with the remote "
+                "store builds it."
+            )
         yield OperatorStep("copy", text, None, (), tuple(plans.without_copy))
     if plans.others:
         more = plural(plans.others, "further partition")
@@ -241,6 +260,7 @@ def _start_in_order(plans: Plans, elections: Sequence[_ElectionSteps], starts: S
             "another place first"
         )
     yield OperatorStep("stop", f"{text}. If a broker ran since it was copied, plan again.", None, started)
+    yield from _recover_remote_records(plans, elections)
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
         yield OperatorStep(
@@ -369,6 +389,21 @@ def _gives_up_remote_segments(election: _ElectionSteps) -> bool:
     """Whether the leader would delete remote segments, or not serve what they hold."""
     lost = any(begins_remotely(election.planned, loss) for loss in election.candidate.losses)
     return lost or election.candidate.remote.deleted > 0
+
+
+def _recover_remote_records(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
+    """Write the records of remote segments that elections give up, a command for each leader."""
+    given_up: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
+    for election in filter(_gives_up_remote_segments, elections):
+        given_up[election.candidate.broker].append(election.partition)
+    rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
+    for leader, partitions in given_up.items():
+        topic, number = partitions[0]
+        chosen = ("--topic", topic, "--partition", str(number)) if len(partitions) == 1 else ()
+        command = rerun_command("recover", rerun_arguments, *chosen, "--keep", str(leader), "--output", "DIR")
+        store = "" if plans.has_store else " Give the remote store as one more PATH."
+        text = f"See what the remote segments of {partitions_words(partitions)} hold that {brokers([leader])} lacks.{store} This"
+        yield OperatorStep("copy", f"{text} writes these records to a new DIR:", command, (), tuple(partitions))
 
 
 def _dead_holders(election: _ElectionSteps) -> Iterator[Broker]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kafka_forensics.cli.outputs.plan_words import wrapped
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.cli.outputs.steps import steps_markdown, steps_text
@@ -36,7 +37,8 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> Non
 
 def _table(salvaged: Salvaged, width: int) -> Iterator[str]:
     yield from table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), width)
-    yield from (*_new_findings(salvaged), *_refusals(salvaged))
+    for line in (*_new_findings(salvaged), *_refusals(salvaged)):
+        yield from wrapped(line, width, "    " if line.startswith(" ") else "  ")
     yield from steps_text(preamble(salvaged), steps_of(salvaged), width)
 
 

@@ -21,7 +21,7 @@ from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
-from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, REMOTE_STORAGE, PassedLimit, Salvaged
+from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, REMOTE_STORAGE, PassedLimit, Refused, Salvaged
 from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import repair_advice, rerun_command
 
@@ -51,10 +51,9 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
         ]
     refusals = [refusal for refusal in salvaged.refused if refusal.topic != CLUSTER_METADATA_TOPIC]
     if refused := tuple((refusal.topic, refusal.partition) for refusal in refusals):
-        text = (
-            f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again. Where "
-            "that cannot be done, the steps of plan --elect N need no salvage."
-        )
+        text = f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again."
+        if not any(refusal.topic == REMOTE_LOG_METADATA_TOPIC or _is_only_remote(refusal) for refusal in refusals):
+            text += " Where that cannot be done, the steps of plan --elect N need no salvage."
         if salvaged.from_store:
             text = f"DIR lacks {partitions_words(refused)}. Do as the reasons say, and salvage again."
         return [OperatorStep("refused", text, None, (), refused)]
@@ -63,6 +62,11 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
     if salvaged.controller_findings:
         return list(controllers_first(salvaged.controller_findings))
     return [*_replace_log_dirs(salvaged), *_start(salvaged)]
+
+
+def _is_only_remote(refusal: Refused) -> bool:
+    """Whether brokers without its directory would delete a partition's remote segments, and no election can help."""
+    return refusal.is_tiered and refusal.kind in ("no_copy", "gaps")
 
 
 def _put_on_other_cluster(salvaged: Salvaged) -> Iterator[OperatorStep]:

@@ -43,6 +43,9 @@ _REASONS: Final = {
     "records_twice": "they are there in {found} copies",
     "records_deleted": "{found} of them are there, and offsets where the others may have stood were deleted since",
     "nothing_found": "",
+    "segments_known": "",
+    "segments_unknown": "__remote_log_metadata does not list that of offset {found}",
+    "no_remote_log": "__remote_log_metadata was not given or not read whole",
     "found": "a scan finds {kinds}",
     "not_all_given": "nothing was found, but not every replica was given and read",
     "not_planned": "the plan did not know it",
@@ -56,6 +59,7 @@ _PROMISES: Final = {
     "cut": "broker {broker} cuts at {planned}, and holds what broker {leader} holds",
     "bytes": "broker {broker} has every byte that was salvaged",
     "records": "{planned} recovered records are back on broker {broker}, each once",
+    "segments": "brokers know the {planned} remote segments that the salvage took",
     "intact": "the partition is sound",
 }
 COLUMNS: Final[Columns] = {

@@ -3,13 +3,15 @@
 `schema/salvage-1.0.json` describes it.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding, RerunArguments, TopicPartition
-from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.model.json_objects import Columns, Json, attributes, object_of
 from kafka_forensics.model.offset_ranges import Ranges
+from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete
 from kafka_forensics.questions.salvage.lineage import LeftBehind
 from kafka_forensics.questions.salvage.log_dirs import TargetDir
@@ -32,6 +34,10 @@ _PARTITION: Final = attributes(
 _RANGE: Final = attributes(
     "file byte_start byte_end offset_start offset_end broker log_dir source_file source_byte_start source_byte_end why sha256"
 )
+_REMOTE_SEGMENT: Final[Columns] = {
+    **attributes("segment_id offset_start=start_offset"),
+    "offset_end": lambda segment: segment.end_offset + 1,
+}
 _FILE: Final = attributes("file bytes=size_in_bytes broker log_dir source_file sha256")
 _LEFT_BEHIND: Final = attributes("broker offset_start=start offset_end=end committed_end rival_of")
 _INCOMPLETE: Final = attributes("path reason")
@@ -133,6 +139,8 @@ class SalvagedPartition:
     """Of the controllers' log only."""
     files: list[CopiedFile] = field(default_factory=list)
     """Of the controllers' log only."""
+    remote_segments: Sequence[RemoteSegment] = ()
+    """Those with events in the rebuilt `__remote_log_metadata`."""
 
     @property
     def key(self) -> TopicPartition:
@@ -274,6 +282,11 @@ def _partition(partition: SalvagedPartition) -> Json:
         "left_behind": [object_of(_LEFT_BEHIND, left) for left in partition.left_behind],
         "unseen": partition.unseen,
         **_findings(partition),
+        **(
+            {"remote_segments": [object_of(_REMOTE_SEGMENT, row) for row in remote]}
+            if (remote := partition.remote_segments)
+            else {}
+        ),
         **({} if partition.warning is None else {"warning": partition.warning}),
         **({} if quorum is None else {"quorum": asdict(quorum), "files": [object_of(_FILE, file) for file in partition.files]}),
     }

@@ -13,6 +13,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import ExpectedReplica
+from kafka_forensics.model.amounts import first_few
 from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
@@ -46,6 +47,9 @@ DEFAULT_METADATA_PARTITIONS: Final = 50
 CHOSEN_BY: Final = "remote"
 REBUILT: Final = "it is built from what the remote store has"
 BEGINS_AFTER: Final = "no copy of it is here; its local log begins where the remote log ends"
+STORE_HINT: Final = (
+    "give the whole remote store of this cluster; or --allow-gaps: brokers then know of no segment there, and readers get none"
+)
 OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
 LEFT_OUT: Final = (
     "remote segments before its log start, after which others are missing, are not in the rebuilt __remote_log_metadata, or brokers"
@@ -57,6 +61,8 @@ GAPS_HINT: Final = (
 COUNT_HINT: Final = "give --metadata-partitions N: the brokers' rlmm.config.remote.log.metadata.topic.num.partitions, by default 50"
 _RECORDS_OF_BATCH: Final = 500
 _GAPS_NAMED: Final = 4
+_LACKING_NAMED: Final = 8
+"""Partitions that a refusal of `__remote_log_metadata` names."""
 _NO_BROKER: Final = -1
 _DELETED: Final = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
 
@@ -88,6 +94,10 @@ class Restorer:
     """Number of partitions of `__remote_log_metadata`, if the user gives it."""
     from_store: bool = False
     """Whether logs get the records of their remote segments, for brokers without remote storage."""
+    taken: dict[tuple[str, int], list[RemoteSegment]] = field(init=False, default_factory=dict)
+    """Topic id and partition → the segments with events in the rebuilt `__remote_log_metadata`."""
+    _lacking: dict[int, dict[TopicPartition, Ranges]] = field(init=False, default_factory=dict)
+    """Partition of `__remote_log_metadata` → offsets of remote logs that it would lack if it were rebuilt."""
     _names: dict[str, str] = field(init=False)
     """Topic id → name; objects may have it with a prefix."""
     _count: int | None = field(init=False)
@@ -126,7 +136,37 @@ class Restorer:
                 key = REMOTE_LOG_METADATA_TOPIC, partition
                 yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
             else:
-                yield self._metadata_log(partition, self._count, deep=deep)
+                lacking = self._lacking.get(partition, {})
+                names = [f"{ranges_text(gaps)} of {topic}-{number}" for (topic, number), gaps in lacking.items()]
+                text = f"{self.stores.names} lacks offsets {first_few(names, _LACKING_NAMED)}"
+                if names and not allow_gaps:
+                    yield Refused(REMOTE_LOG_METADATA_TOPIC, partition, "gaps", f"{text}, which no reader would get", STORE_HINT)
+                    continue
+                restored = self._metadata_log(partition, self._count, deep=deep)
+                restored.partition.warning = f"{REBUILT}; {text}" if names else REBUILT
+                yield restored
+
+    def require(self, key: TopicPartition, topic_id: str | None, gaps: Ranges) -> None:
+        """Note offsets of a remote log that the rebuilt `__remote_log_metadata` would lack."""
+        for partition in self.rebuilt if topic_id is None else self.rebuilt_for(topic_id, key[1]):
+            if gaps:
+                self._lacking.setdefault(partition, {})[key] = gaps
+
+    def rebuilt_for(self, topic_id: str, partition: int) -> set[int]:
+        """The partition of `__remote_log_metadata` with the events of a partition, if it is rebuilt; empty if not."""
+        return set() if self._count is None else self.rebuilt & {metadata_partition(topic_id, partition, self._count)}
+
+    def require_lost(self, key: TopicPartition, rows: Iterable[ExpectedReplica]) -> None:
+        """Note which offsets of a lost tiered partition the rebuilt `__remote_log_metadata` would lack."""
+        stored, control = self.stored_of(key), self.witnesses.control(*key)
+        lineage = None if stored is None else lineage_of(stored, self.segments_of(stored))
+        line = max((line for line in self._log_start_lines(key) if line is not None), default=None)
+        start, end = line or 0, max((row.high_watermark or 0 for row in rows), default=0)
+        if lineage is not None:
+            log_start = log_start_of(lineage, line, is_rebuilt=True)
+            start = log_start if line is None else min(line, log_start)
+        gaps = without([(start, max(start, end))], () if lineage is None else lineage.stored)
+        self.require(key, None if control is None else control.topic_id, gaps)
 
     def set_log_start(self, lineage: StoredLineage, key: tuple[str, int], log_start: int) -> None:
         """Keep segments that brokers would delete out of the rebuilt `__remote_log_metadata`: those that end before this log start
@@ -143,12 +183,14 @@ class Restorer:
         return stored[0] if len(stored) == 1 else None
 
     def has_nothing_remote(self, key: TopicPartition) -> bool:
-        """Whether brokers know no remote segment of a lost partition, and no store has any: they may begin it empty."""
+        """Whether the whole `__remote_log_metadata` lists no remote segment of a lost partition, and no store has any: brokers may
+        begin it empty."""
         history, stored = self.witnesses.remote_log, self.stored_of(key)
-        known = None if history is None else history.log_of(*key)
-        if known is not None and known.finished:
+        if history is None or history.damaged or self._count is None or self.rebuilt:
             return False
-        return bool(self.stores) and self.stores.is_complete and (stored is None or not stored.log.segments)
+        known = history.log_of(*key)
+        is_whole = history.partitions_read >= set(range(self._count)) and self.stores.is_complete
+        return is_whole and (known is None or not known.finished) and (stored is None or not stored.log.segments)
 
     def segments_of(self, stored: StoredPartition) -> list[RemoteSegment]:
         """The finished segments that brokers know, or will know by the rebuilt `__remote_log_metadata`."""
@@ -195,8 +237,7 @@ class Restorer:
 
     def _is_rebuilt(self, stored: StoredPartition) -> bool:
         """Whether the partition of `__remote_log_metadata` with the events of a partition is rebuilt."""
-        log, count = stored.log, self._count
-        return count is not None and bool(self.rebuilt) and metadata_partition(log.topic_id, log.partition, count) in self.rebuilt
+        return bool(self.rebuilt_for(stored.log.topic_id, stored.log.partition))
 
     def _metadata_log(self, partition: int, count: int, *, deep: bool) -> Restored:
         """A partition of `__remote_log_metadata` that says of the segments of the present topics that their copy is finished."""
@@ -210,6 +251,7 @@ class Restorer:
                     if segment.end_offset < log_start or segment.leader_epochs[-1].leader_epoch < leader_epoch:
                         continue
                     records = write_copied_segment(topic, stored.log.topic_id, stored.log.partition, segment)
+                    self.taken.setdefault((stored.log.topic_id, stored.log.partition), []).append(segment)
                     events += [(segment.event_timestamp_ms, record) for record in records]
         batches = b"".join(_batches(events))
         key, end = (REMOTE_LOG_METADATA_TOPIC, partition), len(events)
@@ -218,7 +260,7 @@ class Restorer:
         topic_id = next(topic_ids, None) if control is None else control.topic_id
         store = self.stores.stores[0].name
         slices = [SegmentSlice(0, 0, 0, len(batches), 0, end, BASE)] if events else []
-        row = SalvagedPartition(*key, topic_id, REMOTE_STORAGE, CHOSEN_BY, 0, 0, end, end, warning=REBUILT)
+        row = SalvagedPartition(*key, topic_id, REMOTE_STORAGE, CHOSEN_BY, 0, 0, end, end)
         row.unseen = [] if topic_id is not None else [NO_TOPIC_ID]
         lineage, settings = LogLineage(0, 0, end, (), ()), PartitionSettings(topic_id, index_interval(None), deep)
         return Restored(row, [built_origin(store, batches)], slices, lineage, settings, None)

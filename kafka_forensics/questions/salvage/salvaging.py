@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.epochs import add_remote_epochs
+from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import lacks_remote_epochs, retention_for
 from kafka_forensics.errors import SourceError, UsageError
@@ -24,10 +25,10 @@ from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import LeaderEpochs
-from kafka_forensics.model.findings import Finding, Severity, TopicPartition
+from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
 from kafka_forensics.model.offset_ranges import clipped, normalised, without
-from kafka_forensics.model.remote_log import RemoteSegment
+from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
 from kafka_forensics.questions.salvage import controllers_log
@@ -67,19 +68,23 @@ from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
 from kafka_forensics.replication.planner import MAY_HIDE_RECORDS, NO_END, Broker
 from kafka_forensics.replication.recovery import CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafka_forensics.replication.remote_segments import is_in_lineage
 from kafka_forensics.replication.retention import Retention, explains
 from kafka_forensics.replication.small_files import BOOTSTRAP, META_PROPERTIES
-from kafka_forensics.scanning.engine.local import Progress, scan, scan_inputs
+from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.absence import ledger_of, lost_partitions
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.judging.quorum import blocks_controllers
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller_copies import read_copies
-from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores
+from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, is_of_this_cluster, list_remote_stores
 from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.writers.files import write_offset_checkpoint
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.kinds.evidence_classes import RemoteHoleEvidence
 
 BUILD_DIR: Final = ".built"
 """Directory of the output in which partitions are built until all of them are scanned."""
@@ -112,6 +117,8 @@ def salvage(
     _check_inputs(inputs, salvage_options)
     with output_directory(output) as directory, CopyAndHash() as copier:
         salvager = _Salvager(inputs, options, salvage_options, salvaged, directory, copier)
+        if salvager.foreign_store and (salvage_options.from_store or salvage_options.rebuild_metadata):
+            raise UsageError(salvager.foreign_store, hint="give the remote store of this cluster")
         result = scan_inputs(inputs, options, progress, salvager.add, salvager.witnesses)
         salvaged.incomplete, salvaged.rerun_arguments = result.incomplete, result.rerun_arguments
         salvaged.is_selection = (options.topic_glob, options.partition, options.broker) != (None, None, None)
@@ -294,6 +301,10 @@ class _Salvager:
                 hint = "give them, or an empty directory for a disk that is replaced: N=DIR"
                 self._salvaged.refused.append(Refused(*to_write.partition.key, "no_log_dir", reason, hint))
         self._partitions = [to_write for to_write in self._partitions if to_write.targets]
+        used = {id(target) for to_write in self._partitions for target in to_write.targets}
+        self._salvaged.log_dirs = [
+            target for target in self._salvaged.log_dirs if id(target) in used or not target.is_only_of_controller
+        ]
         self._salvaged.bytes_to_write = sum(
             part.size_in_bytes * len(to_write.targets) for to_write in self._partitions for part in to_write.slices
         )
@@ -350,6 +361,8 @@ class _Salvager:
             if key not in restored and not is_unneeded:
                 is_tiered = self._is_tiered(rows[0]) and not self._restorer.has_nothing_remote(key)
                 refusal = _no_copy(key, rows, is_tiered=is_tiered, has_store=bool(self._restorer.stores))
+                if self.foreign_store and (is_tiered or key[0] == REMOTE_LOG_METADATA_TOPIC):
+                    refusal = replace(refusal, reason=f"{refusal.reason}; {self.foreign_store}")
                 (self._salvaged.refused if is_tiered else without_copy).append(refusal)
         refused = {refusal.key for refusal in (*without_copy, *self._salvaged.refused)}
         for row in self._ledger.without_copy():
@@ -379,8 +392,16 @@ class _Salvager:
         return ledger_of(self._inputs, self.witnesses.controller, self._options.copied)
 
     @cached_property
+    def foreign_store(self) -> str | None:
+        """Why nothing is taken from the stores; None if they are of this cluster, or none was given."""
+        stores, controller = list_remote_stores(self._inputs), self.witnesses.controller
+        if is_of_this_cluster(self._inputs, stores, () if controller is None else controller.topics):
+            return None
+        return f"{stores.names} holds no topic of these copies by its id: another cluster's store?"
+
+    @cached_property
     def _restorer(self) -> Restorer:
-        stores = list_remote_stores(self._inputs)
+        stores = RemoteStores() if self.foreign_store else list_remote_stores(self._inputs)
         options, copied = self._salvage_options, [plan.context.topic_partition for plan in self._inputs.internal]
         keys = (*self._lost, *(copied if options.rebuild_metadata else ())) if stores else ()
         metadata = {partition for topic, partition in keys if topic == REMOTE_LOG_METADATA_TOPIC}
@@ -403,19 +424,25 @@ class _Salvager:
             if not to_write.plans:
                 continue
             context, start = to_write.plans[to_write.lineage.base].context, to_write.lineage.log_start_offset
-            if not context.is_tiered or not self._restorer.is_rebuilt(context):
+            if not context.is_tiered:
                 continue
-            lineage = self._restorer.remote_part(context, start, context.epoch_checkpoint or ())
+            begin, key = to_write.partition.log_start_offset, to_write.partition.key
+            is_rebuilt = self._restorer.is_rebuilt(context)
+            lineage = self._restorer.remote_part(context, start, context.epoch_checkpoint or ()) if is_rebuilt else None
             if lineage is None:
+                self._restorer.require(key, to_write.partition.topic_id, ((begin, start),) if begin < start else ())
                 continue
             after = (segment for segment in self._restorer.remote_segments(context) if segment.start_offset >= start)
             to_write.remote = [*lineage.segments, *after]
-            to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
-            line, to_write.log_start = to_write.log_start, log_start_of(lineage, to_write.log_start, is_rebuilt=True)
+            to_write.log_start = log_start_of(lineage, to_write.log_start, is_rebuilt=True)
+            if not any(entry.start_offset <= to_write.log_start for entry in to_write.settings.epochs or ()):
+                to_write.settings = replace(to_write.settings, epochs=list(lineage.epochs))
+            is_start_known = context.log_start_checkpoint is not None or bool(context.epoch_checkpoint)
             to_write.partition.log_start_offset = to_write.log_start
             self._restorer.set_log_start(lineage, (str(to_write.partition.topic_id), context.partition), to_write.log_start)
-            begin = to_write.log_start if line is None else min(line, to_write.log_start)
+            begin = min(begin, to_write.log_start) if is_start_known else to_write.log_start
             if gaps := without([(begin, start)], lineage.stored):
+                self._restorer.require(key, to_write.partition.topic_id, gaps)
                 to_write.partition.warning = f"remote storage lacks offsets {ranges_text(gaps)} of it, which no reader gets"
             elif lineage.segments[0].end_offset < to_write.log_start:
                 to_write.partition.warning = LEFT_OUT
@@ -463,6 +490,9 @@ class _Salvager:
         handled, rebuilt = set(), {(REMOTE_LOG_METADATA_TOPIC, number) for number in self._restorer.rebuilt}
         self._partitions = [to_write for to_write in self._partitions if to_write.partition.key not in rebuilt]
         self._salvaged.refused[:] = [refused for refused in self._salvaged.refused if refused.key not in rebuilt]
+        for key, rows in lost.items():
+            if self._is_tiered(rows[0]) and key[0] != REMOTE_LOG_METADATA_TOPIC:
+                self._restorer.require_lost(key, rows)
         for restored in self._restorer.restore(lost, deep=self._deep, allow_gaps=self._salvage_options.allow_gaps):
             key = restored.key if isinstance(restored, Refused) else restored.partition.key
             handled.add(key)
@@ -474,6 +504,9 @@ class _Salvager:
                     partition, slices, [], lineage, settings, log_start, None, origins=origins, remote=remote
                 )
                 self._partitions.append(to_write)
+        for to_write in self._partitions:
+            key = str(to_write.partition.topic_id), to_write.partition.partition
+            to_write.partition.remote_segments = self._restorer.taken.get(key, ())
         return handled
 
     def _write_checkpoints(self, directory: Path, partitions: Sequence[_PartitionToWrite], given: Iterable[LogDir]) -> None:
@@ -510,20 +543,27 @@ class _Salvager:
         """Scan what was written. Refuse partitions with wrong bytes, offsets or epochs, and add all other findings."""
         options = ScanOptions(jobs=self._options.jobs, deep=self._deep, cache_dir=self._options.cache_dir)
         folders = dict.fromkeys(self._build_place(to_write.partition.key).parent for to_write in self._partitions)
-        results = [scan([f"{NAME}={folder}"], options) for folder in folders]
+        outputs = [gather([f"{NAME}={folder}"], options, scanned=True) for folder in folders]
+        for output in outputs:
+            if any(plan.context.topic == REMOTE_LOG_METADATA_TOPIC for plan in output.internal):
+                self._add_listed_stores(output)
+        results = [scan_inputs(output, options) for output in outputs]
+        history = next((output.remote_log for output in outputs if output.remote_log is not None), None)
         in_copies = InputFindings(inputs_result.findings)
         found: dict[tuple[str | None, int | None], list[Finding]] = {}
-        for finding in (finding for result in results for finding in result.findings):
-            if finding.severity.rank > Severity.INFO.rank:
-                found.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+        for row in (row for result in results for row in result.findings):
+            if row.severity.rank > Severity.INFO.rank:
+                found.setdefault((row.place.topic, row.place.partition), []).append(row)
         recoveries = {(row.topic, row.partition): row.replicas[0].recovery for result in results for row in result.partitions}
-        of_all = in_copies.classify([finding for (_, number), rows in found.items() if number is None for finding in rows], ())
+        of_all = in_copies.classify([row for (_, number), rows in found.items() if number is None for row in rows], ())
         self._salvaged.inherited, self._salvaged.new = of_all.inherited, of_all.new
         accepted = []
         for to_write in self._partitions:
             partition, key = to_write.partition, to_write.partition.key
             gaps = [(gap.start, gap.end) for gap in partition.gaps if gap.end is not None]
-            rows = found.get(key, ())
+            rows = found.get(key, [])
+            if not any(row.kind == "REMOTE_LOG_HOLE" for row in rows):
+                rows = [*rows, *self._holes(partition, history)]
             if to_write.origins:  # batches without records fill its gaps
                 rows = [row for row in rows if without([(row.place.offset_start or 0, row.place.offset_end or NO_END)], gaps)]
             of_partition = in_copies.classify(rows, gaps)
@@ -540,6 +580,32 @@ class _Salvager:
             partition.inherited, partition.new = of_partition.inherited, of_partition.new
             accepted.append(to_write)
         self._set_partitions(accepted)
+
+    def _add_listed_stores(self, output: Inputs) -> None:
+        """Have a scan of the output compare the objects of the stores, as they were listed, with its events; it reads none."""
+        stores = self._restorer.stores
+        output.stores = list(stores.stores)
+        output.store_places = [(store.source, "") for store in stores.stores]
+        output.stored = {(stored.log.topic, stored.log.partition) for stored in stores.partitions.values()}
+
+    def _holes(self, partition: SalvagedPartition, history: RemoteLogHistory | None) -> list[Finding]:
+        """Offsets before a local log of which the rebuilt `__remote_log_metadata`, as it was written, has no segment."""
+        numbers = set() if partition.topic_id is None else self._restorer.rebuilt_for(partition.topic_id, partition.partition)
+        if history is None or not partition.has_remote_part or not numbers & history.partitions_read:
+            return []
+        log, start = history.log_of(*partition.key, partition.topic_id), partition.local_log_start_offset
+        finished = [segment for segment in (() if log is None else log.finished) if is_in_lineage(segment, partition.leader_epochs)]
+        covered = normalised((segment.start_offset, segment.end_offset + 1) for segment in finished)
+        evidence: RemoteHoleEvidence = {
+            "log_start_offset": partition.log_start_offset,
+            "local_log_start_offset": start,
+            "leaders": [NAME],
+            "held_by": [],
+        }
+        return [
+            finding("REMOTE_LOG_HOLE", Place(*partition.key, offset_start=hole[0], offset_end=hole[1]), evidence)
+            for hole in without([(partition.log_start_offset, start)], covered)
+        ]
 
     def move_to_targets(self) -> None:
         """Wait until all files are on disk; move every partition to its log directories, and write the other files of these.

@@ -1,7 +1,7 @@
 """The documents with promises: the JSON of a plan, and the manifest of a salvage; every field has its declared type."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
@@ -146,6 +146,15 @@ class OutputFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenSegment:
+    """A remote segment with events in the `__remote_log_metadata` that was built."""
+
+    segment_id: str
+    offset_start: Offset
+    offset_end: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestPartition:
     """A partition that was written for all brokers with a replica of it."""
 
@@ -160,6 +169,7 @@ class ManifestPartition:
     gaps: list[SalvagedGap]
     inherited: list[OutputFinding]
     new: list[OutputFinding]
+    remote_segments: list[TakenSegment] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

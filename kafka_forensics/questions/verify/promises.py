@@ -27,7 +27,8 @@ class Verified:
 
     `promise`: `leader` · `start` (of a log) · `end` (the log continues from there) · `cut` (a follower truncates there, and follows
     the leader) · `bytes` (a log has all salvaged bytes) · `records` (recovered records are in it again; numbers of records) ·
-    `intact` (no finding of the partition is above warning). `reason` is a key of `REASONS`.
+    `segments` (brokers know all remote segments) · `intact` (no finding of the partition is above warning). `reason` is a key of
+    `REASONS`.
     """
 
     topic: str
@@ -58,14 +59,25 @@ class Verified:
         return cls(partition.topic, partition.partition, promise, broker, REASONS[reason], reason, planned, found, kinds)
 
 
-_KEPT = ("elected", "leads", "as_planned", "went_on_before", "moved_on", "follows", "same_bytes", "records_back", "nothing_found")
+_KEPT = (
+    "elected",
+    "leads",
+    "as_planned",
+    "went_on_before",
+    "moved_on",
+    "follows",
+    "same_bytes",
+    "records_back",
+    "nothing_found",
+    "segments_known",
+)
 _BROKEN = (
     *("other_elected", "nobody_elected", "not_elected", "head_missing", "cut_short", "other_lineage", "differs", "goes_beyond"),
-    *("damaged", "ends_before", "other_bytes", "bytes_gone", "records_missing", "records_twice", "found"),
+    *("damaged", "ends_before", "other_bytes", "bytes_gone", "records_missing", "records_twice", "found", "segments_unknown"),
 )
 _UNKNOWN = (
     *("no_controller_log", "election_not_known", "node_not_known", "copied_later", "no_bytes", "records_deleted", "not_all_given"),
-    *("not_planned", "no_copy", "not_read"),
+    *("not_planned", "no_copy", "not_read", "no_remote_log"),
 )
 _REASONS = {Outcome.KEPT: _KEPT, Outcome.BROKEN: _BROKEN, Outcome.UNKNOWN: _UNKNOWN}
 REASONS: Final = {reason: outcome for outcome, reasons in _REASONS.items() for reason in reasons}

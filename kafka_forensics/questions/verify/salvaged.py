@@ -32,6 +32,9 @@ def promised(salvaged: ManifestPartition, replicas: list[tuple[Replica, ReplicaP
         end = end_of(replica, salvaged.log_end_offset, salvaged.leader_epochs)
         answers = ("start", start), ("end", end), ("bytes", _bytes_of(salvaged, replica, plan))
         promises += [Verified.of(salvaged, promise, replica.broker, *answer) for promise, answer in answers]
+    if salvaged.remote_segments:
+        answer = _remote_segments_of(salvaged, [replica for replica, _ in replicas])
+        promises.append(Verified.of(salvaged, "segments", salvaged.base, *answer))
     grave = error_kinds(new)
     intact = "found" if grave else "not_all_given" if unseen else "nothing_found"
     return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=grave)]
@@ -40,6 +43,17 @@ def promised(salvaged: ManifestPartition, replicas: list[tuple[Replica, ReplicaP
 def without_copies(salvaged: ManifestPartition) -> list[Verified]:
     """The promises of a partition without a copy."""
     return [Verified.of(salvaged, promise, salvaged.base, "no_copy") for promise in _PROMISES]
+
+
+def _remote_segments_of(salvaged: ManifestPartition, replicas: list[Replica]) -> Judgement:
+    """Whether `__remote_log_metadata` has events of every remote segment that was taken, also of those deleted since."""
+    taken, logs = salvaged.remote_segments, [replica.context.remote_log for replica in replicas]
+    log = next((log for log in logs if log is not None), None)
+    known = set() if log is None else {segment.segment_id for segment in log.segments}
+    unknown = [segment.offset_start for segment in taken if segment.segment_id not in known]
+    if unknown and (log is None or not log.is_complete or log.lacks_deleted):
+        return Judgement("no_remote_log", len(taken))
+    return Judgement("segments_unknown", len(taken), min(unknown)) if unknown else Judgement("segments_known", len(taken))
 
 
 def _absent(salvaged: ManifestPartition, replicas: list[tuple[Replica, ReplicaPlan]]) -> list[Broker]:

@@ -310,7 +310,7 @@ class Scan:
         take_decisions(inputs.replicas, witnesses)
         set_tiered_topics(inputs, witnesses.remote_log)
         self._stores = list_remote_stores(inputs)
-        set_stored_logs(inputs, self._stores)
+        set_stored_logs(inputs, self._stores, () if controller is None else controller.topics)
         self.ledger = ledger_of(inputs, controller, options.copied)
         if inputs.is_unchecked and not inputs.replicas:
             require_requested_or_warn(inputs, options, self.ledger.keys())
@@ -376,7 +376,8 @@ class Scan:
         findings += tiered_topics(
             self.partitions, witnesses.remote_log, remote.listed, are_events_lost=remote_metadata_is_lost(inputs, self.ledger)
         )
-        elsewhere = remote_findings_elsewhere(inputs, self._stores)
+        topic_ids = () if witnesses.controller is None else witnesses.controller.topics
+        elsewhere = remote_findings_elsewhere(inputs, self._stores, topic_ids)
         elsewhere = list(map(capped_if_live, elsewhere)) if self.options.live else elsewhere
         findings += [finding for finding in elsewhere if may_match(finding.place, self.options)]
         findings += changed_findings(inputs)

@@ -1,7 +1,7 @@
 """The remote stores among the inputs: which objects they hold of each partition."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -56,26 +56,31 @@ class RemoteStores:
         return (stored for stored in self.partitions.values() if (stored.log.topic, stored.log.partition) == (topic, partition))
 
 
-def set_stored_logs(inputs: Inputs, stores: RemoteStores) -> None:
+def set_stored_logs(inputs: Inputs, stores: RemoteStores, topic_ids: Iterable[str]) -> None:
     """Set `stored_log` of all replicas whose remote log is known, unless the stores are another cluster's: they hold only unknown
     topics."""
-    if not is_judged(inputs, stores):
+    if not is_judged(inputs, stores, topic_ids):
+        if stores.is_complete and inputs.remote_log is not None and stores:
+            _LOGGER.warning("note: %s: holds no topic of these copies by its id, so it is another cluster's", stores.names)
         return
     for context in (plan.context for plan in inputs.replicas):
         if context.remote_log is not None:
             context.stored_log = _stored_log(stores, context.remote_log)
 
 
-def is_judged(inputs: Inputs, stores: RemoteStores) -> bool:
-    """Whether the objects of the stores can be compared with events: all were listed, and they are of this cluster."""
-    if not stores or not stores.is_complete or inputs.remote_log is None:
-        return False
-    here = {plan.context.topic_id for plan in inputs.replicas} | {topic_id for topic_id, _ in inputs.remote_log.logs}
+def is_judged(inputs: Inputs, stores: RemoteStores, topic_ids: Iterable[str]) -> bool:
+    """Whether the objects of the stores can be compared with events: all were listed, and they are of this cluster, which has these
+    topic ids by the controllers' log."""
+    is_listed = bool(stores) and stores.is_complete
+    return is_listed and inputs.remote_log is not None and is_of_this_cluster(inputs, stores, topic_ids)
+
+
+def is_of_this_cluster(inputs: Inputs, stores: RemoteStores, topic_ids: Iterable[str]) -> bool:
+    """Whether the stores have a topic of the copies by its id, or no topic at all; `topic_ids` are of the controllers' log."""
+    here = {*topic_ids, *(plan.context.topic_id for plan in inputs.replicas)}
+    here |= set() if inputs.remote_log is None else {topic_id for topic_id, _ in inputs.remote_log.logs}
     in_stores = {topic_id for topic_id, _ in stores.partitions}
-    if in_stores and here.isdisjoint(in_stores):
-        _LOGGER.warning("note: %s: holds no topic of these copies by its id, so it is another cluster's", stores.names)
-        return False
-    return True
+    return not in_stores or not here.isdisjoint(in_stores)
 
 
 def _stored_log(stores: RemoteStores, log: RemoteLog) -> StoredLog | None:
@@ -111,10 +116,10 @@ def list_remote_stores(inputs: Inputs) -> RemoteStores:
     return stores
 
 
-def remote_findings_elsewhere(inputs: Inputs, stores: RemoteStores) -> list[Finding]:
+def remote_findings_elsewhere(inputs: Inputs, stores: RemoteStores, topic_ids: Iterable[str]) -> list[Finding]:
     """Findings about the objects of partitions without a replica among the inputs; none without events."""
     history = inputs.remote_log
-    if history is None or not is_judged(inputs, stores):
+    if history is None or not is_judged(inputs, stores, topic_ids):
         return []
     judged = {
         (context.stored_log.topic_id, context.partition)

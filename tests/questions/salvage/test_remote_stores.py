@@ -24,6 +24,8 @@ from kafka_forensics.parsers.log import decode_batch
 from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, document, salvage
 from kafka_forensics.questions.salvage.restoring import LEFT_OUT, log_start_of
 from kafka_forensics.questions.salvage.stored_segments import StoredLineage
+from kafka_forensics.questions.verify import read_promises, verify
+from kafka_forensics.questions.verify.checking import ExecutedPlan
 from kafka_forensics.replication.remote_segments import metadata_partition
 from kafka_forensics.writers.files import write_leader_epochs, write_offset_checkpoint, write_producer_snapshot
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
@@ -37,6 +39,7 @@ METADATA_PARTITIONS = 3
 METADATA = metadata_partition(TOPIC_ID, 0, METADATA_PARTITIONS)
 """The partition of `__remote_log_metadata` with the events of `t-0`."""
 PRODUCER = ProducerEntry(7, 0, 5, 29, 0, 7, -1, -1)
+OTHER_ID = "AAAAAAAAAAAAAAAAAAAAQQ"
 SUFFIXES = ("log", "index", "timeindex", "leader_epoch_checkpoint", "snapshot")
 
 
@@ -64,9 +67,11 @@ PARTS = Part(1, 0, 9), Part(2, 10, 19), Part(3, 20, 29, ((0, 0), (2, 20)))
 EPOCHS = [EpochEntry(0, 0), EpochEntry(2, 20)]
 
 
-def put_store(folder: Path, parts: Sequence[Part] = PARTS, lacking: tuple[int, str] | None = None) -> Path:
+def put_store(
+    folder: Path, parts: Sequence[Part] = PARTS, lacking: tuple[int, str] | None = None, topic_id: str = TOPIC_ID
+) -> Path:
     """Write LocalTieredStorage's objects of segments of `t-0`, except one object (number of the segment, suffix)."""
-    directory = folder / "remote/kafka-tiered-storage" / f"{DIRECTORY}-{TOPIC_ID}"
+    directory = folder / "remote/kafka-tiered-storage" / f"{DIRECTORY}-{topic_id}"
     directory.mkdir(parents=True)
     for part in parts:
         objects = dict.fromkeys(SUFFIXES, b"") | {"log": part.batches}
@@ -247,7 +252,13 @@ def test_lost_metadata_is_rebuilt_from_names_epochs_and_batches(copies: Path) ->
 def test_offsets_that_the_rebuilt_remote_log_lacks_are_named(copies: Path) -> None:
     put_store(copies, lacking=(2, "index"))
     put_brokers(copies, (20, 34), events=None, end=34)
-    salvaged = salvaged_of(copies)
+    (refused,) = salvaged_of(copies).refused
+    assert (refused.topic, refused.partition, refused.kind) == ("__remote_log_metadata", METADATA, "gaps")
+    assert "lacks offsets [10, 20) of t-0" in refused.reason
+    shutil.rmtree(copies.with_name("out"))
+    salvaged = salvaged_of(copies, allow_gaps=True)
+    (metadata,) = [row for row in salvaged.partitions if row.key == ("__remote_log_metadata", METADATA)]
+    assert str(metadata.warning).endswith("lacks offsets [10, 20) of t-0")
     (row,) = [row for row in salvaged.partitions if row.topic == "t"]
     assert row.warning == "remote storage lacks offsets [10, 20) of it, which no reader gets"
     assert len(events_of(copies)) == 4
@@ -269,6 +280,94 @@ def test_local_log_and_metadata_are_restored_together(copies: Path) -> None:
     put_brokers(copies, None, events=None)
     assert not salvaged_of(copies).refused
     assert (len(events_of(copies)), logs_of(copies), epochs_of(copies)) == (6, {30: b""}, EPOCHS)
+
+
+@pytest.mark.parametrize("local", [(20, 34), None])
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_metadata_that_would_lack_a_topic_is_not_rebuilt(copies: Path, local: tuple[int, int] | None, *, rebuild: bool) -> None:
+    """The store has the objects of `t-1` alone: a part of the store of this cluster."""
+    directory = put_store(copies)
+    directory.rename(directory.with_name(f"t-1-{TOPIC_ID}"))
+    put_brokers(copies, local, events=PARTS if rebuild else None, end=30)
+    refusals = {refused.key: refused for refused in salvaged_of(copies, rebuild_metadata=rebuild).refused}
+    refused = refusals["__remote_log_metadata", METADATA]
+    assert f"lacks offsets [0, {20 if local else 30}) of t-0" in refused.reason
+    assert "--allow-gaps" in str(refused.hint)
+    assert (("t", 0) in refusals) == (local is None)
+
+
+@pytest.mark.parametrize("allow_gaps", [False, True])
+@pytest.mark.parametrize("local", [(20, 34), None])
+def test_a_store_of_another_cluster_is_as_none(copies: Path, local: tuple[int, int] | None, *, allow_gaps: bool) -> None:
+    put_store(copies, topic_id=OTHER_ID)
+    put_brokers(copies, local, events=None, end=30)
+    salvaged = salvaged_of(copies, allow_gaps=allow_gaps)
+    lost = {row.key: row for row in (*salvaged.refused, *salvaged.begun_empty)}
+    key = "__remote_log_metadata", METADATA
+    assert lost[key].reason.endswith(" holds no topic of these copies by its id: another cluster's store?")
+    assert key not in [row.key for row in salvaged.partitions]
+    assert (("t", 0) in [row.key for row in salvaged.refused]) == (local is None)
+    flags: tuple[dict[str, Any], ...] = {"from_store": True}, {"rebuild_metadata": True}
+    for options in flags:
+        shutil.rmtree(copies.with_name("out"), ignore_errors=True)
+        with pytest.raises(UsageError, match="another cluster's store"):
+            salvaged_of(copies, **options)
+
+
+@pytest.mark.parametrize("events", [(), PARTS, None], ids=["none", "some", "no metadata"])
+def test_a_tiered_log_begins_empty_only_if_metadata_lists_nothing(copies: Path, events: Sequence[Part] | None) -> None:
+    directory = put_store(copies)
+    directory.rename(directory.with_name(f"t-1-{TOPIC_ID}"))
+    put_brokers(copies, None, events=events)
+    salvaged = salvaged_of(copies, allow_gaps=True)
+    assert (("t", 0) in [row.key for row in salvaged.begun_empty]) == (events == ())
+    assert (("t", 0) in [row.key for row in salvaged.refused]) == (events != ())
+
+
+def test_epochs_that_reach_the_log_start_are_those_of_the_copy(copies: Path) -> None:
+    put_store(copies)
+    put_brokers(copies, (20, 34), events=None, end=34, log_start=4, epochs=[(0, 4), (2, 20)])
+    assert not salvaged_of(copies).refused
+    assert epochs_of(copies) == [EpochEntry(0, 4), EpochEntry(2, 20)]
+
+
+def test_the_check_of_the_output_finds_holes_of_the_rebuilt_remote_log(copies: Path) -> None:
+    directory = put_store(copies)
+    directory.rename(directory.with_name(f"t-1-{TOPIC_ID}"))
+    put_brokers(copies, (20, 34), events=None, end=34)
+    salvaged = salvaged_of(copies, allow_gaps=True)
+    (row,) = [row for row in salvaged.partitions if row.topic == "t"]
+    (hole,) = row.new
+    assert (hole.kind, hole.place.offset_start, hole.place.offset_end) == ("REMOTE_LOG_HOLE", 0, 20)
+    assert salvaged.has_new_findings
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("none", ("kept", "segments_known", None)),
+        ("empty", ("broken", "segments_unknown", 0)),
+        ("gone", ("unknown", "no_remote_log", None)),
+    ],
+)
+def test_a_salvage_promises_that_brokers_know_the_remote_segments(
+    copies: Path, change: str, expected: tuple[str, str, int | None]
+) -> None:
+    put_store(copies)
+    put_brokers(copies, (20, 34), events=None, end=34)
+    assert not salvaged_of(copies).refused
+    output = copies.with_name("out")
+    for metadata in output.glob(f"broker-*/*/__remote_log_metadata-{METADATA}"):
+        if change == "gone":
+            shutil.rmtree(metadata)
+        elif change == "empty":
+            for file in metadata.glob("0*"):
+                file.write_bytes(b"")
+    manifest = read_promises(str(output / "manifest.json"))
+    paths = [*(str(path) for path in sorted(output.glob("broker-*"))), str(copies / "controller"), str(copies / "remote")]
+    options = ScanOptions("t", copied=CopyExtent.WHOLE)
+    (promise,) = [row for row in verify(paths, manifest, options, ExecutedPlan()).promises if row.promise == "segments"]
+    assert (promise.outcome.value, promise.reason, promise.planned, promise.found) == (*expected[:2], 3, expected[2])
 
 
 def test_metadata_is_rebuilt_from_manifests(copies: Path) -> None:
@@ -431,7 +530,7 @@ def test_garbage_in_a_store_is_refused_or_left_out(copies: Path, suffix: str, ga
     salvaged = salvaged_of(copies, from_store=from_store)
     assert {refused.kind for refused in salvaged.refused} <= {"gaps", "no_copy"}
     if suffix == "log":
-        assert [refused.is_tiered for refused in salvaged.refused] == [True]
+        assert [refused.is_tiered for refused in salvaged.refused] == ([True] if from_store else [False, True])
     elif suffix != "leader_epoch_checkpoint":
         assert not salvaged.refused
 
