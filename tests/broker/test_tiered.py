@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -14,6 +14,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.questions.plan import PlanOptions, make_plans
+from kafka_forensics.questions.recover import recover
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from kafka_forensics.scanning.engine import local
 from lab.jvm import wait_until
@@ -44,6 +45,9 @@ from lab.unclean_election import fully_replicated
 from lab.version_workload import Contents, Place, lost, read_everything, spans
 from lab.versions import SinceKafka4
 from lab.workload import Writer
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.recovered import RecoveredRecord
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly, pytest.mark.timeout(1200)]
 
@@ -110,10 +114,13 @@ def test_the_states_are_as_intended(lab: Lab) -> None:
         }
 
 
+@pytest.mark.parametrize("with_store", [False, True], ids=["no store", "store"])
 @pytest.mark.parametrize("name", SILENT)
-def test_a_sound_copy_has_only_info(lab: Lab, name: str) -> None:
+def test_a_sound_copy_has_only_info(lab: Lab, name: str, with_store: bool) -> None:
+    """Deep with the store, so that every object is read."""
     state = lab.states[name]
-    result = local.scan(list(map(str, state.log_dirs)), ScanOptions(jobs=1, live=state.live))
+    paths = [*state.log_dirs, *([state.folder / STORE] if with_store else [])]
+    result = local.scan(list(map(str, paths)), ScanOptions(jobs=1, live=state.live, deep=with_store or None))
     said = [
         (finding.kind, finding.place.topic, finding.place.broker, finding.evidence)
         for finding in result.findings
@@ -280,3 +287,27 @@ def test_a_scan_after_the_unclean_election_reports_the_loss(lab: Lab, all_copies
     losses = [finding.place for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
     ranges = [(place.offset_start, place.offset_end) for place in losses]
     assert ranges == provably_lost(lab, topic, BEHIND, all_copies=all_copies)
+
+
+def test_lost_records_come_back_from_the_store(lab: Lab) -> None:
+    """Those of `aud` are only in the store; they are produced again to brokers with the disks after the unclean election."""
+    history, state = lab.history, lab.states["unclean"]
+    recovered: dict[Place, dict[int, bytes]] = {}
+    for all_copies, topics in ((False, ["aud"]), (True, list(UNCLEAN_TOPICS))):
+        for topic in topics:
+            rows: list[RecoveredRecord] = []
+            recover(
+                [*copied(state, all_copies=all_copies), str(state.folder / STORE)], ScanOptions(topic), str(BEHIND), rows.append
+            )
+            recovered[topic, 0] = {row.record.offset: row.record.value or b"" for row in rows}
+            assert recovered[topic, 0] == state.lost[topic, 0]
+    history.restore(state)
+    try:
+        history.start()
+        produced = Acknowledged()
+        produced.batch(Writer(history.cluster, enable_idempotence=True), "aud", list(recovered["aud", 0].values()))
+        history.cluster.await_quiet()
+        acknowledged = {("aud", 0): {offset: value for offset, (value, _) in produced.records.items()}}
+        assert history.missing(Truth(acknowledged, {}, ())) == {}
+    finally:
+        history.cluster.stop()
