@@ -126,7 +126,7 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
     ),
     Cause.REMOTE_LOG: _IncidentText(
         "remote log with missing or wrong segments",
-        "readers do not get all that {{ partitions }} had in remote storage, or other records",
+        "readers miss records that {{ partitions }} have in remote storage, or get wrong ones",
         "Delete nothing in the remote store, and stop what may delete there. Look for older versions of missing objects.",
     ),
     Cause.CONTROLLERS: _IncidentText(

@@ -305,7 +305,9 @@ def test_lost_records_come_back_from_the_store(lab: Lab) -> None:
     try:
         history.start()
         produced = Acknowledged()
-        produced.batch(Writer(history.cluster, enable_idempotence=True), "aud", list(recovered["aud", 0].values()))
+        writer, lost_values = Writer(history.cluster, enable_idempotence=True), list(recovered["aud", 0].values())
+        for first in range(0, len(lost_values), 10):
+            produced.batch(writer, "aud", lost_values[first : first + 10])
         history.cluster.await_quiet()
         acknowledged = {("aud", 0): {offset: value for offset, (value, _) in produced.records.items()}}
         assert history.missing(Truth(acknowledged, {}, ())) == {}
