@@ -69,6 +69,16 @@ class RemoteSegment:
     custom_metadata: bytes | None
     """Data of the plugin; None: it has none, or the bundle is redacted."""
 
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """Its offsets `[start, end)`."""
+        return self.start_offset, self.end_offset + 1
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether its deletion has begun."""
+        return self.state in (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteLog:

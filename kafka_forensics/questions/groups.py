@@ -214,7 +214,7 @@ def _remote_coverage(replicas: list[Replica]) -> RemoteCoverage | None:
     epochs = max((replica.epochs for replica in replicas), key=lambda entries: entries[-1].leader_epoch if entries else -1)
     segments = [segment for segment in log.finished if is_in_lineage(segment, epochs)]
     whole = [segment for segment in segments if stored is None or segment_problem(segment, stored) == ("", ())]
-    covered = normalised((segment.start_offset, segment.end_offset + 1) for segment in whole)
+    covered = normalised(segment.offsets for segment in whole)
     return RemoteCoverage(without(((start, local_start),), covered), stored is not None)
 
 

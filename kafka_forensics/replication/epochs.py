@@ -41,6 +41,13 @@ def epoch_at(entries: Sequence[EpochEntry], offset: int) -> int | None:
     return max((entry.leader_epoch for entry in entries if entry.start_offset <= offset), default=None)
 
 
+def epochs_from(entries: Sequence[EpochEntry], offset: int) -> list[EpochEntry]:
+    """The epochs of a log from an offset on; the first, which is that of the offset, starts there."""
+    first = epoch_at(entries, offset)
+    of_offset = [] if first is None else [EpochEntry(first, offset)]
+    return [*of_offset, *(entry for entry in entries if entry.start_offset > offset)]
+
+
 def assign_epoch(cache: list[EpochEntry], entry: EpochEntry) -> None:
     """Append an epoch to the cache, in place (LeaderEpochFileCache.assign); drops entries that are not older or do not start below
     it."""

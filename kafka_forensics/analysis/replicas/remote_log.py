@@ -14,6 +14,7 @@ from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.forks import last_epoch, lineage
 from kafka_forensics.analysis.replicas.holders import with_ranges
+from kafka_forensics.analysis.replicas.remote_segments import segment_row
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState, StoredLog
@@ -31,7 +32,6 @@ _LEFT: Final = "copy not finished, or deleted"
 OTHERS_MISSING: Final = "other objects missing"
 _ELSEWHERE: Final = "another part of the remote store has them"
 _MAY_BE_DELETED: Final = "they were deleted, and the events that say so are lost"
-_DELETED: Final = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
 
 
 class _TieredLog(NamedTuple):
@@ -115,7 +115,7 @@ def _holes(tiered: _TieredLog, leader: Replica, log: RemoteLog) -> list[Finding]
     """`REMOTE_LOG_HOLE`: offsets before the leader's local log that no finished segment of its lineage covers."""
     if not log.is_complete:
         return []
-    covered = normalised(_range(segment) for segment in log.finished if is_in_lineage(segment, tiered.epochs))
+    covered = normalised(segment.offsets for segment in log.finished if is_in_lineage(segment, tiered.epochs))
     start = _expired_to(leader.log_start_offset, log)
     holes = without(clipped(leader.remote, start, leader.local_log_start_offset), covered)
     if log.lacks_deleted and holes and holes[0][0] == start:
@@ -126,7 +126,7 @@ def _holes(tiered: _TieredLog, leader: Replica, log: RemoteLog) -> list[Finding]
 
 def _expired_to(start: int, log: RemoteLog) -> int:
     """Where the log starts once the deletions under way at its start are done: the checkpoint of log starts is older than these."""
-    for low, high in normalised(_range(segment) for segment in log.segments if segment.state in _DELETED):
+    for low, high in normalised(segment.offsets for segment in log.segments if segment.is_deleted):
         start = high if low <= start < high else start
     return start
 
@@ -140,7 +140,9 @@ def _hole(tiered: _TieredLog, leader: Replica, every: "_ByOffset", hole: tuple[i
         "leaders": [leader.broker],
         "held_by": [],
     }
-    rows: list[Json] = [_row(segment) | {"state": segment.state.name, "is_stored": segment in in_store} for segment in others]
+    rows: list[Json] = [
+        segment_row(segment) | {"state": segment.state.name, "is_stored": segment in in_store} for segment in others
+    ]
     known = {segment.segment_id for segment in others}
     objects = [] if stored is None else _without_event(stored, known, *hole)
     rows += [row | {"state": _NO_EVENT, "is_stored": True} for row in objects]
@@ -258,7 +260,7 @@ def _unreadable_run(tiered: _TieredLog, run: list[_Unreadable], readable: _ByOff
     evidence: RemoteSegmentEvidence = {
         "reason": first.reason,
         "lacking": list(first.lacking),
-        "segments": [_row(item.segment) for item in run[:_SEGMENTS_LISTED]],
+        "segments": [segment_row(item.segment) for item in run[:_SEGMENTS_LISTED]],
         "segments_count": len(run),
         "is_read": first.is_in_lineage,
     }
@@ -300,7 +302,7 @@ def _with_holders(
     remote = [
         part
         for segment in segments.overlapping(start, end)
-        for part in with_same_records((_range(segment),), segment.leader_epochs)
+        for part in with_same_records((segment.offsets,), segment.leader_epochs)
     ]
     left = without(((start, end),), normalised([*ranges, *remote, *(part for _, held in by_broker for part in held)]))
     holders = [broker for broker, held in by_broker if held == ((start, end),)]
@@ -313,11 +315,3 @@ def _log_size(segment: RemoteSegment, stored: StoredLog) -> int | None:
     """Size of the object with the log; None if it is missing."""
     found = stored.segments.get(segment.segment_id)
     return None if found is None else found.objects.get(stored.needed[0])
-
-
-def _range(segment: RemoteSegment) -> tuple[int, int]:
-    return segment.start_offset, segment.end_offset + 1
-
-
-def _row(segment: RemoteSegment) -> "Json":
-    return {"segment_id": segment.segment_id, "offset_start": segment.start_offset, "offset_end": segment.end_offset + 1}

@@ -131,7 +131,7 @@ def _contradiction(
     log: Replica, segment: RemoteSegment, field: str, values: tuple[int, int], offsets: tuple[int, int] | None = None
 ) -> Finding:
     """A field with (what the object has, what the event says), of some offsets of the segment or of all."""
-    start, end = offsets or (segment.start_offset, segment.end_offset + 1)
+    start, end = offsets or segment.offsets
     place = log.context.place(log.context.log_file(segment.start_offset), offset_start=start, offset_end=end)
     found, listed = values
     evidence: RemoteSegmentDiffersEvidence = {

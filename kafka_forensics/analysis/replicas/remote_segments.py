@@ -20,6 +20,7 @@ from kafka_forensics.replication.remote_segments import diverging_offsets, is_in
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import TieredEvidence
+    from kafka_forensics.model.json_objects import Json
 
 _SEGMENTS_LISTED: Final = 64
 _TOPICS_LISTED: Final = 64
@@ -92,7 +93,7 @@ def tiered_topics(
     if set(topics) <= set(listed):
         evidence["store_listed"] = True
     severity = None
-    if history is None and are_events_lost:
+    if are_events_lost:
         evidence["events_lost"], severity = True, Severity.ERROR
     return [finding("TIERED_TOPICS", Place(topics[0] if len(topics) == 1 else None), evidence, severity=severity)]
 
@@ -134,13 +135,16 @@ def _segments(segments: dict[RemoteSegment, Ranges], span: Ranges, leader: Repli
     fate = remote_fate(segments, lineage(leader), leader.log_start_offset, leader.log_end_offset)
     missing = without(span, normalised(part for spans in segments.values() for part in spans))
     return {
-        "remote_segments": [
-            {"segment_id": segment.segment_id, "offset_start": segment.start_offset, "offset_end": segment.end_offset + 1}
-            for segment in list(segments)[:_SEGMENTS_LISTED]
-        ],
+        "remote_segments": [segment_row(segment) for segment in list(segments)[:_SEGMENTS_LISTED]],
         "remote_segments_count": len(segments),
         "remote_segments_deleted": fate.deleted,
     } | ({"not_in_remote_storage": [list(part) for part in missing]} if missing else {})
+
+
+def segment_row(segment: RemoteSegment) -> "Json":
+    """Evidence: the id and the offsets of a remote segment."""
+    start, end = segment.offsets
+    return {"segment_id": segment.segment_id, "offset_start": start, "offset_end": end}
 
 
 def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost: dict[RemoteSegment, Ranges]) -> Finding:

@@ -19,7 +19,7 @@ from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.offset_ranges import Ranges, normalised, without
-from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment, RemoteSegmentState
+from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
 from kafka_forensics.parsers.internal_topics import write_copied_segment
 from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
 from kafka_forensics.questions.salvage.manifest import NO_TOPIC_ID, LogGap, Refused, RefusedError, SalvagedPartition
@@ -64,7 +64,6 @@ _GAPS_NAMED: Final = 4
 _LACKING_NAMED: Final = 8
 """Partitions that a refusal of `__remote_log_metadata` names."""
 _NO_BROKER: Final = -1
-_DELETED: Final = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
 
 
 class Restored(NamedTuple):
@@ -201,7 +200,7 @@ class Restorer:
                 found = segments_in_store(stored, _broker_of(self._control(stored)))
             elif known is not None:
                 found = list(known.finished)
-            deleted = {segment.segment_id for segment in (() if known is None else known.segments) if segment.state in _DELETED}
+            deleted = {segment.segment_id for segment in (() if known is None else known.segments) if segment.is_deleted}
             self._segments[key] = [segment for segment in found if segment.segment_id not in deleted]
         return self._segments[key]
 
@@ -324,7 +323,7 @@ def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) 
     segments = lineage.segments
     if line is None or line < segments[0].start_offset:
         return segments[0].start_offset
-    ranges = normalised((segment.start_offset, segment.end_offset + 1) for segment in segments)
+    ranges = normalised(segment.offsets for segment in segments)
     start = next((start for start, end in ranges if is_rebuilt and start <= line <= end), line)
     first_end = max((segment.end_offset for segment in segments if segment.start_offset == start), default=line)
     return start if line > first_end else line

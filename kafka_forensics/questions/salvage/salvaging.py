@@ -595,7 +595,7 @@ class _Salvager:
             return []
         log, start = history.log_of(*partition.key, partition.topic_id), partition.local_log_start_offset
         finished = [segment for segment in (() if log is None else log.finished) if is_in_lineage(segment, partition.leader_epochs)]
-        covered = normalised((segment.start_offset, segment.end_offset + 1) for segment in finished)
+        covered = normalised(segment.offsets for segment in finished)
         evidence: RemoteHoleEvidence = {
             "log_start_offset": partition.log_start_offset,
             "local_log_start_offset": start,

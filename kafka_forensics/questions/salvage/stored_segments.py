@@ -14,6 +14,7 @@ from kafka_forensics.model.remote_log import RemoteSegment, RemoteSegmentState, 
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
 from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.replication.epochs import epochs_from
 from kafka_forensics.replication.remote_segments import is_in_lineage
 from kafka_forensics.scanning.folding.waiting import map_concurrently
 from kafka_forensics.scanning.witnesses.remote_stores import StoredPartition
@@ -73,7 +74,7 @@ def _described_by_batches(stored: StoredPartition, segment: StoredSegment, broke
         segment.segment_id,
         segment.start_offset,
         last_offset,
-        _epochs_from(epochs, segment.start_offset),
+        tuple(epochs_from(epochs, segment.start_offset)),
         size_in_bytes,
         max_timestamp_ms,
         broker_id,
@@ -90,13 +91,6 @@ def is_complete(stored: StoredPartition, segment_id: str) -> bool:
     """Whether the store has all objects of a segment that brokers need."""
     segment = stored.log.segments.get(segment_id)
     return segment is not None and segment.objects.keys() >= {*stored.store.layout.needed}
-
-
-def _epochs_from(epochs: Sequence[EpochEntry], start_offset: int) -> tuple[EpochEntry, ...]:
-    """The epochs of a log from an offset on, of which the first starts there."""
-    later = [entry for entry in epochs if entry.start_offset > start_offset]
-    before = [entry for entry in epochs if entry.start_offset <= start_offset]
-    return (*(EpochEntry(entry.leader_epoch, start_offset) for entry in before[-1:]), *later)
 
 
 def epochs_until(stored: StoredPartition, segment: StoredSegment) -> list[EpochEntry]:
@@ -122,7 +116,7 @@ def lineage_of(stored: StoredPartition, segments: Sequence[RemoteSegment]) -> St
         tuple(sorted(chain, key=lambda segment: (segment.start_offset, segment.end_offset))),
         epochs,
         max(segment.end_offset for segment in chain) + 1,
-        normalised((segment.start_offset, segment.end_offset + 1) for segment in complete),
+        normalised(segment.offsets for segment in complete),
     )
 
 

@@ -27,7 +27,7 @@ from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExte
 from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
 from kafka_forensics.replication.recovery import LOG_START_FILE
 from kafka_forensics.scanning.judging.quorum import Quorum, voters_end
-from kafka_forensics.scanning.witnesses.remote_stores import list_remote_stores
+from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, list_remote_stores
 from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.source import EntryKind
 
@@ -278,6 +278,7 @@ def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedRe
 def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition, list[ExpectedReplica]]) -> list[Finding]:
     """`COMMITTED_LOST_EVERYWHERE` for partitions without any directory that checkpoints of several brokers name."""
     findings = []
+    stores = list_remote_stores(inputs) if by_key else RemoteStores()
     for key, rows in by_key.items():
         if ledger.is_there(key) or any(row.is_deleted for row in rows):
             continue
@@ -295,7 +296,7 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
             "directories_missing_on": [row.broker for row in absent],
             "held_by": [],
         }
-        evidence |= _in_remote_storage(key, start, end, inputs)
+        evidence |= _in_remote_storage(key, (start, end), inputs, stores)
         if any(row.never_known for row in absent):
             evidence["never_known"] = True
         elif inputs.controller is None:
@@ -305,13 +306,13 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
     return findings
 
 
-def _in_remote_storage(key: TopicPartition, start: int, end: int, inputs: Inputs) -> "Json":
+def _in_remote_storage(key: TopicPartition, offsets: tuple[int, int], inputs: Inputs, stores: RemoteStores) -> "Json":
     """Evidence: remote segments with these offsets, and the offsets that they lack; empty without any.
 
     They are finished by `__remote_log_metadata`, and in the store if one was given; without any event, those in the store.
     """
     log = None if inputs.remote_log is None else inputs.remote_log.log_of(*key)
-    stores = list_remote_stores(inputs)
+    start, end = offsets
     if log is None:
         control = None if inputs.controller is None else inputs.controller.partitions.get(key)
         stored = None if control is None else stores.logs.get((control.topic_id or "", key[1]))
@@ -321,7 +322,7 @@ def _in_remote_storage(key: TopicPartition, start: int, end: int, inputs: Inputs
         segments = [segment for segment in segments if has_log(segment, objects)]
     if not segments:
         return {}
-    rest = without(((start, end),), normalised((segment.start_offset, segment.end_offset + 1) for segment in segments))
+    rest = without(((start, end),), normalised(segment.offsets for segment in segments))
     missing = {"not_in_remote_storage": [list(part) for part in rest]} if rest else {}
     return {"in_remote_storage": True, "remote_segments_count": len(segments)} | missing
 

@@ -373,9 +373,9 @@ class Scan:
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(witnesses.controller, topics, findings, self.options.as_of_ms)
         remote = self._remote_extent()
-        findings += tiered_topics(
-            self.partitions, witnesses.remote_log, remote.listed, are_events_lost=remote_metadata_is_lost(inputs, self.ledger)
-        )
+        has_tiered = any(partition.is_tiered for partition in self.partitions)
+        are_events_lost = has_tiered and witnesses.remote_log is None and remote_metadata_is_lost(inputs, self.ledger)
+        findings += tiered_topics(self.partitions, witnesses.remote_log, remote.listed, are_events_lost=are_events_lost)
         topic_ids = () if witnesses.controller is None else witnesses.controller.topics
         elsewhere = remote_findings_elsewhere(inputs, self._stores, topic_ids)
         elsewhere = list(map(capped_if_live, elsewhere)) if self.options.live else elsewhere

@@ -19,7 +19,7 @@ from kafka_forensics.model.remote_log import REMOTE, RemoteLog, RemoteLogHistory
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_leader_epochs
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles
-from kafka_forensics.replication.epochs import assign_epoch, epoch_at
+from kafka_forensics.replication.epochs import assign_epoch, epochs_from
 from kafka_forensics.replication.remote_segments import are_in_lineage
 from kafka_forensics.scanning.folding.fold_split import FoldedStretch, FoldOptions, fold_replica
 from kafka_forensics.scanning.folding.waiting import map_concurrently
@@ -199,16 +199,9 @@ def _finished(selected: _Selected) -> Iterator[ChainSegment]:
 
 def _described(stored: StoredPartition, objects: StoredSegment) -> ChainSegment:
     """A segment by its objects."""
-    epochs = _from(_epochs_beside(stored, objects), objects.start_offset)
+    epochs = epochs_from(_epochs_beside(stored, objects), objects.start_offset)
     end = max((entry.start_offset for entry in epochs), default=objects.start_offset)
     return ChainSegment(objects.start_offset, end, epochs, objects, _log_size(stored, objects))
-
-
-def _from(epochs: Sequence[EpochEntry], start: int) -> list[EpochEntry]:
-    """The epochs from an offset on, the first of which is that of the offset."""
-    first = epoch_at(epochs, start)
-    entries = [] if first is None else [EpochEntry(first, start)]
-    return [*entries, *(entry for entry in epochs if entry.start_offset > start)]
 
 
 def _epochs_beside(stored: StoredPartition, segment: StoredSegment) -> list[EpochEntry]:
