@@ -42,6 +42,7 @@ def scan(
     The result has findings and summaries; `facts(name)` reads more. Raises UsageError for invalid paths.
     """
     from kafka_forensics.errors import UsageError
+    from kafka_forensics.evidence.inputs import gather
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.facts.facts import scan_for_facts
     from kafka_forensics.export.views import ScanViews, finding_text
@@ -49,7 +50,8 @@ def scan(
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
     options = scan_options(jobs=jobs, deep=deep, as_of_ms=as_of_ms, **shared)
-    reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, finding_text)
+    inputs = gather([paths] if isinstance(paths, str) else paths, options)
+    reader = scan_for_facts(inputs, options, finding_text)
     reader.result.views = ScanViews(reader, json_document, lanes_of)
     return reader.result
 

@@ -1,10 +1,10 @@
-"""The rows of a snapshot in a dataset of many snapshots.
+"""The snapshot that an export writes: its names, directories and files, and the columns of its rows.
 
-The files have all columns of a fact, including `topic`, `partition` and `broker`, so a file can hold many small replicas. Cluster
-and snapshot are directory names in a dataset of Parquet files, and columns in Delta and Iceberg tables.
+The files have all columns of a fact, including `topic`, `partition` and `broker`, so a file holds many replicas. Cluster and
+snapshot are directory names in a dataset of Parquet files, and columns in Delta and Iceberg tables. With `by_topic`, the topic of
+facts about replicas is a directory name, too, and no column of the files.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,38 +13,51 @@ import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.facts.rows import text
-from kafka_forensics.model.arrow import repeated_dictionary
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, column, nullable_column
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, column
 
 CLUSTER: Final = column("cluster", pa.string(), "the cluster, as it was named")
 SNAPSHOT: Final = column("snapshot", pa.string(), "the snapshot of the cluster, as it was named")
 LABELS: Final = [CLUSTER, SNAPSHOT]
 MAX_ENCODED_BYTES: Final = 240
 """Of a name, which with a prefix is the name of a directory."""
+CLUSTER_DIRECTORY: Final = "cluster="
+SNAPSHOT_DIRECTORY: Final = "snapshot="
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Readers of directory names take this for null."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLabel:
-    """The snapshot that a run adds."""
+    """The snapshot that a run writes."""
 
     cluster: str
     snapshot: str
     run: str
-    """32 hexadecimal digits unique to this run, in the names of its files, so that readers never mix the files of two runs."""
+    """32 hexadecimal digits unique to this run, in the names of its files, because readers must not mix the files of two runs."""
     in_rows: bool
     """Whether cluster and snapshot are columns of the files."""
+    by_topic: bool = False
+    """Whether facts about replicas have a directory for each topic."""
 
     @property
     def keys(self) -> Json:
         """The values that are the same in all rows of the snapshot."""
         return {"cluster": self.cluster, "snapshot": self.snapshot}
 
-    def file(self, fact: str, number: int, following: int = 0) -> str:
-        """The path of a file; `following` counts files with the same `number`."""
-        return f"{fact}/part-{number:05}-{following:03}-{self.run}.parquet"
+    @property
+    def directory(self) -> str:
+        """The directory of the snapshot in a dataset of Parquet files."""
+        return f"{CLUSTER_DIRECTORY}{percent_encode(self.cluster)}/{SNAPSHOT_DIRECTORY}{percent_encode(self.snapshot)}"
+
+    def splits(self, fact: Fact) -> bool:
+        """Whether the fact has a directory for each topic."""
+        return self.by_topic and fact.by_replica
+
+    def file(self, fact: str, number: int, following: int = 0, topic: str | None = None) -> str:
+        """The path of a file in the snapshot; `following` counts files with the same `number`, `topic` is that of its directory."""
+        folder = fact if topic is None else f"{fact}/topic={encoded_value(topic)}"
+        return f"{folder}/part-{number:05}-{following:03}-{self.run}.parquet"
 
 
 def percent_encode(name: str) -> str:
@@ -53,6 +66,11 @@ def percent_encode(name: str) -> str:
     Other characters stay, because Spark decodes each byte of an encoded character to a separate character.
     """
     return "".join(quote(letter, safe="") if letter.isascii() else letter for letter in name)
+
+
+def encoded_value(topic: str) -> str:
+    """The name of a topic in the name of a directory; Kafka's names need no more than that none of them reads as null."""
+    return percent_encode(text(topic)).replace(NO_VALUE, NO_VALUE.replace("_", "%5F", 1))
 
 
 def require_name(option: str, name: str) -> None:
@@ -69,52 +87,22 @@ def require_name(option: str, name: str) -> None:
 
 
 def dataset_schema(fact: Fact, label: SnapshotLabel) -> pa.Schema:
-    """The columns of a fact in a dataset of many snapshots, all nullable because a column may be newer than a row.
+    """The columns of a fact in the files of a dataset, all nullable because a column may be newer than a row.
 
-    Unsigned numbers are int64, because Delta and Iceberg have only signed ones.
+    They have no descriptions, which would outweigh the rows of small files.
     """
-    fields = [_relaxed(field.remove_metadata()) for field in [*(LABELS if label.in_rows else []), *fact.schema]]
+    declared = [field for field in fact.schema if not (label.splits(fact) and field.name == "topic")]
+    fields = [_nullable(field) for field in [*(LABELS if label.in_rows else []), *declared]]
     return pa.schema(fields).with_metadata(fact.schema.metadata)
 
 
-def with_labels(
-    fact: Fact, label: SnapshotLabel, replicas: "Iterable[tuple[Json, Iterable[pa.RecordBatch]]]"
-) -> Iterator[pa.RecordBatch]:
-    """Rows of replicas in the columns of `dataset_schema`, from (keys, batches with the columns `Fact.file_schema`) of each
-    replica.
-
-    Text that is the same in all rows becomes a dictionary, and dictionaries stay dictionaries.
-    """
-    schema = dataset_schema(fact, label)
-    for keys, batches in replicas:
-        constants = {**label.keys, **(keys if fact.by_replica else {})}
-        for batch in batches:
-            yield _with_constants(schema, constants, batch)
-
-
-def _with_constants(schema: pa.Schema, constants: Json, batch: pa.RecordBatch) -> pa.RecordBatch:
-    arrays = []
-    for name, arrow_type in zip(schema.names, schema.types, strict=True):
-        if name not in constants:
-            array = batch.column(name)
-            arrays.append(array if pa.types.is_dictionary(array.type) or array.type == arrow_type else array.cast(arrow_type))
-        elif arrow_type == pa.string():
-            arrays.append(repeated_dictionary(text(constants[name]), batch.num_rows))
-        else:
-            number: Any = pa.scalar(constants[name], arrow_type)
-            arrays.append(pa.repeat(number, batch.num_rows))
-    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
-
-
-def _relaxed(field: Any) -> Any:
+def _nullable(field: Any) -> Any:
     arrow_type = field.type
-    if pa.types.is_unsigned_integer(arrow_type):
-        arrow_type = pa.int64()
-    elif pa.types.is_list(arrow_type):
-        arrow_type = pa.list_(_relaxed(arrow_type.value_field).with_name("element"))
+    if pa.types.is_list(arrow_type):
+        arrow_type = pa.list_(_nullable(arrow_type.value_field).with_name("element"))
     elif pa.types.is_struct(arrow_type):
-        arrow_type = pa.struct([_relaxed(member) for member in arrow_type])
-    return nullable_column(field.name, arrow_type, "").remove_metadata()
+        arrow_type = pa.struct([_nullable(member) for member in arrow_type])
+    return pa.field(field.name, arrow_type)
 
 
 assert not {label.name for label in LABELS} & {name for fact in FACTS.values() for name in (*fact.schema.names, *PARTITION_KEYS)}

@@ -9,11 +9,17 @@ plain text it would be hashed again in every row.
 import base64
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.model.arrow import plain
+from kafka_forensics.export.facts.rows import MAX_BYTES, MAX_ROWS, bounded, text
+from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
+from kafka_forensics.model.arrow import numbers, plain, repeated_dictionary
+from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.schemas import Fact
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -83,16 +89,54 @@ def _leaves(field: "ArrowField", prefix: str = "") -> Iterator[str]:
         yield name
 
 
-def with_equal_types(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches with the column types of the first batch: text as dictionaries, or plain."""
-    first: pa.Schema | None = None
-    for batch in batches:
-        first = batch.schema if first is None else first
-        if batch.schema.types == first.types:
-            yield batch
+ReplicaRows = tuple[Json, Iterable[pa.RecordBatch]]
+"""The keys of a replica, and its rows with the columns `Fact.file_schema`; no keys for facts that are not about replicas."""
+
+
+def row_groups(fact: Fact, label: SnapshotLabel, replicas: Iterable[ReplicaRows]) -> Iterator[pa.Table]:
+    """The rows of replicas as tables in the columns of `dataset_schema`, as large as `MAX_ROWS` and `MAX_BYTES` allow.
+
+    Text that rows share is a dictionary; every column has the same type in all tables: text is plain or a dictionary as in the first.
+    """
+    pending: list[tuple[Json, pa.RecordBatch]] = []
+    rows = size = 0
+    types: list[pa.DataType] = []
+    for keys, batches in replicas:
+        for batch, added in chain.from_iterable(map(bounded, batches)):
+            types = types or batch.schema.types
+            if pending and (rows + batch.num_rows > MAX_ROWS or size + added > MAX_BYTES):
+                yield _table(fact, label, pending, types)
+                pending, rows, size = [], 0, 0
+            pending.append((keys, batch))
+            rows += batch.num_rows
+            size += added
+    if rows:
+        yield _table(fact, label, pending, types)
+
+
+def _table(fact: Fact, label: SnapshotLabel, pending: list[tuple[Json, pa.RecordBatch]], types: list[pa.DataType]) -> pa.Table:
+    """One table of the batches; the keys of each are repeated in its rows."""
+    batches = [batch for _, batch in pending]
+    replica_of_row = numbers(np.repeat(np.arange(len(batches)), [batch.num_rows for batch in batches]))
+    schema, positions = dataset_schema(fact, label), {name: index for index, name in enumerate(batches[0].schema.names)}
+    columns: list[Any] = []
+    for name, declared in zip(schema.names, schema.types, strict=True):
+        if name in label.keys:
+            columns.append(repeated_dictionary(label.keys[name], len(replica_of_row)))
+        elif name in positions:
+            index = positions[name]
+            chunks = [_as_type(batch.column(index), types[index]) for batch in batches]
+            column = pa.chunked_array(chunks, types[index])
+            columns.append(column if pa.types.is_dictionary(types[index]) or types[index] == declared else column.cast(declared))
         else:
-            arrays = [_as_type(column, arrow_type) for column, arrow_type in zip(batch.columns, first.types, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=first)
+            values = [keys[name] for keys, _ in pending]
+            of_replicas = (
+                pa.array([text(value) for value in values]).dictionary_encode()
+                if declared == pa.string()
+                else pa.array(values, declared)
+            )
+            columns.append(of_replicas.take(replica_of_row))
+    return pa.Table.from_arrays(columns, names=schema.names)
 
 
 def _as_type(array: "ArrowArray", arrow_type: pa.DataType) -> "ArrowArray":

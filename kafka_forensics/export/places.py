@@ -50,17 +50,6 @@ def open_place(output: str, storage: Storage = ()) -> "ExportPlace":
     return RemoteTarget.open(output, storage)
 
 
-@contextmanager
-def export_place(output: str, storage: Storage = ()) -> "Iterator[ExportPlace]":
-    """An export begun with `open_place`; if it fails before anything is written, the target is restored."""
-    target = open_place(output, storage)
-    try:
-        yield target
-    except BaseException:
-        target.release()
-        raise
-
-
 def join_place(path: str, token: str, storage: Storage = ()) -> "ExportPlace":
     """Join an export at `absolute_place(output)` as a worker. Raises UsageError if it is missing or cannot be written to."""
     here = local_path(path)
@@ -207,13 +196,6 @@ class RemoteTarget:
             pass
         self.clear()
         self._remove(f"{self._root}/{UNFINISHED}")
-
-    def release(self) -> None:
-        """Remove the marker if nothing has been written."""
-        with contextlib.suppress(ForensicsError):
-            if set(self.names()) <= {UNFINISHED, TEMPORARY}:
-                self.clear()
-                self._remove(f"{self._root}/{UNFINISHED}")
 
     def remove(self) -> None:
         """Remove everything below the prefix."""

@@ -1,4 +1,4 @@
-"""A dataset of many snapshots as Parquet files: a snapshot is a directory, `cluster=…/snapshot=…/`, that is renamed as a whole.
+"""A dataset of snapshots as Parquet files: a snapshot is a directory, `cluster=…/snapshot=…/`, that is renamed as a whole.
 
 A run writes the directory as `_unfinished-RUN`, which readers of datasets skip, and renames it when all of it is on disk. A rerun
 first renames the directory of the earlier run to `_replaced-NAME`. So a reader finds a complete snapshot or none, whenever a run is
@@ -23,23 +23,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.labels import SnapshotLabel, percent_encode
-from kafka_forensics.export.target import (
-    INCOMPLETE,
-    LOCK,
-    SUCCESS,
-    UNFINISHED,
-    Target,
-    as_usage_errors,
-    missing_directories,
-    require_empty,
-)
+from kafka_forensics.export.labels import CLUSTER_DIRECTORY, SNAPSHOT_DIRECTORY, SnapshotLabel
+from kafka_forensics.export.target import LOCK, Target, as_usage_errors, missing_directories, require_empty
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.disks import sync_directory
 from kafka_forensics.storage.private import FILE_MODE
 
-CLUSTER: Final = "cluster="
-SNAPSHOT: Final = "snapshot="
 WRITTEN: Final = "_unfinished-"
 """Prefix of a directory that a run writes or removes. Without `=`, because Spark does not skip `_name=value`."""
 REPLACED: Final = "_replaced-"
@@ -53,10 +42,10 @@ class NewSnapshot:
     """A snapshot that is being added to a dataset; `target` is the directory to write."""
 
     def __init__(self, folder: str, label: SnapshotLabel, target: Target) -> None:
-        name = percent_encode(label.snapshot)
+        name = os.path.basename(label.directory)
         self._folder = folder
-        self._place = os.path.join(folder, f"{SNAPSHOT}{name}")
-        self._aside = os.path.join(folder, f"{REPLACED}{name}")
+        self._place = os.path.join(folder, name)
+        self._aside = os.path.join(folder, f"{REPLACED}{name.removeprefix(SNAPSHOT_DIRECTORY)}")
         self.target = target
 
     def publish(self) -> bool:
@@ -80,16 +69,19 @@ class NewSnapshot:
 
 
 @contextmanager
-def open_snapshot(root: str, label: SnapshotLabel) -> Iterator[NewSnapshot]:
+def open_snapshot(root: str, label: SnapshotLabel, *, append: bool) -> Iterator[NewSnapshot]:
     """A snapshot to write and publish in the dataset at `root`, which is created if missing and unchanged if anything fails.
 
-    Raises UsageError if something else is at `root`, another run adds to it, or it cannot be locked.
+    Without `append`, what killed runs left may be in it, but no snapshot. Raises UsageError if something else is at `root`, another
+    run adds to it, or it cannot be locked.
     """
     _refuse_others(root)
-    with _locked(root):
+    with _locked(root, required=append):
         _refuse_others(root)
         _repair(root)
-        folder = os.path.join(root, f"{CLUSTER}{percent_encode(label.cluster)}")
+        if not append:
+            _refuse_snapshots(root)
+        folder = os.path.join(root, os.path.dirname(label.directory))
         snapshot = NewSnapshot(folder, label, Target.open(os.path.join(folder, f"{WRITTEN}{label.run}")))
         try:
             yield snapshot
@@ -99,11 +91,11 @@ def open_snapshot(root: str, label: SnapshotLabel) -> Iterator[NewSnapshot]:
 
 
 @contextmanager
-def _locked(root: str) -> Iterator[None]:
+def _locked(root: str, *, required: bool) -> Iterator[None]:
     """Create the directory if it is missing, and hold its lock; if anything fails, remove it unless snapshots are in it."""
     made = missing_directories(root)
     with as_usage_errors(root):
-        descriptor = _lock(root, made)
+        descriptor = _lock(root, made, required=required)
         for path in made:
             sync_directory(os.path.dirname(path))
     try:
@@ -117,8 +109,8 @@ def _locked(root: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock(root: str, made: list[str]) -> int:
-    """The open lock file. Raises UsageError if another run holds the lock or there are no locks, and OSError."""
+def _lock(root: str, made: list[str], *, required: bool) -> int:
+    """The open lock file. Raises UsageError if another run holds the lock, or a `required` lock cannot be had, and OSError."""
     path = os.path.join(root, LOCK)
     while True:
         os.makedirs(root, exist_ok=True)
@@ -132,6 +124,8 @@ def _lock(root: str, made: list[str]) -> int:
             os.close(descriptor)
             raise UsageError(f"another run is adding a snapshot to {root}", hint="add this one when that has ended") from None
         except OSError as error:
+            if error.errno in _NO_LOCKS and not required:
+                return descriptor
             os.close(descriptor)
             if error.errno in _NO_LOCKS:  # otherwise another run may hold it
                 _remove_if_unused(root, made)
@@ -157,11 +151,11 @@ def _remove_if_unused(root: str, made: list[str]) -> None:
 def _repair(root: str) -> None:
     """Restore a directory that a killed run renamed but did not replace, and remove all else that killed runs left."""
     with as_usage_errors(root):
-        for folder in sorted(entry.path for entry in os.scandir(root) if entry.name.startswith(CLUSTER)):
+        for folder in sorted(entry.path for entry in os.scandir(root) if entry.name.startswith(CLUSTER_DIRECTORY)):
             for name in sorted(os.listdir(folder)):
                 path = os.path.join(folder, name)
                 if name.startswith(REPLACED):
-                    place = os.path.join(folder, f"{SNAPSHOT}{name.removeprefix(REPLACED)}")
+                    place = os.path.join(folder, f"{SNAPSHOT_DIRECTORY}{name.removeprefix(REPLACED)}")
                     if not os.path.lexists(place):
                         os.rename(path, place)
                         sync_directory(folder)
@@ -184,9 +178,16 @@ def _remove(path: str) -> None:
 def _refuse_others(root: str) -> None:
     """Raise UsageError if `root` is not a directory, or holds anything but snapshots."""
     names = Target(root, "").names()
-    if {SUCCESS, INCOMPLETE}.intersection(names):
-        raise UsageError(f"{root} holds an export that was made without --append", hint="choose another directory")
-    if not FACTS.keys().isdisjoint(names) and UNFINISHED not in names:
-        hint = "add --table-format delta or iceberg, as they are, or choose another directory"
-        raise UsageError(f"{root} holds tables of another format", hint=hint)
-    require_empty(root, [name for name in names if name != LOCK and not name.startswith(CLUSTER)])
+    if not FACTS.keys().isdisjoint(names):
+        raise UsageError(f"{root} holds tables or an export of another layout", hint="choose another directory")
+    require_empty(root, [name for name in names if name != LOCK and not name.startswith(CLUSTER_DIRECTORY)])
+
+
+def _refuse_snapshots(root: str) -> None:
+    """Raise UsageError if the dataset holds a snapshot; directories that killed runs left empty are removed."""
+    for name in Target(root, "").names():
+        if name.startswith(CLUSTER_DIRECTORY):
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(root, name))
+                continue
+            require_empty(root, [name])

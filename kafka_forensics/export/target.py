@@ -1,4 +1,4 @@
-"""The directory of an export: empty at the start, marked while unfinished, and without traces of files that were not completed.
+"""The directory that an export writes: empty at the start, marked while unfinished, and without traces of incomplete files.
 
 Files are written under names that begin with a dot and end in `.tmp`, and renamed when complete. `_UNFINISHED` exists from the
 start until `_SUCCESS` does, which is written when all other files are on disk. Workers recognise the directory by the token in
@@ -16,15 +16,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.export.labels import CLUSTER_DIRECTORY
 from kafka_forensics.storage.disks import sync_directory, why
 from kafka_forensics.storage.private import DIRECTORY_MODE, FILE_MODE
 
 SUCCESS: Final = "_SUCCESS"
 INCOMPLETE: Final = "_INCOMPLETE"
 """Instead of `_SUCCESS`: some input could not be read, and everything else was written."""
-MANIFEST: Final = "_manifest.json"
+MANIFEST: Final = "manifest.json"
+"""Written when all other files are complete; its name is one that Spark reads."""
 LOCK: Final = "_LOCK"
-"""The lock of a dataset of Parquet files that snapshots are added to."""
+"""The lock of a dataset of Parquet files."""
 UNFINISHED: Final = "_UNFINISHED"
 _SHARED: Final = "workers must see the directory that the driver made: name one that they share, or a URI"
 TEMPORARY: Final = "_temporary"
@@ -207,15 +209,6 @@ class Target:
             for folder in self._made[1:]:
                 os.rmdir(folder)
 
-    def release(self) -> None:
-        """Remove the marker, and the directory if this export created it, unless something has been written to it."""
-        with contextlib.suppress(OSError):
-            if set(os.listdir(self.path)) <= {UNFINISHED, TEMPORARY}:
-                shutil.rmtree(os.path.join(self.path, TEMPORARY), ignore_errors=True)
-                os.unlink(os.path.join(self.path, UNFINISHED))
-                for folder in self._made:
-                    os.rmdir(folder)
-
     def _make(self, folder: str) -> None:
         """Create a directory of files; `put_names_on_disk` syncs it and the directories between it and the target."""
         os.makedirs(folder, exist_ok=True)
@@ -269,14 +262,10 @@ def require_empty(path: str, names: list[str]) -> None:
     """Raise UsageError, which says what the `names` at `path` are, if there are any."""
     if not names:
         return
-    if SUCCESS in names and MANIFEST in names:
-        raise UsageError(f"{path} holds a finished export", hint="choose a new directory, or remove that one first")
-    if INCOMPLETE in names and MANIFEST in names:
-        raise UsageError(
-            f"{path} holds an export of which some input could not be read", hint="choose a new directory, or remove that one first"
-        )
-    if LOCK in names:
-        raise UsageError(f"{path} holds a dataset to which snapshots are added", hint="add --append, or choose a new directory")
+    if any(name.startswith(CLUSTER_DIRECTORY) for name in names):
+        raise UsageError(f"{path} holds a dataset", hint="add --append to add a snapshot to it, or choose a new directory")
+    if MANIFEST in names:
+        raise UsageError(f"{path} holds this snapshot already", hint="give it another name, or remove that one first")
     if UNFINISHED in names:
         raise UsageError(
             f"{path} holds an export that did not finish, or one that is running",

@@ -12,15 +12,16 @@ from itertools import count, groupby
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import PathMissingError, SourceError, TransientError, UsageError
-from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
-from kafka_forensics.export.datasets import DatasetFile, name_of, replica_folder, replica_keys, write_part
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.export.datasets import DatasetFile, write_part
 from kafka_forensics.export.facts.answers import transaction_facts
 from kafka_forensics.export.facts.facts import FactReader, place_of_replica
 from kafka_forensics.export.facts.log import ReplicaReader
 from kafka_forensics.export.facts.read import piece_facts
 from kafka_forensics.export.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
 from kafka_forensics.export.facts.splits import FactPiece, decode, replica_tasks
-from kafka_forensics.export.labels import SnapshotLabel, dataset_schema, with_labels
+from kafka_forensics.export.labels import SnapshotLabel
+from kafka_forensics.export.parquet import ReplicaRows
 from kafka_forensics.export.places import ExportPlace, Storage, join_place
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
@@ -44,8 +45,6 @@ BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
 """Facts that tasks write; the process that distributes the tasks writes the others."""
 RECORDS_BYTES: Final = 64 << 20
 """Bytes of logs of a task of the fact `records`, which takes several times as long as any other."""
-ReplicaRows = tuple[Json, Iterable["pa.RecordBatch"]]
-"""The keys of a replica and rows of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +63,13 @@ class ExportArguments:
     """Of the target, absolute."""
     token: str
     storage: Storage = field(repr=False)
+    label: SnapshotLabel
     names: dict[str, str] = field(default_factory=dict)
     """Address of a source → its name."""
     payloads: bool = False
     work_bytes: int = 0
     cache_dir: str | None = None
     """Of compiled kernels; None for the default."""
-    label: SnapshotLabel | None = None
-    """The snapshot that is added to a dataset of many; None for a new export."""
 
     def to_json(self) -> str:
         """These arguments as JSON."""
@@ -81,22 +79,19 @@ class ExportArguments:
     def from_json(cls, text: str) -> "ExportArguments":
         """The arguments of `to_json`."""
         fields = json.loads(text)
-        label = None if fields["label"] is None else SnapshotLabel(**fields["label"])
-        return cls(**fields | {"storage": tuple(map(tuple, fields["storage"])), "label": label})
+        return cls(**fields | {"storage": tuple(map(tuple, fields["storage"])), "label": SnapshotLabel(**fields["label"])})
 
     def target(self) -> ExportPlace:
         """The target. Raises UsageError if this process finds something else at its path."""
         return join_place(self.path, self.token, self.storage)
 
 
-def export_arguments(
-    reader: FactReader, token: str, path: str, *, work_bytes: int, label: SnapshotLabel | None = None
-) -> ExportArguments:
+def export_arguments(reader: FactReader, token: str, path: str, label: SnapshotLabel, *, work_bytes: int) -> ExportArguments:
     """What the tasks about the reader's facts share; workers find the target at `path`."""
     sources = [*reader.inputs.sources, *(plan.log_dir.source for plan in reader.inputs.remote)]
     names = {address_of(source): source.name for source in sources}
     options = reader.options
-    return ExportArguments(path, token, options.storage_options, names, reader.payloads, work_bytes, options.cache_dir, label)
+    return ExportArguments(path, token, options.storage_options, label, names, reader.payloads, work_bytes, options.cache_dir)
 
 
 def known_transactions(reader: FactReader) -> bytes:
@@ -159,11 +154,9 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
         rows = _transactions(arguments, known, task, incomplete, strict=strict)
     else:
         rows = _pieces(arguments, task, incomplete, strict=strict)
-    if label is not None:
-        rows = iter([(label.keys, with_labels(fact, label, rows))])
-    schema = fact.file_schema if label is None else dataset_schema(fact, label)
-    for keys, batches in rows:
-        for file in write_part(schema, batches, target.temporary_file, names, keys):
+    for topic, of_topic in groupby(rows, key=lambda row: row[0]["topic"] if label.splits(fact) else None):
+        for file in write_part(fact, label, of_topic, target.temporary_file, names):
+            file.topic = topic
             yield json.dumps(asdict(file))
     yield from (json.dumps({"gap": [unread.path, unread.reason]}) for unread in incomplete)
 
@@ -209,7 +202,7 @@ def _pieces(arguments: ExportArguments, task: Task, incomplete: list[Incomplete]
     for (topic, partition, broker), of_replica in groupby(
         pieces, key=lambda piece: (piece.topic, piece.partition, str(piece.broker))
     ):
-        yield replica_keys(topic, partition, broker), rows(of_replica)
+        yield {"topic": topic, "partition": partition, "broker": broker}, rows(of_replica)
 
 
 def _transactions(
@@ -221,7 +214,7 @@ def _transactions(
     for plan, last_stable_offset, remote in unpack(task.work, lambda _, address: open_once(address)):
         context = plan.context
         unread: list[Incomplete] = []
-        keys = replica_keys(context.topic, context.partition, str(context.broker))
+        keys: Json = {"topic": context.topic, "partition": context.partition, "broker": str(context.broker)}
         yield keys, transaction_facts(ReplicaReader(plan, unread.append, remote=remote), last_stable_offset, transactions)
         if unread and strict:
             raise SourceError(unread[0].path, unread[0].reason)
@@ -229,11 +222,11 @@ def _transactions(
 
 
 def adopt_files(
-    reports: Iterable[tuple[Task, list[str]]], target: ExportPlace, label: SnapshotLabel | None = None
+    reports: Iterable[tuple[Task, list[str]]], target: ExportPlace, label: SnapshotLabel
 ) -> tuple[dict[str, list[DatasetFile]], list[Incomplete]]:
     """Give their names to the files that one attempt of each task reports: the files of each fact, and what could not be read.
 
-    Reports are in the order of the tasks, as are the files of a snapshot with its `label`. Raises UsageError if a file is missing.
+    Reports are in the order of the tasks, as are the files. Raises UsageError if a file is missing.
     """
     files_of: dict[str, list[DatasetFile]] = {}
     incomplete: dict[Incomplete, None] = {}
@@ -242,24 +235,10 @@ def adopt_files(
         for line in map(json.loads, lines):
             if "gap" in line:
                 incomplete[Incomplete(*line["gap"])] = None
-            else:
-                files.append(DatasetFile(**line))
-    for fact, files in files_of.items():
-        if label is None:
-            files.sort(key=_scan_order)
-        numbers: dict[str, Iterator[int]] = {}
-        for number, file in enumerate(files):
-            if label is None:
-                folder = replica_folder(FACTS[fact], **file.keys)
-                path = name_of(folder, next(numbers.setdefault(folder, count())))
-            else:
-                path = label.file(fact, number)
+                continue
+            file = DatasetFile(**line)
+            path = label.file(task.fact, len(files), topic=file.topic)
             target.adopt(file.path, path)
             file.path = path
+            files.append(file)
     return files_of, list(incomplete)
-
-
-def _scan_order(file: DatasetFile) -> tuple[object, ...]:
-    broker = file.keys["broker"]
-    broker_id = int(broker) if broker.isascii() and broker.isdigit() else broker
-    return file.keys["topic"], file.keys["partition"], broker_order(broker_id), broker

@@ -413,6 +413,7 @@ REPLICAS_FACT: Final = fact(
         column("read", pa.string(), "how much of its log was read: whole · part · none"),
         nullable_column("read_end_offset", pa.int64(), "end of what was read of a log that was read in part, exclusive"),
     ],
+    by_replica=False,
 )
 FINDINGS_FACT: Final = fact(
     "findings",

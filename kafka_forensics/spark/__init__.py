@@ -99,43 +99,46 @@ def export(
     output: str,
     facts: "Sequence[str] | None" = None,
     *,
+    cluster: str | None = None,
+    snapshot: str | None = None,
+    append: bool = False,
     payloads: bool = False,
     allow_incomplete: bool = False,
     deep: bool | None = None,
     as_of_ms: int | None = None,
     **shared: "Unpack[SharedOptions]",
 ) -> "Exported":
-    """Write facts (None: all) as Parquet datasets to `output`, by Spark's workers.
+    """Write facts (None: all) as one snapshot of a Parquet dataset at `output`, by Spark's workers.
 
-    `output` is an empty or new directory that every worker sees, or a URI such as `s3://bucket/export`; docs/facts.md describes the
-    datasets. Without `payloads`, keys and values of records are null. What cannot be read is in `result.incomplete` and in the
+    `output` is a directory that every worker sees, or a URI such as `s3://bucket/export`, empty or new unless `append`;
+    docs/datasets.md describes it. `cluster` is the cluster's id unless given, `snapshot` is `1`. Without `payloads`, keys and values of records are null. What cannot be read is in `result.incomplete` and in the
     dataset `incomplete`; `_INCOMPLETE` is written instead of `_SUCCESS` then, unless `allow_incomplete`. Raises UsageError for
     invalid paths, for a target that is not empty, and if the workers cannot run tasks.
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.export.opening import SnapshotOptions
     from kafka_forensics.spark.export_job import export_paths
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     listed = [paths] if isinstance(paths, str) else paths
-    return export_paths(spark, listed, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
+    labelled = SnapshotOptions(cluster, snapshot, append)
+    return export_paths(spark, listed, output, facts, options, labelled, payloads=payloads, allow_incomplete=allow_incomplete)
 
 
-def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
-    """A fact of an export at `output`, a path or URI for Spark, with its declared columns and types.
+def read_export(spark: "SparkSession", output: str, fact: str, *, allow_incomplete: bool = False) -> "DataFrame":
+    """A fact of all snapshots of the Parquet dataset at `output`, a path or URI for Spark: `cluster`, `snapshot`, and its columns.
 
-    Spark itself infers the types of `topic` and `broker` from directory names: broker 1 becomes a number, a topic called 2024-01-01
-    a date. Raises UsageError for an unknown fact.
+    Raises UsageError for an unknown fact and where there is no dataset. Raises IncompleteError if a snapshot is not finished, lacks
+    input that could not be read, or has other files than its manifest says; with `allow_incomplete` the frame has what is there.
     """
     from kafka_forensics.model.schemas import fact_named
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
-    from kafka_forensics.spark.columns import declared_columns, spark_struct
+    from kafka_forensics.spark.exports import read_fact
 
-    columns = declared_columns(fact_named(fact).schema)
-    frame = spark.read.schema(spark_struct(columns)).parquet(f"{output.rstrip('/')}/{fact}")
-    return frame.select([column.name for column in columns])
+    return read_fact(spark, output.rstrip("/"), fact_named(fact), allow_incomplete=allow_incomplete)
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

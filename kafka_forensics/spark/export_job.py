@@ -16,7 +16,8 @@ from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.evidence.outputs import Output, check_outputs
 from kafka_forensics.export.datasets import Dataset, ExportOrder, export_facts
 from kafka_forensics.export.facts.facts import FactReader
-from kafka_forensics.export.places import absolute_place, export_place
+from kafka_forensics.export.opening import SnapshotOptions, open_export
+from kafka_forensics.export.places import absolute_place
 from kafka_forensics.export.tasks import (
     BY_TASKS,
     ExportArguments,
@@ -35,8 +36,6 @@ from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.spark.job import probe, scan_probed
 from kafka_forensics.spark.keys import Batches, batch_of, has_attempts_left, max_attempts, small_table
-from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.private import private_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +68,7 @@ def export_on_spark(
     probe(spark, inputs, options)
     target.share()
     path = absolute_place(order.output)
-    _check_target(spark, ExportArguments(path, target.token, options.storage_options))
+    _check_target(spark, ExportArguments(path, target.token, options.storage_options, order.label))
     result, witnesses = scan_probed(spark, inputs, options)
     take_remote_logs(inputs, options, witnesses.remote_log)
     reader = FactReader(inputs, options, result, witnesses, finding_text, order.payloads)
@@ -77,7 +76,7 @@ def export_on_spark(
         result.findings = [without_payloads(finding) for finding in result.findings]
     work_bytes = sum(plan.bytes for plan in inputs.logs)
     listed = tasks(reader, order.names, order.split_bytes)
-    arguments = export_arguments(reader, target.token, path, work_bytes=work_bytes, label=order.label)
+    arguments = export_arguments(reader, target.token, path, order.label, work_bytes=work_bytes)
     written, incomplete = adopt_files(_reports(spark, arguments, reader, listed), target, order.label)
     reader.incomplete += incomplete
     target.clear()
@@ -95,15 +94,18 @@ def export_paths(
     output: str,
     facts: Sequence[str] | None,
     options: ScanOptions,
+    snapshot: SnapshotOptions,
     **how: Any,
 ) -> Exported:
     """`spark.export`; `how` are further fields of `ExportOrder`."""
     wanted = {fact_named(name).name for name in facts or FACTS}
     check_outputs([Output(output, "output", "any")], paths)
-    with private_files(local_path(output)), export_place(output, options.storage_options) as target:
-        order = ExportOrder(target, [name for name in FACTS if name in wanted], output, **how)
-        paths, options = without_secrets(paths, options)
-        reader, datasets = export_on_spark(spark, gather(paths, options, ids_later=True), options, order)
+    paths, options = without_secrets(paths, options)
+    inputs = gather(paths, options, ids_later=True)
+    with open_export(output, options.storage_options, snapshot, snapshot.label(inputs)) as opened:
+        names = [name for name in FACTS if name in wanted]
+        order = ExportOrder(opened.target, names, opened.label, opened.output, commit=opened.commit, **how)
+        reader, datasets = export_on_spark(spark, inputs, options, order)
     return Exported(datasets, reader.result)
 
 

@@ -1,4 +1,4 @@
-"""`export`: every fact and finding as Parquet datasets, or as a snapshot in Parquet datasets, Delta tables or Iceberg tables."""
+"""`export`: every fact and finding as a snapshot of a dataset of Parquet files, Delta tables or Iceberg tables."""
 
 from dataclasses import dataclass
 from threading import Lock
@@ -16,9 +16,10 @@ from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.json_objects import attributes
 
 if TYPE_CHECKING:
-    from kafka_forensics.export.append import AddedSnapshot, OpenExport
+    from kafka_forensics.evidence.inputs import Inputs
     from kafka_forensics.export.datasets import Dataset, ExportOrder
     from kafka_forensics.export.facts.facts import FactReader
+    from kafka_forensics.export.opening import OpenExport, SnapshotOptions
 
 
 FACT_NAMES: Final = (
@@ -48,7 +49,7 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
-        help="An empty or new directory for the datasets, never inside an input, or a URI such as s3://bucket/export; with --append"
+        help="An empty or new directory for the dataset, never inside an input, or a URI such as s3://bucket/export; with --append"
         " the dataset to add to. With --engine spark every worker must see it.",
     ),
     options.OutputMark("any"),
@@ -75,9 +76,17 @@ Append = Annotated[
     bool,
     typer.Option("--append", help="Add a snapshot to the dataset at --output, or begin one; one of the same name is replaced."),
 ]
-Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="With --append: of which cluster the snapshot is.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="NAME", help="The cluster of the snapshot [default: the cluster's id].")
+]
 Snapshot = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="With --append: what the snapshot is called, e.g. 2026-03-01.")
+    str | None, typer.Option("--snapshot", metavar="NAME", help="The name of the snapshot, e.g. 2026-03-01 [default: 1].")
+]
+PartitionBy = Annotated[
+    str | None,
+    options.choice(
+        "--partition-by", "partitioning", ("topic",), "topic: a directory for each topic in facts about replicas.", "KEY"
+    ),
 ]
 TableFormatName = Annotated[
     str | None,
@@ -85,8 +94,7 @@ TableFormatName = Annotated[
         "--table-format",
         "table format",
         TABLE_FORMATS,
-        "With --append: parquet (a directory a snapshot), delta or iceberg (tables, which require the extra lakehouse)"
-        " [default: parquet].",
+        "parquet (a directory for each snapshot), delta or iceberg (tables, which require the extra lakehouse) [default: parquet].",
         "FORMAT",
     ),
 ]
@@ -110,50 +118,37 @@ IcebergNamespace = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendOptions:
-    """Whether a snapshot is added to a dataset, which, and in which table format."""
+class DatasetOptions:
+    """The snapshot that is written, and the form of its dataset."""
 
     append: Append = False
     cluster: Cluster = None
     snapshot: Snapshot = None
+    partition_by: PartitionBy = None
     table_format: TableFormatName = None
     iceberg_catalog: IcebergCatalog = None
     iceberg_namespace: IcebergNamespace = None
 
-    def check(self) -> None:
-        """Raise UsageError for options that contradict each other, and for one that is missing."""
-        values = {
-            "--cluster": self.cluster,
-            "--snapshot": self.snapshot,
-            "--table-format": self.table_format,
-            "--iceberg-catalog": self.iceberg_catalog,
-            "--iceberg-namespace": self.iceberg_namespace,
-        }
-        if not self.append:
-            _refuse(values, "--append")
-            return
-        for name, example in (("--cluster", "payments"), ("--snapshot", "2026-03-01")):
-            if values[name] is None:
-                raise UsageError(f"--append needs {name}", hint=f"name it, for example {name} {example}")
-        if self.table_format != "iceberg":
-            iceberg_values = {name: value for name, value in values.items() if name.startswith("--iceberg")}
-            _refuse(iceberg_values, "--table-format iceberg")
+    def snapshot_options(self) -> "SnapshotOptions":
+        """The options as `export.opening` takes them. Raises UsageError for options that contradict each other."""
+        from kafka_forensics.export.opening import SnapshotOptions
 
-    def added_snapshot(self) -> "AddedSnapshot | None":
-        """The snapshot to add, after `check`; None without --append."""
-        if self.cluster is None or self.snapshot is None:
-            return None
-        from kafka_forensics.export.append import AddedSnapshot
-
-        table_format = self.table_format or TABLE_FORMATS[0]
-        return AddedSnapshot(self.cluster, self.snapshot, table_format, self.iceberg_catalog, self.iceberg_namespace)
-
-
-def _refuse(values: dict[str, str | None], required: str) -> None:
-    """Raise UsageError for the first option that has a value, as it requires another option."""
-    for name, value in values.items():
-        if value is not None:
-            raise UsageError(f"{name} goes with {required}", hint=f"add {required}")
+        if self.append and self.snapshot is None:
+            raise UsageError("--append requires --snapshot", hint="name it, for example --snapshot 2026-03-01")
+        if self.partition_by is not None and self.table_format not in (None, "parquet"):
+            raise UsageError(f"--partition-by does not apply to {self.table_format} tables", hint="leave one of the two out")
+        for name, value in (("--iceberg-catalog", self.iceberg_catalog), ("--iceberg-namespace", self.iceberg_namespace)):
+            if value is not None and self.table_format != "iceberg":
+                raise UsageError(f"{name} requires --table-format iceberg", hint="add --table-format iceberg")
+        return SnapshotOptions(
+            self.cluster,
+            self.snapshot,
+            self.append,
+            self.table_format or TABLE_FORMATS[0],
+            self.partition_by is not None,
+            self.iceberg_catalog,
+            self.iceberg_namespace,
+        )
 
 
 @options.expand_option_groups
@@ -170,35 +165,43 @@ def export(
     as_of: options.AsOf = None,
     deep: options.Deep = None,
     allow_incomplete: AllowIncomplete = False,
-    append: AppendOptions,
+    dataset: DatasetOptions,
     show_payloads: options.ShowPayloads = False,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Every fact and finding as Parquet datasets: batches, records, spans, indexes, transactions, replicas and more.
+    """Every fact and finding as Parquet files: batches, records, spans, indexes, transactions, replicas and more.
 
-    `_SUCCESS` is written last, `_manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the
-    dataset `incomplete`, and `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of
-    records stay out unless --show-payloads is given.
+    The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`, which appears as a whole: DuckDB, Spark,
+    Polars, pandas and PyArrow read all snapshots of a fact together (docs/datasets.md). --append adds a snapshot to a dataset; with
+    --table-format the dataset is Delta or Iceberg tables.
 
-    With --append all of it becomes one snapshot of a dataset of many: the directory `cluster=NAME/snapshot=NAME`, which appears as
-    a whole, or rows of Delta or Iceberg tables (docs/datasets.md).
+    `manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the fact `incomplete`, and
+    `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of records stay out unless
+    --show-payloads is given.
     """
-    run = _run_on_spark if engine.on_spark() else _run
-    append.check()
+    snapshot_options = dataset.snapshot_options()
     names = [name for name in FACT_NAMES if not fact or name in fact]
     if deep is None and fail_on == "none" and FACTS_ABOUT_RECORDS.isdisjoint(names):
         deep = False  # no fact would show a finding about records
     scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
     screen = screen_of(console)
+    on_spark = engine.on_spark()
 
-    from kafka_forensics.export.append import open_export
+    from kafka_forensics.evidence.inputs import gather
     from kafka_forensics.export.datasets import ExportOrder
+    from kafka_forensics.export.opening import open_export
 
-    with open_export(output, scan_options.storage_options, append.added_snapshot()) as opened:
-        order = ExportOrder(
-            opened.target, names, opened.output, show_payloads, allow_incomplete, label=opened.label, commit=opened.commit
-        )
-        reader, datasets = run(paths, scan_options, order, engine, screen)
+    if on_spark:
+        from kafka_forensics.spark.sessions import require_pyspark
+
+        require_pyspark()
+        paths, scan_options = without_secrets(paths, scan_options)
+    inputs = gather(paths, scan_options, ids_later=on_spark)
+    label = snapshot_options.label(inputs)
+    with open_export(output, scan_options.storage_options, snapshot_options, label) as opened:
+        order = ExportOrder(opened.target, names, label, opened.output, show_payloads, allow_incomplete, commit=opened.commit)
+        run = _run_on_spark if on_spark else _run
+        reader, datasets = run(inputs, scan_options, order, engine, screen)
     with open_output(None, color=console.color) as to:
         AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
     _print_summary(reader, names, screen, opened)
@@ -206,7 +209,7 @@ def export(
 
 
 def _run(
-    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", _: options.EngineOptions, screen: Screen
+    inputs: "Inputs", scan_options: ScanOptions, order: "ExportOrder", _: options.EngineOptions, screen: Screen
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.export.datasets import export_facts
     from kafka_forensics.export.facts.facts import LOG_FACTS, scan_for_facts
@@ -214,7 +217,7 @@ def _run(
 
     passes = 1 + sum(name in LOG_FACTS for name in order.names)
     with Progress(screen) as progress:
-        reader = scan_for_facts(paths, scan_options, finding_text, lambda done, total: progress(done, total * passes))
+        reader = scan_for_facts(inputs, scan_options, finding_text, lambda done, total: progress(done, total * passes))
         reader.payloads = order.payloads
         if not order.payloads:
             reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]
@@ -234,16 +237,11 @@ def _run(
 
 
 def _run_on_spark(
-    paths: list[str], scan_options: ScanOptions, order: "ExportOrder", engine: options.EngineOptions, screen: Screen
+    inputs: "Inputs", scan_options: ScanOptions, order: "ExportOrder", engine: options.EngineOptions, screen: Screen
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import running_session
-    from kafka_forensics.evidence.inputs import gather
     from kafka_forensics.spark.export_job import export_on_spark
-    from kafka_forensics.spark.sessions import require_pyspark
 
-    require_pyspark()
-    paths, scan_options = without_secrets(paths, scan_options)
-    inputs = gather(paths, scan_options, ids_later=True)
     with running_session(screen, engine, scan_options.jobs) as spark:
         return export_on_spark(spark, inputs, scan_options, order)
 
@@ -256,8 +254,9 @@ def _print_summary(reader: "FactReader", names: list[str], screen: Screen, opene
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
     lines = []
-    if (label := opened.label) is not None and not screen.quiet:
-        lines.append(f"{'replaced' if opened.replaced else 'added'} snapshot {label.snapshot} of {label.cluster}")
+    if not screen.quiet:
+        label = opened.label
+        lines.append(f"{'replaced' if opened.replaced else 'wrote'} snapshot {label.snapshot} of cluster {label.cluster}")
     if not reader.result.totals.partitions:
         lines.append("no partition was found in these paths")
     if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(names):

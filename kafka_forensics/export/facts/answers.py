@@ -18,7 +18,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABOR
 from kafka_forensics.model.coordinators import CommittedOffset, GroupLog, OffsetCommit, PendingCommit
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, Json, attributes
-from kafka_forensics.model.results import Incomplete, PartitionSummary, ReplicaSummary
+from kafka_forensics.model.results import Incomplete, PartitionSummary
 from kafka_forensics.model.schemas import CHANGES_FACT, FACTS, SNAPSHOT
 from kafka_forensics.questions.metadata import event_rows
 from kafka_forensics.questions.transactions import (
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kafka_forensics.model.schemas import ArrowArray
 
 _REPLICA: Final[Columns] = {
+    **attributes("topic partition", of="partition"),
+    "broker": lambda item: str(item.replica.broker),
     **attributes("log_dir directory log_start_offset local_log_start_offset log_end_offset", of="replica"),
     **attributes("high_watermark last_stable_offset recovery_point", of="replica"),
     "leader_epochs": lambda item: _epochs(item.replica.leader_epochs),
@@ -58,10 +60,10 @@ _EVENT: Final[Columns] = {
 }
 
 
-def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> Iterator[pa.RecordBatch]:
-    """The row of `replicas` about a replica, with the columns `Fact.file_schema`."""
-    item = SimpleNamespace(partition=partition, replica=replica)
-    return record_batches(FACTS["replicas"].file_schema, rows_of(_REPLICA, [item]))
+def replica_facts(partitions: Iterable[PartitionSummary]) -> Iterator[pa.RecordBatch]:
+    """Record batches of `replicas`, in the order of a scan."""
+    items = (SimpleNamespace(partition=partition, replica=replica) for partition in partitions for replica in partition.replicas)
+    return record_batches(FACTS["replicas"].schema, rows_of(_REPLICA, items))
 
 
 def _epochs(epochs: list[tuple[int, int]] | None) -> list[Json] | None:

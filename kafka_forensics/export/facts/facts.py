@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_forensics.analysis.replicas import OTHERS_MISSING
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, with_replicas
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, with_replicas
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.export.facts.log import ReplicaReader, count_nothing
@@ -142,10 +142,6 @@ class FactReader:
         """The fact in parts, by topic, partition and broker. Raises UsageError for an unknown fact."""
         if not fact_named(name).by_replica:
             yield FactPart(None, None, None, self._whole(name))
-        elif name == "replicas":
-            for partition in self.result.partitions:
-                for replica in partition.replicas:
-                    yield FactPart(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
         else:
             read = self._transaction_reader() if name == "transactions" else READERS[name]
             for plan in self.logs_of(name):
@@ -205,6 +201,8 @@ class FactReader:
             return internal_topic_facts(name, self.inputs, self.witnesses, self.options, self.incomplete, payloads=self.payloads)
         if name == "checkpoints":
             return checkpoint_facts(self.inputs, self.options)
+        if name == "replicas":
+            return replica_facts(self.result.partitions)
         if name == "incomplete":
             return record_batches(FACTS[name].schema, rows_of(_INCOMPLETE, self.unread_inputs()))
         assert name == "findings"
@@ -246,11 +244,8 @@ def internal_topic_facts(
     return remote_event_facts(inputs, witnesses, options, incomplete, payloads=payloads)
 
 
-def scan_for_facts(
-    paths: list[str], options: ScanOptions, finding_text: FindingText, progress: Progress | None = None
-) -> FactReader:
-    """Scan the paths for a reader of any fact. Raises UsageError for invalid paths."""
-    inputs = gather(paths, options)
+def scan_for_facts(inputs: Inputs, options: ScanOptions, finding_text: FindingText, progress: Progress | None = None) -> FactReader:
+    """Scan the inputs for a reader of any fact."""
     compile_as_needed(max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal)))
     witnesses = read_witnesses(inputs)
     take_remote_logs(inputs, options, witnesses.remote_log)

@@ -139,26 +139,26 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
     """The rows of `batches` in tables as large as `MAX_ROWS` and `MAX_BYTES` allow; the batches are the tables' chunks."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in chain.from_iterable(map(_halved, batches)):
-        if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > MAX_BYTES):
+    for batch, added in chain.from_iterable(map(bounded, batches)):
+        if pending and (rows + batch.num_rows > MAX_ROWS or size + added > MAX_BYTES):
             yield pa.Table.from_batches(pending, schema)
             pending, rows, size = [], 0, 0
-        if batch.num_rows:
-            pending.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
+        pending.append(batch)
+        rows += batch.num_rows
+        size += added
     if pending:
         yield pa.Table.from_batches(pending, schema)
 
 
-def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch`, halved until its parts are within the limits."""
-    if batch.num_rows > 1 and (batch.num_rows > MAX_ROWS or batch.nbytes > MAX_BYTES):
+def bounded(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """`batch` and its bytes, halved until its parts are within the limits; nothing if it has no rows."""
+    size = batch.nbytes
+    if batch.num_rows > 1 and (batch.num_rows > MAX_ROWS or size > MAX_BYTES):
         half = batch.num_rows // 2
-        yield from _halved(batch.slice(0, half))
-        yield from _halved(batch.slice(half))
-    else:
-        yield batch
+        yield from bounded(batch.slice(0, half))
+        yield from bounded(batch.slice(half))
+    elif batch.num_rows:
+        yield batch, size
 
 
 def _escaped(value: object) -> object:
