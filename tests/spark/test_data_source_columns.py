@@ -89,7 +89,7 @@ def test_readers_get_only_the_requested_columns() -> None:
     assert by_schema._query.columns == ("topic", "timestamp")
     with pytest.raises(UsageError, match="the option columns and the schema ask for different columns"):
         source(SAMPLE, fact="records", columns="timestamp").reader(of_schema)
-    with pytest.raises(UsageError, match="timestamp of the fact records is timestamp, not bigint$"):
+    with pytest.raises(UsageError, match=r"timestamp of the fact records is timestamp, not bigint$"):
         source(SAMPLE, fact="records").reader(StructType([StructField("timestamp", LongType())]))
 
 

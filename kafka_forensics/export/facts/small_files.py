@@ -72,9 +72,9 @@ def _index_batches(
         rows = min(MAX_ROWS, entries - start)
         log_dir, file, kind = place_columns((*replica.place(entry), index_type), rows)
         arrays: dict[str, ArrowArray] = {"log_dir": log_dir, "file": file, "index_type": kind}
-        arrays |= {
-            name: (times if name == "timestamp" else numbers)(values[start : start + rows]) for name, values in columns.items()
-        }
+        for name, values in columns.items():
+            to_arrow = times if name == "timestamp" else numbers
+            arrays[name] = to_arrow(values[start : start + rows])
         arrays["position"] = numbers(np.arange(start, start + rows, dtype=np.int64) * width)
         yield batch_without_keys(fact, [arrays.get(field.name, pa.nulls(rows, field.type)) for field in fact.file_schema])
 
