@@ -6,7 +6,7 @@ Parsers return bad bytes as facts; exceptions are for questions that cannot be a
     ├── UsageError            an invalid request: wrong option, output inside an input (exit 2)
     │   └── PathMissingError  an input that does not exist (exit 2)
     ├── SourceError           bytes exist but cannot be read: permission, I/O, unsupported container (exit 3)
-    ├── IncompleteError       what is read is unfinished, of another layout, or has changed
+    ├── IncompleteError       rows are missing, and the caller did not allow that (exit 3)
     ├── TransientError          a transient failure of an output's service, or of another machine (exit 3)
     └── FormatError           a structure breaks its format; has path and byte position
 """
@@ -57,16 +57,19 @@ class SourceError(ForensicsError):
         )
 
 
+class IncompleteError(ForensicsError):
+    """Rows are missing because something cannot be read, is unfinished, or has changed; `path` and `reason` of the first such
+    thing, and how many `more` there are."""
+
+    def __init__(self, path: str, reason: str, more: int = 0) -> None:
+        others = f", and {more} more {'paths' if more > 1 else 'path'}" if more else ""
+        super().__init__(f"{path}: {reason}{others}; allow_incomplete=True reads what is left")
+
+
 class TransientError(ForensicsError):
     """A failure that may be transient; `hint` says to try again."""
 
     hint = TRY_AGAIN
-
-
-class IncompleteError(ForensicsError):
-    """What is read is not whole: unfinished, of another layout, or changed since it was listed."""
-
-    hint = "allow_incomplete=True reads what is left"
 
 
 class FormatError(ForensicsError):

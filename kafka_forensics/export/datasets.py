@@ -168,7 +168,7 @@ def _dataset_files(fact: Fact, reader: FactReader, order: ExportOrder, jobs: int
     label, new_file = order.label, order.target.file
     if not fact.by_replica:
         yield from write_part(
-            fact, label, [({}, _sorted_rows(fact, reader))], new_file, map(partial(label.file, fact.name, 0), count())
+            fact, label, [(None, _sorted_rows(fact, reader))], new_file, map(partial(label.file, fact.name, 0), count())
         )
         return
     writes = (
@@ -189,7 +189,7 @@ def _shares(fact: Fact, reader: FactReader, label: SnapshotLabel) -> Iterator[li
     weights = [plan.bytes for plan in reader.logs_of(fact.name)]
     share_bytes = max(SPLIT_BYTES, sum(weights) // LARGE_SHARES)
     weighed = zip(reader.parts(fact.name), weights, strict=True)
-    for _, of_topic in groupby(weighed, key=lambda part: part[0].topic if label.splits(fact) else None):
+    for _, of_topic in groupby(weighed, key=lambda part: part[0].keys.topic if label.splits(fact) else None):
         yield from packed(of_topic, share_bytes, MAX_REPLICAS)
 
 
@@ -204,13 +204,9 @@ def _write_share(
                 raise CancelledError
             yield batch
 
-    topic = share[0].topic if label.splits(fact) else None
+    topic = share[0].keys.topic if label.splits(fact) else None
     names = (label.file(fact.name, number, following, topic) for following in count())
-    yield from write_part(fact, label, ((_keys(part), until_end(part.batches)) for part in share), new_file, names)
-
-
-def _keys(part: FactPart) -> Json:
-    return {"topic": part.topic, "partition": part.partition, "broker": part.broker}
+    yield from write_part(fact, label, ((part.keys, until_end(part.batches)) for part in share), new_file, names)
 
 
 def _written_by(writes: Iterable[WriteFiles], jobs: int) -> Iterator[DatasetFile]:

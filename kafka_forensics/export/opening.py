@@ -1,9 +1,9 @@
 """Beginning an export: one snapshot of a dataset, new or existing, in Parquet files, Delta or Iceberg tables.
 
-Parquet files become part of the dataset when their directory is renamed (`snapshots`); in a storage service, which renames none, when
-the manifest is there. Files of a table become part of it when its library commits a transaction that names them. Tables are committed
-one after the other, because no transaction covers several. Files that a killed run has not committed are in no table; they stay until
-the table's own tools remove them.
+Parquet files become part of the dataset when their directory is renamed (`snapshots`); in a storage service, which renames none, as
+they are written, and the manifest comes last. Files of a table become part of it when its library commits a transaction that names
+them. Tables are committed one after the other, because no transaction covers several. Files that a killed run has not committed are
+in no table; they stay until the table's own tools remove them.
 """
 
 import contextlib

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from kafka_forensics.export.facts.rows import MAX_BYTES, MAX_ROWS, bounded, text
 from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
-from kafka_forensics.model.arrow import numbers, plain, repeated_dictionary
-from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.schemas import Fact
+from kafka_forensics.model.arrow import TIME, numbers, plain, repeated_dictionary
+from kafka_forensics.model.schemas import Fact, ReplicaKeys
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 COMPRESSION_LEVEL: Final = 3
 _ROWS_AT_ONCE: Final = 8 << 10
 """Rows of a column after which the writer checks whether the page is full."""
-_DELTA_CODED: Final = frozenset({pa.int32(), pa.int64()})
-_PLAIN: Final = frozenset({pa.uint32(), pa.bool_()})
-"""Checksums, which have no order and rarely repeat; truth values are single bits."""
+_DELTA_CODED: Final = frozenset({pa.int32(), pa.int64(), TIME})
+_PLAIN: Final = frozenset({pa.bool_()})
+"""Truth values are single bits."""
 _DECLARED: Final = b"ARROW:schema"
 """The metadata in which Arrow's readers find the declared schema, in base64."""
 
@@ -89,16 +88,16 @@ def _leaves(field: "ArrowField", prefix: str = "") -> Iterator[str]:
         yield name
 
 
-ReplicaRows = tuple[Json, Iterable[pa.RecordBatch]]
-"""The keys of a replica, and its rows with the columns `Fact.file_schema`; no keys for facts that are not about replicas."""
+ReplicaRows = tuple[ReplicaKeys | None, Iterable[pa.RecordBatch]]
+"""The keys of a replica, and its rows with the columns `Fact.file_schema`; None for facts that are not about replicas."""
 
 
 def row_groups(fact: Fact, label: SnapshotLabel, replicas: Iterable[ReplicaRows]) -> Iterator[pa.Table]:
     """The rows of replicas as tables in the columns of `dataset_schema`, as large as `MAX_ROWS` and `MAX_BYTES` allow.
 
-    Text that rows share is a dictionary; every column has the same type in all tables: text is plain or a dictionary as in the first.
+    Every column has the same type in all tables: text is plain or a dictionary as in the first rows.
     """
-    pending: list[tuple[Json, pa.RecordBatch]] = []
+    pending: list[tuple[ReplicaKeys | None, pa.RecordBatch]] = []
     rows = size = 0
     types: list[pa.DataType] = []
     for keys, batches in replicas:
@@ -114,7 +113,9 @@ def row_groups(fact: Fact, label: SnapshotLabel, replicas: Iterable[ReplicaRows]
         yield _table(fact, label, pending, types)
 
 
-def _table(fact: Fact, label: SnapshotLabel, pending: list[tuple[Json, pa.RecordBatch]], types: list[pa.DataType]) -> pa.Table:
+def _table(
+    fact: Fact, label: SnapshotLabel, pending: list[tuple[ReplicaKeys | None, pa.RecordBatch]], types: list[pa.DataType]
+) -> pa.Table:
     """One table of the batches; the keys of each are repeated in its rows."""
     batches = [batch for _, batch in pending]
     replica_of_row = numbers(np.repeat(np.arange(len(batches)), [batch.num_rows for batch in batches]))
@@ -125,11 +126,11 @@ def _table(fact: Fact, label: SnapshotLabel, pending: list[tuple[Json, pa.Record
             columns.append(repeated_dictionary(label.keys[name], len(replica_of_row)))
         elif name in positions:
             index = positions[name]
-            chunks = [_as_type(batch.column(index), types[index]) for batch in batches]
+            chunks: Any = [_as_type(batch.column(index), types[index]) for batch in batches]
             column = pa.chunked_array(chunks, types[index])
             columns.append(column if pa.types.is_dictionary(types[index]) or types[index] == declared else column.cast(declared))
         else:
-            values = [keys[name] for keys, _ in pending]
+            values = [getattr(keys, name) for keys, _ in pending]
             of_replicas = (
                 pa.array([text(value) for value in values]).dictionary_encode()
                 if declared == pa.string()

@@ -21,11 +21,9 @@ from kafka_forensics.export.facts.read import piece_facts
 from kafka_forensics.export.facts.rows import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
 from kafka_forensics.export.facts.splits import FactPiece, decode, replica_tasks
 from kafka_forensics.export.labels import SnapshotLabel
-from kafka_forensics.export.parquet import ReplicaRows
 from kafka_forensics.export.places import ExportPlace, Storage, join_place
-from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.model.schemas import FACTS, ReplicaKeys
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.serialization import pack, unpack
@@ -109,7 +107,7 @@ def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYT
         elif name in BY_TASKS:
             size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
-            works = replica_tasks(reader.logs_of(name), query, deep=reader.result.totals.records_decoded)
+            works = replica_tasks(reader.logs_of(name), reader.node_ids, query, deep=reader.result.totals.records_decoded)
             listed += [Task(name, json.dumps([size, work]).encode()) for work in works]
     return listed
 
@@ -126,7 +124,11 @@ def _transaction_works(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
         else:
             streams.setdefault(id(source), []).append(plan)
     for plans in (*packed(seekable, split_bytes), *streams.values()):
-        yield pack([(plan, stable.get(place_of_replica(plan)), _remote_logs(reader, plan)) for plan in thin_plans(plans)])
+        works = [
+            (plan, reader.keys_of(plan).node_id, stable.get(place_of_replica(plan)), _remote_logs(reader, plan))
+            for plan in thin_plans(plans)
+        ]
+        yield pack(works)
 
 
 def _remote_logs(reader: FactReader, plan: ReplicaPlan) -> list[ReplicaPlan]:
@@ -154,7 +156,7 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
         rows = _transactions(arguments, known, task, incomplete, strict=strict)
     else:
         rows = _pieces(arguments, task, incomplete, strict=strict)
-    for topic, of_topic in groupby(rows, key=lambda row: row[0]["topic"] if label.splits(fact) else None):
+    for topic, of_topic in groupby(rows, key=lambda row: row[0].topic if label.splits(fact) else None):
         for file in write_part(fact, label, of_topic, target.temporary_file, names):
             file.topic = topic
             yield json.dumps(asdict(file))
@@ -187,7 +189,9 @@ def _opener(arguments: ExportArguments) -> Callable[[str], "ByteSource"]:
     return open_once
 
 
-def _pieces(arguments: ExportArguments, task: Task, incomplete: list[Incomplete], *, strict: bool) -> Iterator[ReplicaRows]:
+def _pieces(
+    arguments: ExportArguments, task: Task, incomplete: list[Incomplete], *, strict: bool
+) -> Iterator[tuple[ReplicaKeys, "Iterable[pa.RecordBatch]"]]:
     """The rows of the pieces of a task, replica by replica."""
     split_bytes, text = json.loads(task.work)
     pieces, deep = decode(text)
@@ -199,22 +203,20 @@ def _pieces(arguments: ExportArguments, task: Task, incomplete: list[Incomplete]
         for piece in of_replica:
             yield from piece_facts(piece, open_once(piece.source), query, incomplete.append, deep=deep, strict=strict)
 
-    for (topic, partition, broker), of_replica in groupby(
-        pieces, key=lambda piece: (piece.topic, piece.partition, str(piece.broker))
-    ):
-        yield {"topic": topic, "partition": partition, "broker": broker}, rows(of_replica)
+    for keys, of_replica in groupby(pieces, key=lambda piece: piece.keys):
+        yield keys, rows(of_replica)
 
 
 def _transactions(
     arguments: ExportArguments, known: bytes, task: Task, incomplete: list[Incomplete], *, strict: bool
-) -> Iterator[ReplicaRows]:
+) -> Iterator[tuple[ReplicaKeys, "Iterable[pa.RecordBatch]"]]:
     """The transactions of the replicas of a task, replica by replica."""
     open_once = _opener(arguments)
     transactions = KnownTransactions(*unpack(known))
-    for plan, last_stable_offset, remote in unpack(task.work, lambda _, address: open_once(address)):
+    for plan, node_id, last_stable_offset, remote in unpack(task.work, lambda _, address: open_once(address)):
         context = plan.context
         unread: list[Incomplete] = []
-        keys: Json = {"topic": context.topic, "partition": context.partition, "broker": str(context.broker)}
+        keys = ReplicaKeys(context.topic, context.partition, str(context.broker), node_id)
         yield keys, transaction_facts(ReplicaReader(plan, unread.append, remote=remote), last_stable_offset, transactions)
         if unread and strict:
             raise SourceError(unread[0].path, unread[0].reason)

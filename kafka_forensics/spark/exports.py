@@ -29,10 +29,10 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
     """
     manifests = _manifests(spark, output)
     if not manifests and not allow_incomplete:
-        raise IncompleteError(
-            f"{output} holds no finished snapshot: there is no {_FINISHED}/{MANIFEST}; an export there was killed, is running,"
-            " or has another layout"
+        reason = (
+            f"no finished snapshot: there is no {_FINISHED}/{MANIFEST}; an export was killed, is running, or has another layout"
         )
+        raise IncompleteError(output, reason)
     columns = declared_columns(fact.schema)
     labels = [StructField(label.name, StringType()) for label in LABELS]
     reader = spark.read.schema(StructType([*labels, *spark_struct(columns)])).option("basePath", output)
@@ -45,7 +45,7 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
         raise UsageError(f"no snapshot in {output} has the fact {fact.name}", hint="`export --fact` chooses facts") from None
     if not allow_incomplete:
         for problem in _problems(manifests, fact, found):
-            raise IncompleteError(f"{output}: {problem}")
+            raise IncompleteError(output, problem)
     return frame.select([*(label.name for label in LABELS), *(column.name for column in columns)])
 
 
@@ -57,7 +57,7 @@ def _manifests(spark: "SparkSession", output: str) -> list[Json]:
         if "PATH_NOT_FOUND" not in str(error):
             raise
         return []
-    return [json.loads(text) for text in texts.to_pylist()]
+    return [json.loads(str(text)) for text in texts.to_pylist()]
 
 
 def _problems(manifests: list[Json], fact: Fact, found: set[str]) -> Iterator[str]:

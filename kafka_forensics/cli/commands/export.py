@@ -171,9 +171,9 @@ def export(
 ) -> int:
     """Every fact and finding as Parquet files: batches, records, spans, indexes, transactions, replicas and more.
 
-    The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`, which appears as a whole: DuckDB, Spark,
-    Polars, pandas and PyArrow read all snapshots of a fact together (docs/datasets.md). --append adds a snapshot to a dataset; with
-    --table-format the dataset is Delta or Iceberg tables.
+    The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`, which appears as a whole. DuckDB,
+    Spark, Polars, pandas and PyArrow read all snapshots of a fact together (docs/datasets.md). --append adds a snapshot to a dataset;
+    with --table-format the dataset is Delta or Iceberg tables.
 
     `manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the fact `incomplete`, and
     `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of records stay out unless
