@@ -3,9 +3,9 @@
     spark-submit nightly_audit.py /snapshots/2026-11-25/* --output /lake/kafka --snapshot 2026-11-25
     spark-submit nightly_audit.py ... --since 2026-11-24=/snapshots/2026-11-24
 
-The datasets go to OUTPUT/SNAPSHOT, which every worker must see; with --since the changes go to OUTPUT/changes/SNAPSHOT. Exit
-status, as of `scan`: 0; 1 if there are findings from --fail-on upwards; 2 for a wrong request, such as a missing path or a snapshot
-that was audited before; 3 if some input could not be read, or Spark did not finish.
+Each night is one more snapshot of the dataset OUTPUT, which every worker must see; a night that is audited again replaces what it
+wrote before. With --since the changes go to OUTPUT-changes/SNAPSHOT. Exit status, as of `scan`: 0; 1 if there are findings from
+--fail-on upwards; 2 for a wrong request, such as a missing path; 3 if some input could not be read, or Spark did not finish.
 """
 
 import argparse
@@ -36,7 +36,8 @@ LINES = 20
 def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Audit a snapshot of Kafka log directories on Spark.")
     parser.add_argument("paths", nargs="+", metavar="PATH", help="what `kafka-forensics scan` takes: all brokers at once")
-    parser.add_argument("--output", required=True, help="where the audits of all snapshots are kept: a directory or URI")
+    parser.add_argument("--output", required=True, help="the dataset of all snapshots: a directory or URI")
+    parser.add_argument("--cluster", help="name of the cluster [default: its id]")
     parser.add_argument("--snapshot", default=f"{datetime.now(UTC):%Y-%m-%d}", help="name of this one [default: today, in UTC]")
     parser.add_argument(
         "--since", action="append", default=[], metavar="NAME=PATH", help="an older one; again for more paths of it"
@@ -45,7 +46,7 @@ def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace
     parser.add_argument("--whole", action="store_true", help="whole log directories were copied: what is not there is gone")
     parser.add_argument("--fail-on", choices=SEVERITIES, default="error")
     arguments = parser.parse_args(command_line)
-    if re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.:_-]*", arguments.snapshot) is None or arguments.snapshot == "changes":
+    if re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.:_-]*", arguments.snapshot) is None:
         parser.error(f"{arguments.snapshot!r} cannot name a snapshot")
     arguments.since = [since for since in arguments.since if since]  # a scheduler's template may expand to nothing
     older = {name for name, _, path in (since.partition("=") for since in arguments.since) if name and path}
@@ -58,12 +59,14 @@ def audit(arguments: argparse.Namespace) -> int:
     """Audit the snapshot; return the exit status."""
     spark = SparkSession.builder.appName(f"kafka-forensics {arguments.snapshot}").getOrCreate()
     output = arguments.output if "://" in arguments.output else str(Path(arguments.output).absolute())
-    target, whole = f"{output.rstrip('/')}/{arguments.snapshot}", arguments.whole or None
+    target, whole = output.rstrip("/"), arguments.whole or None
     # First, so that nothing is written if a path does not exist.
     changed = changes_since(spark, arguments, whole) if arguments.since else None
     if changed is not None:
-        write_changes(changed, f"{output.rstrip('/')}/changes/{arguments.snapshot}")
-    done = kf_spark.export(spark, arguments.paths, target, sorted({*(arguments.fact or FACTS), "findings"}), whole=whole)
+        write_changes(changed, f"{target}-changes/{arguments.snapshot}")
+    named = {"cluster": arguments.cluster, "snapshot": arguments.snapshot}
+    facts = sorted({*(arguments.fact or FACTS), "findings"})
+    done = kf_spark.export(spark, arguments.paths, target, facts, append=True, whole=whole, **named)
     result = done.result
     findings, missing = list(result.findings), list(result.incomplete)
     print(f"{arguments.snapshot}: {result.verdict}; {result.totals.partitions:,} partitions, {result.totals.bytes_total:,} bytes")

@@ -76,12 +76,13 @@ class OpenExport:
 
 
 @contextmanager
-def open_export(output: str, storage: Storage, options: SnapshotOptions, label: SnapshotLabel) -> Iterator[OpenExport]:
-    """Begin an export of the snapshot `label`; at the end, publish it.
+def open_export(output: str, storage: Storage, options: SnapshotOptions, inputs: Inputs) -> Iterator[OpenExport]:
+    """Begin an export of the inputs as a snapshot; at the end, publish it.
 
     If it fails, the dataset is unchanged except for tables that were committed already. Raises UsageError if the output holds
     something else or cannot be written to, and if another run is adding to it.
     """
+    label = options.label(inputs)
     if options.table_format != PARQUET:
         opening = _opened_tables(output, storage, options, label)
     elif (root := local_path(output)) is not None:

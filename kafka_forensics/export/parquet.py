@@ -127,7 +127,7 @@ def _table(
         elif name in positions:
             index = positions[name]
             chunks: Any = [_as_type(batch.column(index), types[index]) for batch in batches]
-            column = pa.chunked_array(chunks, types[index])
+            column: Any = pa.chunked_array(chunks)
             columns.append(column if pa.types.is_dictionary(types[index]) or types[index] == declared else column.cast(declared))
         else:
             values = [getattr(keys, name) for keys, _ in pending]

@@ -163,11 +163,10 @@ def batches_to_arrow(columns: "NDArray[np.int64]") -> pa.RecordBatch:
 
 def batch_arrays(columns: "NDArray[np.int64]") -> "list[ArrowArray]":
     """The arrays of `batches_to_arrow`, one for each column."""
-    arrays = []
-    for batch_column, (kind, _) in _COLUMNS.items():
-        values = columns[batch_column].copy()
-        arrays.append(times(values) if kind == TIME else numbers(values).cast(kind))
-    return arrays
+    return [
+        times(columns[batch_column].copy()) if kind == TIME else numbers(columns[batch_column].astype(kind.to_pandas_dtype()))
+        for batch_column, (kind, _) in _COLUMNS.items()
+    ]
 
 
 # Facts of a replica's files except batches: spans, indexes, snapshots and checkpoints.

@@ -111,10 +111,10 @@ def export(
     """Write facts (None: all) as one snapshot of a Parquet dataset at `output`, by Spark's workers.
 
     `output` is a directory that every worker sees, or a URI such as `s3://bucket/export`, empty or new unless `append`;
-    docs/datasets.md describes it. The snapshot is called `1`, and the cluster by its id, unless names are given. Without `payloads`,
-    keys and values of records are null. What cannot be read is in `result.incomplete` and in the fact `incomplete`; `_INCOMPLETE` is
-    written instead of `_SUCCESS` then, unless `allow_incomplete`. Raises UsageError for invalid paths, for a target that holds
-    something else, and if the workers cannot run tasks.
+    docs/datasets.md describes it. The snapshot is called `1`, and the cluster by its id, unless names are given. Without
+    `payloads`, keys and values of records are null. What cannot be read is in `result.incomplete` and in the fact `incomplete`;
+    `_INCOMPLETE` is written instead of `_SUCCESS` then, unless `allow_incomplete`. Raises UsageError for invalid paths, for a
+    target that holds something else, and if the workers cannot run tasks.
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options

@@ -102,7 +102,7 @@ def export_paths(
     check_outputs([Output(output, "output", "any")], paths)
     paths, options = without_secrets(paths, options)
     inputs = gather(paths, options, ids_later=True)
-    with open_export(output, options.storage_options, snapshot, snapshot.label(inputs)) as opened:
+    with open_export(output, options.storage_options, snapshot, inputs) as opened:
         names = [name for name in FACTS if name in wanted]
         order = ExportOrder(opened.target, names, opened.label, opened.output, commit=opened.commit, **how)
         reader, datasets = export_on_spark(spark, inputs, options, order)

@@ -7,6 +7,7 @@ import pytest
 
 from kafka_forensics.cli import progress
 from tests.cli.runs import Run
+from tests.export.exports import snapshot_of
 from tests.support.places import SAMPLES
 
 SAMPLE = str(SAMPLES / "unclean-election")
@@ -18,11 +19,11 @@ def test_datasets_are_listed_and_findings_affect_the_status_only_on_request(tmp_
     status, out, err = run("export", *arguments, "json", "--output", tmp_path / "json")
     assert (status, err) == (0, "")
     assert {load.pop("dataset"): load for load in json.loads(out)} == json.loads(
-        (tmp_path / "json" / "_manifest.json").read_text()
+        (snapshot_of(tmp_path / "json") / "manifest.json").read_text()
     )["datasets"]
     status, out, _ = run("export", *arguments, "table", "--output", tmp_path / "table", "--fail-on", "critical")
     assert (status, [line.split()[0] for line in out.splitlines()]) == (1, ["dataset", "batches", "findings", "incomplete"])
-    assert (tmp_path / "table" / "_SUCCESS").exists()
+    assert (snapshot_of(tmp_path / "table") / "_SUCCESS").exists()
 
 
 def test_omitted_payloads_are_mentioned_once(tmp_path: Path, run: Run) -> None:

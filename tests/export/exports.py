@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS
+from kafka_forensics.model.schemas import FACTS
 
-_KEYS: list[Any] = [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("broker", pa.string())]
-KEYS = pa.schema(_KEYS)
-HIVE = ds.partitioning(KEYS, flavor="hive")
+RUN = re.compile("-[0-9a-f]{32}")
+"""The part of a file's name that is unique to a run."""
 
 
 def export(target: Path, *arguments: object) -> int:
@@ -35,20 +35,24 @@ def record_fsyncs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return synced
 
 
+def snapshot_of(target: Path) -> Path:
+    """The directory of the only snapshot of an export."""
+    (folder,) = target.glob("cluster=*/snapshot=*")
+    return folder
+
+
 def read_back(target: Path, fact: str) -> pa.Table:
-    """The rows of a fact, in the order of its declared columns; `node_id` comes from the metadata of a replica's files."""
-    schema = FACTS[fact].schema
-    if not FACTS[fact].by_replica:
-        return ds.dataset(target / fact).to_table().select(schema.names)
-    tables = []
-    for path in sorted((target / fact).rglob("*.parquet")):
-        table = ds.dataset(path, partitioning=HIVE, partition_base_dir=str(target / fact)).to_table()
-        if not table.num_rows:
-            continue
-        node_id = (pq.read_schema(path).metadata or {}).get(b"kf.node_id")
-        values = pa.repeat(pa.scalar(None if node_id is None else int(node_id), pa.int32()), table.num_rows)
-        tables.append(table.append_column("node_id", values).select(schema.names))
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+    """The rows of a fact, in the order of its declared columns."""
+    return ds.dataset(snapshot_of(target) / fact).to_table().select(FACTS[fact].schema.names)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of each file by its name without the run's id; the manifest names the files."""
+    return {
+        RUN.sub("", path.relative_to(folder).as_posix()): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "manifest.json"
+    }
 
 
 def rows(table: pa.Table) -> list[Any]:
@@ -56,12 +60,12 @@ def rows(table: pa.Table) -> list[Any]:
 
 
 def manifest(target: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((target / "_manifest.json").read_text())
+    """The manifest of the only snapshot of an export."""
+    loaded: dict[str, Any] = json.loads((snapshot_of(target) / "manifest.json").read_text())
     return loaded
 
 
 def parquet_files(target: Path) -> dict[str, pq.ParquetFile]:
-    return {path.relative_to(target).as_posix(): pq.ParquetFile(path) for path in sorted(target.rglob("*.parquet"))}
-
-
-assert (*KEYS.names, "node_id") == PARTITION_KEYS
+    """The files of the only snapshot of an export, by their paths in it."""
+    folder = snapshot_of(target)
+    return {path.relative_to(folder).as_posix(): pq.ParquetFile(path) for path in sorted(folder.rglob("*.parquet"))}

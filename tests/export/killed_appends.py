@@ -16,7 +16,7 @@ from typing import Any
 
 FACTS = ("batches", "findings")
 PACKAGE_MODULES = (
-    *("cli.commands.export", "export.append", "export.views", "export.facts.facts"),
+    *("cli.commands.export", "export.opening", "export.views", "export.facts.facts"),
     *("scanning.engine.local", "cli.progress"),
 )
 PRELOADED = [

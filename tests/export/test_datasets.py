@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export import datasets
+from kafka_forensics.export import datasets, parquet
 from kafka_forensics.export.facts import log as facts_log, rows as facts_rows
 from kafka_forensics.export.target import Target
 from kafka_forensics.model.schemas import FACTS
-from tests.export.exports import export, manifest, parquet_files, read_back, rows
+from tests.export.exports import contents, export, manifest, parquet_files, read_back, rows, snapshot_of
 from tests.gallery.of_replicas import HOSTILE, hostile
 from tests.support.brokers import healthy
 from tests.support.places import SAMPLES
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from kafka_forensics.export.target import HashedFile
 
 UNCLEAN_ELECTION = SAMPLES / "unclean-election"
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("kernels", ["interpreted", "compiled"])
@@ -55,9 +50,7 @@ def test_a_file_that_cannot_be_written_ends_all_threads(tmp_path: Path, monkeypa
     monkeypatch.setattr(Target, "file", disk_is_full)
     assert export(tmp_path / "out", UNCLEAN_ELECTION, "--jobs", 3) == 2
     assert threading.active_count() == before
-    assert not [
-        path for path in (tmp_path / "out").rglob("*") if path.name in {"_SUCCESS", "_manifest.json"} or ".tmp" in path.name
-    ]
+    assert not (tmp_path / "out").exists()
 
 
 def test_requested_facts_are_written_in_the_order_of_the_model(tmp_path: Path) -> None:
@@ -67,8 +60,10 @@ def test_requested_facts_are_written_in_the_order_of_the_model(tmp_path: Path) -
     )
     content = manifest(tmp_path / "out")
     assert list(content["datasets"]) == ["batches", "findings", "incomplete"]
-    assert {(file.get("topic"), file.get("broker")) for file in content["files"]} == {("audit", "2"), (None, None)}
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"_SUCCESS", "_manifest.json", *content["datasets"]}
+    assert {*zip(*(read_back(tmp_path / "out", "batches")[name].to_pylist() for name in ("topic", "broker")), strict=True)} == {
+        ("audit", "2")
+    }
+    assert {path.name for path in snapshot_of(tmp_path / "out").iterdir()} == {"_SUCCESS", "manifest.json", *content["datasets"]}
 
 
 def test_filters_apply_to_facts_that_are_not_of_one_replica(tmp_path: Path) -> None:
@@ -107,25 +102,24 @@ def test_hostile_names_and_bytes_are_read_back_unchanged(tmp_path: Path) -> None
     for path in target.rglob("*"):
         assert path.name.isascii()
         assert path.name.isprintable()
-    names = {file["broker"] for file in manifest(target)["files"] if "broker" in file}
-    assert names == {path.split("=")[0] for path in paths}
+    assert set(read_back(target, "batches")["broker"].to_pylist()) == {path.split("=")[0] for path in paths}
 
 
 def test_a_fact_without_rows_is_an_empty_file_with_all_columns(tmp_path: Path) -> None:
     assert export(tmp_path / "out", SAMPLES / "silent-divergence") == 0
-    table = pq.read_table(tmp_path / "out" / "transactions")
-    assert table.num_rows == 0
-    assert table.schema.equals(FACTS["transactions"].schema)
+    table = read_back(tmp_path / "out", "transactions")
+    assert (table.num_rows, table.schema.names) == (0, FACTS["transactions"].schema.names)
 
 
 def test_row_groups_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "MAX_ROWS", 100)
     monkeypatch.setattr(facts_rows, "MAX_ROWS", 100)
-    monkeypatch.setattr(datasets, "MAX_FILE_BYTES", 6000)
+    monkeypatch.setattr(datasets, "MIN_FULL_FILE_BYTES", 6000)
     assert export(tmp_path / "out", UNCLEAN_ELECTION, "--fact", "records", "--fact", "batches") == 0
     files = parquet_files(tmp_path / "out")
     groups = [file.metadata.row_group(group).num_rows for file in files.values() for group in range(file.num_row_groups)]
     assert max(groups) == 100
-    assert any(path.endswith("part-00001.parquet") for path in files)
+    assert any("part-00000-001-" in path for path in files)
     assert rows(read_back(tmp_path / "out", "batches")) == rows(kf.scan(str(UNCLEAN_ELECTION)).facts("batches"))
 
 
@@ -181,14 +175,17 @@ def test_unread_logs_are_a_dataset_and_prevent_success(tmp_path: Path, monkeypat
     brokers = healthy(tmp_path / "in")
     refuse_logs(monkeypatch, brokers, (2,))
     assert export(tmp_path / "out", *brokers.log_dirs, *(["--allow-incomplete"] if allowed else [])) == 3
-    markers = {path.name for path in (tmp_path / "out").iterdir() if path.name.startswith("_")}
-    assert markers == {"_manifest.json", "_SUCCESS" if allowed else "_INCOMPLETE"}
+    markers = {path.name for path in snapshot_of(tmp_path / "out").iterdir() if path.name.startswith("_")}
+    assert markers == {"_SUCCESS" if allowed else "_INCOMPLETE"}
+    assert manifest(tmp_path / "out")["is_complete"] is allowed
     place: dict[str, Any] = {"reason": REASON, "topic": "t", "partition": 0, "broker": "2"}
     expected = [{"path": f"{brokers.log_dir(2)}/t-0/{segment_file(segment)}", **place} for segment in (0, 29, 55)]
-    assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == [row | {"node_id": 2} for row in expected]
+    assert read_back(tmp_path / "out", "incomplete").to_pylist() == [row | {"node_id": 2} for row in expected]
     content = manifest(tmp_path / "out")
-    assert content["incomplete"] == [row | {"broker": 2} for row in expected]
+    assert content["incomplete"] == [
+        {name: value for name, value in row.items() if name != "node_id"} | {"broker": 2} for row in expected
+    ]
     assert (content["schema_version"], content["datasets"]["incomplete"]["rows"]) == ("1.0", 3)
-    replicas = pq.ParquetDataset(tmp_path / "out" / "replicas", partitioning="hive").read().to_pylist()
+    replicas = read_back(tmp_path / "out", "replicas").to_pylist()
     extents = [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas]
-    assert extents == [(1, 75, "whole"), (2, None, "none"), (3, 75, "whole")]
+    assert extents == [("1", 75, "whole"), ("2", None, "none"), ("3", 75, "whole")]

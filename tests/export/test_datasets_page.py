@@ -8,8 +8,8 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.export.append import TABLE_FORMATS
 from kafka_forensics.export.iceberg import NAMESPACE
+from kafka_forensics.export.opening import TABLE_FORMATS
 from tests.export.datasets import SILENT_DIVERGENCE, UNCLEAN_ELECTION, append, files, read
 from tests.support.places import SAMPLES
 

@@ -11,13 +11,14 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
+from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.append import TABLE_FORMATS, AddedSnapshot, open_export
 from kafka_forensics.export.datasets import DatasetFile, ExportOrder, export_facts
 from kafka_forensics.export.delta import DeltaTables
 from kafka_forensics.export.facts.facts import scan_for_facts
 from kafka_forensics.export.iceberg import CATALOG, NAMESPACE, IcebergTables
 from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
+from kafka_forensics.export.opening import TABLE_FORMATS, SnapshotOptions, open_export
 from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.schemas import FACTS
 from tests.export.datasets import SILENT_DIVERGENCE, TWO_FACTS, append, read, rows_without_labels, run_ids, snapshots_in
@@ -99,7 +100,7 @@ def commit(tables: DeltaTables | IcebergTables, folder: Path, number: int, schem
     path = folder / label.file("findings", 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(values, schema=schema), path)
-    tables.commit("findings", schema, label, [DatasetFile(label.file("findings", 0), {}, 1, path.stat().st_size)])
+    tables.commit("findings", schema, label, [DatasetFile(label.file("findings", 0), rows=1, size_in_bytes=path.stat().st_size)])
 
 
 COLUMNS = dataset_schema(FACTS["findings"], SnapshotLabel("a", "n1", "", in_rows=True))
@@ -172,10 +173,10 @@ def test_a_failed_commit_is_reported_and_leaves_the_tables_unchanged(
 @pytest.mark.parametrize("table_format", TRANSACTIONAL)
 def test_concurrent_runs_add_their_snapshots(tmp_path: Path, table_format: str) -> None:
     """Runs take no lock: each commit is a transaction of its table."""
-    with open_export(str(tmp_path), (), AddedSnapshot("a", "n0", table_format)) as first:
+    with open_export(str(tmp_path), (), SnapshotOptions("a", "n0", append=True, table_format=table_format), Inputs()) as first:
         assert append(tmp_path, "a", "n1", *TWO_FACTS, "--table-format", table_format) == 0
-        reader = scan_for_facts([str(SILENT_DIVERGENCE)], ScanOptions(), finding_text)
-        export_facts(reader, ExportOrder(first.target, ["batches", "findings"], label=first.label, commit=first.commit))
+        reader = scan_for_facts(gather([str(SILENT_DIVERGENCE)], ScanOptions()), ScanOptions(), finding_text)
+        export_facts(reader, ExportOrder(first.target, ["batches", "findings"], first.label, commit=first.commit))
     assert (
         snapshots_in(read(tmp_path, "batches", table_format))
         == snapshots_in(read(tmp_path, "findings", table_format))
@@ -235,7 +236,7 @@ def test_tables_of_another_format_are_refused(tmp_path: Path, table_format: str,
     assert append(tmp_path, "a", "n2", *TWO_FACTS, "--table-format", table_format) == 2
     assert f"hint: give --table-format {other}, or choose another directory" in capsys.readouterr().err
     assert append(tmp_path, "a", "n2", *TWO_FACTS) == 2
-    assert "holds tables of another format" in capsys.readouterr().err
+    assert "holds tables or an export of another layout" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -250,7 +251,7 @@ def test_a_directory_without_a_dataset_is_refused_unchanged(
     before = sorted(tmp_path.rglob("*"))
     for target, path, message in (
         (notes, SILENT_DIVERGENCE, "is not empty: it holds notes.txt"),
-        (whole, SILENT_DIVERGENCE, "holds an export that was made without --append"),
+        *(((whole, SILENT_DIVERGENCE, "holds snapshots as Parquet files"),) if table_format != "parquet" else ()),
         (tmp_path / "new" / "deep", tmp_path / "nothing", "no such file or directory"),
     ):
         assert append(target, "a", "n1", "--table-format", table_format, path=path) == 2

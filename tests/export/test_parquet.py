@@ -1,20 +1,18 @@
-"""Parquet files have the declared types for any representation in memory; names of their directories are safe and distinct."""
+"""Parquet files have the declared types for any representation in memory."""
 
 import io
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, strategies as st
 
-from kafka_forensics.export.datasets import replica_directory
 from kafka_forensics.export.facts.rows import batch_without_keys, place_columns, record_batch
-from kafka_forensics.export.parquet import parquet_writer, with_equal_types
-from kafka_forensics.model.arrow import TIME, dictionary_array, numbers, plain, repeated_dictionary, times
-from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.export.labels import SnapshotLabel
+from kafka_forensics.export.parquet import parquet_writer, row_groups
+from kafka_forensics.model.arrow import TIME, dictionary_array, numbers, repeated_dictionary, times
+from kafka_forensics.model.schemas import FACTS, ReplicaKeys
 
 INDEX = FACTS["index_entries"]
 _FIELDS: list[Any] = [
@@ -90,46 +88,16 @@ def test_a_file_without_rows_declares_its_types() -> None:
 
 
 @pytest.mark.parametrize("dictionary_first", [True, False])
-def test_plain_and_dictionary_batches_get_the_schema_of_the_first(*, dictionary_first: bool) -> None:
+def test_plain_and_dictionary_batches_get_the_types_of_the_first(*, dictionary_first: bool) -> None:
     place, nulls = ("dir", "file", "transaction"), [None] * 6
     plain_batch = record_batch(INDEX.file_schema, [(*place, 0, *nulls, 7)])
     dictionary_batch = batch_without_keys(INDEX, [*place_columns(place, 1), *plain_batch.columns[3:]])
     assert dictionary_batch.schema.types != plain_batch.schema.types
-    batches = list(with_equal_types([dictionary_batch, plain_batch] if dictionary_first else [plain_batch, dictionary_batch]))
-    assert batches[0].schema == batches[1].schema == (dictionary_batch if dictionary_first else plain_batch).schema
-    assert [list(map(plain, batch.columns)) for batch in batches] == [plain_batch.columns] * 2
-
-
-SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-~%=")
-
-
-def parts(topic: str, broker: str) -> list[str]:
-    return replica_directory(topic, 0, broker).split("/")
-
-
-def test_ordinary_names_are_not_encoded() -> None:
-    assert replica_directory("orders.v1_x-y", 12, "3") == "topic=orders.v1_x-y/partition=12/broker=3"
-    assert parts("t" * 249, "1")[0] == "topic=" + "t" * 249
-    assert parts("__HIVE_DEFAULT_PARTITION__", "1")[0] == "topic=%5F_HIVE_DEFAULT_PARTITION__", (
-        "readers take the unencoded name for null"
-    )
-
-
-@pytest.mark.parametrize("name", ["../../etc", "a/b", "\x1b]0;x\x07", "=", "é" * 300, "\udcff", "", ".", "..", "%2F", "x" * 5000])
-def test_a_hostile_name_is_one_safe_path_component(name: str) -> None:
-    names = parts(name, name)
-    assert len(names) == 3
-    for component in names:
-        assert set(component) <= SAFE
-        assert len(component) <= 255
-
-
-def test_long_names_that_differ_only_at_the_end_stay_distinct() -> None:
-    assert parts("x", "b" * 400 + "1")[2] != parts("x", "b" * 400 + "2")[2]
-
-
-@given(st.text(st.characters(codec="utf-8"), max_size=20), st.text(st.characters(codec="utf-8"), max_size=20))
-def test_encoded_names_decode_to_the_original(first: str, second: str) -> None:
-    for name in (first, second):
-        assert unquote_to_bytes(parts("t", name)[2].removeprefix("broker=")) == name.encode()
-    assert (parts("t", first) == parts("t", second)) == (first == second)
+    batches = [dictionary_batch, plain_batch] if dictionary_first else [plain_batch, dictionary_batch]
+    replicas = [(ReplicaKeys("t", 0, f"{broker}", broker or None), [batch]) for broker, batch in enumerate(batches)]
+    (table,) = row_groups(INDEX, SnapshotLabel("c", "s", "0" * 32, in_rows=True), replicas)
+    assert pa.types.is_dictionary(table.schema.field("index_type").type) == dictionary_first
+    row = {"cluster": "c", "snapshot": "s", "topic": "t", "partition": 0, "log_dir": "dir", "file": "file", "last_stable_offset": 7}
+    assert table.num_rows == 2
+    for number, found in enumerate(table.to_pylist()):
+        assert found.items() >= (row | {"broker": f"{number}", "node_id": number or None}).items()

@@ -15,7 +15,7 @@ from kafka_forensics.errors import TransientError, UsageError
 from kafka_forensics.export.places import ExportPlace, join_place, open_place
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.remote import errors as remote_errors
-from tests.export.exports import HIVE, rows
+from tests.export.exports import rows
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 from tests.support.places import SAMPLES
 
@@ -47,14 +47,18 @@ def open_export(s3: S3Server, uri: str) -> ExportPlace:
 
 def test_an_export_is_read_back_from_object_storage(s3: S3Server, bucket: str, copies: Path) -> None:
     assert export(s3, f"s3://{bucket}/a/out", copies, "--show-payloads") == 0
+    (manifest,) = (key for key in object_keys(s3, bucket) if key.endswith("manifest.json"))
+    folder = manifest.rpartition("/")[0]
+    assert folder.startswith("a/out/cluster=")
+    assert folder.endswith("/snapshot=1")
     assert {key for key in object_keys(s3, bucket) if not key.endswith((".parquet", "/"))} == {
-        "a/out/_SUCCESS",
-        "a/out/_manifest.json",
+        f"{folder}/_SUCCESS",
+        f"{folder}/manifest.json",
     }
     filesystem = pafs.S3FileSystem(access_key=ACCESS_KEY, secret_key=SECRET_KEY, endpoint_override=s3.endpoint, region="us-east-1")
     result = kf.scan(str(copies))
     for fact in ("batches", "records", "findings", "transactions"):
-        table = ds.dataset(f"{bucket}/a/out/{fact}", filesystem=filesystem, partitioning=HIVE, format="parquet").to_table()
+        table = ds.dataset(f"{bucket}/{folder}/{fact}", filesystem=filesystem, format="parquet").to_table()
         names = [name for name in FACTS[fact].schema.names if name in table.schema.names]
         assert rows(table.select(names)) == rows(result.facts(fact, payloads=True).select(names)), fact
 
@@ -64,7 +68,7 @@ def test_a_place_with_objects_is_refused(s3: S3Server, bucket: str, capsys: pyte
     assert export(s3, uri, UNCLEAN_ELECTION, "--fact", "findings") == 0
     before = object_keys(s3, bucket)
     assert export(s3, uri, UNCLEAN_ELECTION, "--fact", "findings") == 2
-    assert "holds a finished export" in capsys.readouterr().err
+    assert "holds a dataset" in capsys.readouterr().err
     assert object_keys(s3, bucket) == before
     s3.client().put_object(Bucket=bucket, Key="other/file", Body=b"x")
     assert export(s3, f"s3://{bucket}/other", UNCLEAN_ELECTION) == 2
@@ -79,8 +83,8 @@ def test_an_unfinished_export_is_marked(s3: S3Server, bucket: str) -> None:
     assert {"out/_UNFINISHED", "out/batches/one.parquet"} <= object_keys(s3, bucket)
     with pytest.raises(UsageError, match="did not finish"):
         open_export(s3, uri)
-    target.release()
-    assert "out/batches/one.parquet" in object_keys(s3, bucket)
+    target.remove()
+    assert not object_keys(s3, bucket)
 
 
 def test_an_interrupted_file_is_not_written(s3: S3Server, bucket: str) -> None:
@@ -89,8 +93,6 @@ def test_an_interrupted_file_is_not_written(s3: S3Server, bucket: str) -> None:
         file.write(b"half")
         raise KeyboardInterrupt
     assert not [key for key in object_keys(s3, bucket) if key.endswith(".parquet")]
-    target.release()
-    assert not [key for key in object_keys(s3, bucket) if not key.endswith("/")]
 
 
 def test_workers_join_an_export_by_its_token(s3: S3Server, bucket: str) -> None:
@@ -161,6 +163,6 @@ def test_any_fsspec_file_system_is_written(tmp_path: Path) -> None:
     import fsspec
 
     paths = fsspec.filesystem("memory").find("/exports/one")
-    assert {path.rpartition("/")[2] for path in paths} >= {"_SUCCESS", "_manifest.json", "part-00000.parquet"}
+    assert {path.rpartition("/")[2] for path in paths} >= {"_SUCCESS", "manifest.json"}
     assert not [path for path in paths if "_temporary" in path or "_UNFINISHED" in path]
     assert not list(tmp_path.iterdir())

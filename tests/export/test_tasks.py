@@ -3,20 +3,22 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import datasets, tasks as export_tasks
-from kafka_forensics.export.append import TABLE_FORMATS, AddedSnapshot, OpenExport, open_export
 from kafka_forensics.export.datasets import ExportOrder, export_facts
 from kafka_forensics.export.facts import spans as facts_spans, splits as fact_splits
 from kafka_forensics.export.facts.facts import FactReader, scan_for_facts
 from kafka_forensics.export.facts.rows import FROM_LOGS
-from kafka_forensics.export.places import open_place
+from kafka_forensics.export.opening import TABLE_FORMATS, OpenExport, SnapshotOptions, open_export
+from kafka_forensics.export.target import Target
 from kafka_forensics.export.tasks import (
     BY_TASKS,
     ExportArguments,
@@ -32,7 +34,7 @@ from kafka_forensics.export.views import finding_text
 from kafka_forensics.model.schemas import FACTS
 from tests.export import exports
 from tests.export.datasets import append, leftover_paths, read, rows_without_labels, run_ids, snapshots_in
-from tests.export.exports import manifest, read_back, rows
+from tests.export.exports import contents, manifest, read_back, rows, snapshot_of
 from tests.support.nightly import daily_subset
 from tests.support.remote_log import LAYOUTS, put_cluster
 
@@ -51,13 +53,16 @@ class TaskExport:
     """An export whose tasks this process runs one by one: a new export, or one that adds a snapshot."""
 
     def __init__(self, target: Path | OpenExport, paths: list[str], split_bytes: int = SMALL) -> None:
-        self.opened = target if isinstance(target, OpenExport) else OpenExport(open_place(str(target)), str(target))
+        self.opening: AbstractContextManager[OpenExport] = (
+            nullcontext(target) if isinstance(target, OpenExport) else open_export(str(target), (), SnapshotOptions(), Inputs())
+        )
+        self.opened = self.opening.__enter__()
         self.target = self.opened.target
         self.target.share()
-        self.reader: FactReader = scan_for_facts(paths, ScanOptions(), finding_text)
+        self.reader: FactReader = scan_for_facts(gather(paths, ScanOptions()), ScanOptions(), finding_text)
         self.reader.payloads = True
         self.tasks = tasks(self.reader, list(FACTS), split_bytes)
-        self.shared = export_arguments(self.reader, self.target.token, self.opened.output, work_bytes=0, label=self.opened.label)
+        self.shared = export_arguments(self.reader, self.target.token, self.opened.output, self.opened.label, work_bytes=0)
         self.known = known_transactions(self.reader)
 
     def run_task(self, task: Task, *, strict: bool = True) -> Iterator[str]:
@@ -70,8 +75,9 @@ class TaskExport:
         written, gaps = adopt_files(zip(self.tasks, outputs, strict=True), self.target, self.opened.label)
         self.reader.incomplete += gaps
         self.target.clear()
-        order = ExportOrder(self.target, list(FACTS), label=self.opened.label, commit=self.opened.commit)
+        order = ExportOrder(self.target, list(FACTS), self.opened.label, commit=self.opened.commit)
         export_facts(self.reader, order, {name: written.get(name, []) for name in BY_TASKS})
+        self.opening.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +122,10 @@ def test_order_of_tasks_and_lost_attempts_do_not_change_the_export(tmp_path: Pat
     for task in second.tasks:
         list(second.run_task(task))
         next(second.run_task(task), None)
-    assert len(names(tmp_path / "second" / "_temporary")) > len(second.tasks)
+    assert len(names(Path(second.opened.output) / "_temporary")) > len(second.tasks)
     second.finish([list(second.run_task(task)) for task in reversed(second.tasks)][::-1])
-    contents = [
-        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "first", tmp_path / "second")
-    ]
-    assert contents[0] == contents[1]
-    assert names(tmp_path / "second") == {*FACTS, "_SUCCESS", "_manifest.json"}
+    assert contents(tmp_path / "first") == contents(tmp_path / "second")
+    assert names(snapshot_of(tmp_path / "second")) == {*FACTS, "_SUCCESS", "manifest.json"}
 
 
 def test_an_attempt_that_outlives_the_export_writes_nothing(tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +143,7 @@ def test_an_attempt_that_outlives_the_export_writes_nothing(tmp_path: Path, copi
     with pytest.raises(UsageError, match="No such file"):
         next(late)
     assert calls
-    assert names(tmp_path / "out") == {*FACTS, "_SUCCESS", "_manifest.json"}
+    assert names(snapshot_of(tmp_path / "out")) == {*FACTS, "_SUCCESS", "manifest.json"}
 
 
 def test_a_missing_log_fails_attempts_and_the_last_one_reports_it(
@@ -182,9 +184,9 @@ def test_a_process_that_sees_another_directory_reports_it(tmp_path: Path, copies
     (tmp_path / "other").mkdir()
     assert target_problem(elsewhere(export.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
     assert target_problem(elsewhere(export.shared, tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
-    open_place(str(tmp_path / "another"))
+    Target.open(str(tmp_path / "another"))
     assert target_problem(elsewhere(export.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is another directory here"
-    shutil.rmtree(tmp_path / "out" / "_temporary")
+    shutil.rmtree(Path(export.opened.output) / "_temporary")
     assert "cannot write to" in (target_problem(packed) or "")
 
 
@@ -196,7 +198,7 @@ def elsewhere(shared: ExportArguments, folder: Path) -> str:
 def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, local_export: Path, table_format: str) -> None:
     target = tmp_path / "tasks"
     for _ in range(2):
-        with open_export(str(target), (), AddedSnapshot("a", "n1", table_format)) as opened:
+        with open_export(str(target), (), SnapshotOptions("a", "n1", append=True, table_format=table_format), Inputs()) as opened:
             export = TaskExport(opened, [str(copies)])
             assert target_problem(export.shared.to_json()) is None
             for task in export.tasks[:5]:
@@ -216,14 +218,14 @@ def test_tasks_add_a_snapshot(tmp_path: Path, copies: Path, local_export: Path, 
 def interrupted_export(target: Path, copies: Path) -> TaskExport:
     """A run that is interrupted after all its tasks; no other run can start before."""
     started: list[TaskExport] = []
-    added = AddedSnapshot("a", "n1")
+    added = SnapshotOptions("a", "n1", append=True)
 
     def run() -> None:
-        with open_export(str(target), (), added) as opened:
+        with open_export(str(target), (), added, Inputs()) as opened:
             started.append(TaskExport(opened, [str(copies)], 1 << 30))
             started[0].run_all()
             with pytest.raises(UsageError, match="another run is adding"):
-                open_export(str(target), (), added).__enter__()
+                open_export(str(target), (), added, Inputs()).__enter__()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -245,7 +247,7 @@ def test_a_task_of_an_ended_run_writes_nothing(tmp_path: Path, copies: Path) -> 
     target = tmp_path / "out"
     export = interrupted_export(target, copies)
     assert not target.exists()
-    with open_export(str(target), (), AddedSnapshot("a", "n2")) as opened:
+    with open_export(str(target), (), SnapshotOptions("a", "n2", append=True), Inputs()) as opened:
         with pytest.raises(UsageError, match="No such file"):
             list(export.run_task(export.tasks[0]))
         again = TaskExport(opened, [str(copies)], 1 << 30)

@@ -80,12 +80,11 @@ def local_digests(small_logs: RepeatedLogs, tmp_path_factory: pytest.TempPathFac
 
 
 def digests(target: Path) -> dict[str, str]:
-    """Path below the target → SHA-256 of the file; the manifest is hashed without the name of the engine."""
-    contents = {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
-    manifest = json.loads(contents["_manifest.json"])
+    """Path below the target → SHA-256 of the file; the manifest is hashed without the names of the engine and the run."""
+    manifest = exports.manifest(target)
     manifest["tool"].pop("engine")
-    contents["_manifest.json"] = json.dumps(manifest).encode()
-    return {path: hashlib.sha256(data).hexdigest() for path, data in sorted(contents.items())}
+    files = exports.contents(target) | {"manifest.json": exports.RUN.sub("", json.dumps(manifest)).encode()}
+    return {path: hashlib.sha256(data).hexdigest() for path, data in sorted(files.items())}
 
 
 def busy_worker(

@@ -17,7 +17,7 @@ from kafka_forensics.export.tasks import ExportArguments
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import export, export_job, job, read_export
 from tests.export import exports
-from tests.export.exports import manifest, read_back, rows
+from tests.export.exports import manifest, read_back, rows, snapshot_of
 from tests.support.object_stores import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.places import SAMPLES
 
@@ -60,42 +60,40 @@ def test_an_export_equals_that_of_the_local_engine(spark: SparkSession, tmp_path
     assert {dataset.fact: dataset.rows for dataset in done.datasets} == {
         fact: sums["rows"] for fact, sums in content["datasets"].items()
     }
-    paths = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    assert paths == {file["path"] for file in content["files"]} | {"_SUCCESS", "_manifest.json"}
-    assert {path.name for path in target.iterdir()} == {*FACTS, "_SUCCESS", "_manifest.json"}
+    folder = snapshot_of(target)
+    paths = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert paths == {file["path"] for file in content["files"]} | {"_SUCCESS", "manifest.json"}
+    assert {path.name for path in folder.iterdir()} == {*FACTS, "_SUCCESS", "manifest.json"}
     for entry in content["files"]:
-        data = (target / entry["path"]).read_bytes()
+        data = (folder / entry["path"]).read_bytes()
         assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
-        file = pq.ParquetFile(target / entry["path"])
+        file = pq.ParquetFile(folder / entry["path"])
         metadata = file.schema_arrow.metadata or {}
         assert file.metadata.num_rows == entry["rows"]
         assert metadata[b"kf.schema_version"] == content["schema_version"].encode()
-        if "topic" in entry:
-            assert [metadata[f"kf.{key}".encode()].decode() for key in ("topic", "partition", "broker")] == [
-                entry["topic"], str(entry["partition"]), entry["broker"],
-            ]  # fmt: skip
 
 
 def test_names_of_directories_are_read_as_text(spark: SparkSession, tmp_path: Path) -> None:
     sample = tmp_path / "copies" / "007"
     shutil.copytree(SAMPLE / "broker-1" / "orders-0", sample / "2024-01-01-0")
-    assert exports.export(tmp_path / "out", f"007={sample}", "--fact", "records") == 0
-    inferred = spark.read.parquet(str(tmp_path / "out" / "records"))
-    assert {name: kind for name, kind in inferred.dtypes if name in ("topic", "broker")} == {"topic": "date", "broker": "int"}
+    named = ("--partition-by", "topic", "--cluster", "007", "--snapshot", "2024-01-01")
+    assert exports.export(tmp_path / "out", f"007={sample}", "--fact", "records", *named) == 0
     frame = read_export(spark, f"{tmp_path}/out/", "records")
-    assert frame.columns == FACTS["records"].schema.names
-    assert frame.dtypes[:3] == [("topic", "string"), ("partition", "int"), ("broker", "string")]
-    wanted = kf.scan(f"007={sample}").facts("records").drop_columns(["key", "value", "headers"])
-    assert rows(frame.drop("key", "value", "headers").toArrow()) == rows(wanted)
-    assert frame.select("topic", "broker").distinct().collect() == [("2024-01-01", "7")]
+    assert frame.columns == ["cluster", "snapshot", *FACTS["records"].schema.names]
+    assert frame.dtypes[:5] == [
+        ("cluster", "string"), ("snapshot", "string"), ("topic", "string"), ("partition", "int"), ("broker", "string"),
+    ]  # fmt: skip
+    wanted = kf.scan(f"007={sample}").facts("records")
+    assert rows(frame.drop("cluster", "snapshot").toArrow()) == rows(wanted)
+    assert frame.select("cluster", "snapshot", "topic", "broker").distinct().collect() == [("007", "2024-01-01", "2024-01-01", "7")]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("fact", FACTS)
 def test_spark_reads_the_facts_of_the_scan(spark: SparkSession, tmp_path: Path, fact: str) -> None:
     assert exports.export(tmp_path / "out", SAMPLE, "--show-payloads", "--fact", fact) == 0
-    read = read_export(spark, str(tmp_path / "out"), fact).toArrow()
-    assert rows(read.cast(nullable_schema(fact))) == rows(kf.scan(str(SAMPLE)).facts(fact))
+    read = read_export(spark, str(tmp_path / "out"), fact).drop("cluster", "snapshot").toArrow()
+    assert rows(read.cast(nullable_schema(fact))) == rows(kf.scan(str(SAMPLE)).facts(fact, payloads=True))
 
 
 @pytest.mark.nightly
@@ -107,9 +105,9 @@ def test_requested_facts_are_written_after_one_probe(spark: SparkSession, tmp_pa
     done = export(spark, [str(SAMPLE)], str(tmp_path / "out"), ["findings", "batches"], **filters)
     content = manifest(tmp_path / "out")
     assert [dataset.fact for dataset in done.datasets] == list(content["datasets"]) == ["batches", "findings", "incomplete"]
-    assert {(file["topic"], file["partition"], file["broker"]) for file in content["files"] if "topic" in file} == {
-        ("audit", 0, "2")
-    }
+    written = read_back(tmp_path / "out", "batches").select(["topic", "partition", "broker"]).to_pylist()
+    assert written
+    assert all(row == {"topic": "audit", "partition": 0, "broker": "2"} for row in written)
     assert probes == ["probe"]
 
 
@@ -137,7 +135,8 @@ def test_workers_that_do_not_see_the_target_are_reported(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def remove_directory(*arguments: Any, **options: Any) -> ExportArguments:
-        shutil.rmtree(tmp_path / "lost" / "_temporary")
+        for folder in (tmp_path / "lost").rglob("_temporary"):
+            shutil.rmtree(folder)
         return tasks.export_arguments(*arguments, **options)
 
     with monkeypatch.context() as patch:
@@ -167,8 +166,8 @@ def test_a_missing_log_is_retried_and_reported(spark: SparkSession, tmp_path: Pa
     assert {gap["path"] for gap in manifest(tmp_path / "out")["incomplete"]} == {str(missing)}
     spans = [span for span in read_back(tmp_path / "out", "spans").to_pylist() if span["kind"] == "skipped"]
     assert [(span["broker"], span["position"]) for span in spans] == [("1", 0)]
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "_INCOMPLETE", "_manifest.json", "batches", "spans", "transactions", "incomplete",
+    assert {path.name for path in snapshot_of(tmp_path / "out").iterdir()} == {
+        "_INCOMPLETE", "manifest.json", "batches", "spans", "transactions", "incomplete",
     }  # fmt: skip
 
 
@@ -184,7 +183,7 @@ def test_object_storage_is_exported_to_object_storage(spark: SparkSession, tmp_p
                 path = tmp_path / item["Key"]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(server.client().get_object(Bucket="exports", Key=item["Key"])["Body"].read())
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"_SUCCESS", "_manifest.json", *facts, "incomplete"}
+    assert {path.name for path in snapshot_of(tmp_path / "out").iterdir()} == {"_SUCCESS", "manifest.json", *facts, "incomplete"}
     result = kf.scan(str(SAMPLES / "silent-divergence"))
     read = read_back(tmp_path / "out", "batches").drop_columns(["log_dir"])
     assert rows(read) == rows(result.facts("batches").drop_columns(["log_dir"]))

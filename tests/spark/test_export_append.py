@@ -1,5 +1,7 @@
 """Snapshots that Spark's workers add to datasets of every table format have the rows of the local engine, once."""
 
+import json
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -7,11 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_forensics.cli import spark_session
+from kafka_forensics.errors import IncompleteError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.append import TABLE_FORMATS, AddedSnapshot, open_export
 from kafka_forensics.export.datasets import ExportOrder
+from kafka_forensics.export.opening import TABLE_FORMATS, SnapshotOptions, open_export
 from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.spark import read_export
 from kafka_forensics.spark.export_job import export_on_spark
 from tests.export import datasets
 from tests.export.datasets import UNCLEAN_ELECTION, leftover_paths, read, rows_without_labels, snapshots_in
@@ -23,9 +27,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 def append(spark: SparkSession, path: Path, target: Path, snapshot: str, table_format: str) -> None:
     """Add a snapshot with the workers of a running session."""
     options = ScanOptions()
-    with open_export(str(target), (), AddedSnapshot("a", snapshot, table_format)) as opened:
-        order = ExportOrder(opened.target, list(FACTS), opened.output, payloads=True, label=opened.label, commit=opened.commit)
-        export_on_spark(spark, gather([str(path)], options, ids_later=True), options, order)
+    inputs = gather([str(path)], options, ids_later=True)
+    with open_export(str(target), (), SnapshotOptions("a", snapshot, append=True, table_format=table_format), inputs) as opened:
+        order = ExportOrder(opened.target, list(FACTS), opened.label, opened.output, payloads=True, commit=opened.commit)
+        export_on_spark(spark, inputs, options, order)
 
 
 @pytest.mark.parametrize("table_format", TABLE_FORMATS)
@@ -44,7 +49,7 @@ def test_workers_add_what_the_local_engine_adds(spark: SparkSession, tmp_path: P
         assert by_spark.num_rows == local.num_rows
     if table_format == "parquet":
         assert leftover_paths(target) == []
-        assert manifest(target / "cluster=a" / "snapshot=n1")["tool"]["engine"] == "spark"
+        assert json.loads((target / "cluster=a" / "snapshot=n1" / "manifest.json").read_text())["tool"]["engine"] == "spark"
 
 
 def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_path: Path) -> None:
@@ -54,15 +59,37 @@ def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_pat
         assert datasets.append(target, "1", snapshot) == 0
     (target / "cluster=1" / f"_unfinished-{'d' * 32}" / "batches").mkdir(parents=True)
     (target / "cluster=1" / f"_unfinished-{'d' * 32}" / "batches" / "part.parquet").write_bytes(b"not Parquet")
-    inference = "spark.sql.sources.partitionColumnTypeInference.enabled"
-    spark.conf.set(inference, "false")
-    try:
-        frame = spark.read.option("basePath", str(target)).option("mergeSchema", "true")
-        table = frame.parquet(f"{target}/cluster=*/snapshot=*/batches").toArrow()
-    finally:
-        spark.conf.unset(inference)
+    table = read_export(spark, str(target), "batches").toArrow()
     assert snapshots_in(table) == {("1", name) for name in names}
     assert rows(table.select(read(target, "batches").schema.names)) == rows(read(target, "batches"))
+
+
+def test_only_whole_datasets_are_read_unless_allowed(spark: SparkSession, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with pytest.raises(IncompleteError, match="no finished snapshot"):
+        read_export(spark, str(target), "batches")
+    for snapshot in ("n1", "n2"):
+        assert datasets.append(target, "a", snapshot, *datasets.TWO_FACTS) == 0
+    count = read_export(spark, str(target), "batches").count()
+    with pytest.raises(UsageError, match=r"no snapshot in .* has the fact spans"):
+        read_export(spark, str(target), "spans")
+    folder = target / "cluster=a" / "snapshot=n2"
+    (file,) = (folder / "batches").iterdir()
+    file.rename(file.with_name("other.parquet"))
+    with pytest.raises(IncompleteError, match="1 files of batches are missing"):
+        read_export(spark, str(target), "batches")
+    assert read_export(spark, str(target), "batches", allow_incomplete=True).count() == count
+    file.with_name("other.parquet").rename(file)
+    shutil.copy(file, file.with_name("other.parquet"))
+    with pytest.raises(
+        IncompleteError, match=r"1 files of batches are in no manifest, such as other\.parquet: a run has not finished"
+    ):
+        read_export(spark, str(target), "batches")
+    shutil.rmtree(target / "cluster=a" / "snapshot=n1")
+    folder.rename(target / "cluster=a" / f"_unfinished-{'d' * 32}")
+    with pytest.raises(IncompleteError, match="no finished snapshot"):
+        read_export(spark, str(target), "batches")
+    assert read_export(spark, str(target), "batches", allow_incomplete=True).count() == count
 
 
 def test_the_command_adds_a_snapshot_on_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,5 +97,5 @@ def test_the_command_adds_a_snapshot_on_spark(spark: SparkSession, tmp_path: Pat
     for _ in range(2):
         assert datasets.append(tmp_path / "out", "a", "n1", *datasets.TWO_FACTS, "--engine", "spark") == 0
     assert snapshots_in(read(tmp_path / "out", "batches")) == {("a", "n1")}
-    assert manifest(tmp_path / "out" / "cluster=a" / "snapshot=n1")["tool"]["engine"] == "spark"
+    assert manifest(tmp_path / "out")["tool"]["engine"] == "spark"
     assert leftover_paths(tmp_path / "out") == []

@@ -172,8 +172,8 @@ def export(
     """Every fact and finding as Parquet files: batches, records, spans, indexes, transactions, replicas and more.
 
     The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`, which appears as a whole. DuckDB,
-    Spark, Polars, pandas and PyArrow read all snapshots of a fact together (docs/datasets.md). --append adds a snapshot to a dataset;
-    with --table-format the dataset is Delta or Iceberg tables.
+    Spark, Polars, pandas and PyArrow read all snapshots of a fact together (docs/datasets.md). --append adds a snapshot to a
+    dataset; with --table-format the dataset is Delta or Iceberg tables.
 
     `manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the fact `incomplete`, and
     `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of records stay out unless
@@ -197,14 +197,15 @@ def export(
         require_pyspark()
         paths, scan_options = without_secrets(paths, scan_options)
     inputs = gather(paths, scan_options, ids_later=on_spark)
-    label = snapshot_options.label(inputs)
-    with open_export(output, scan_options.storage_options, snapshot_options, label) as opened:
-        order = ExportOrder(opened.target, names, label, opened.output, show_payloads, allow_incomplete, commit=opened.commit)
+    with open_export(output, scan_options.storage_options, snapshot_options, inputs) as opened:
+        order = ExportOrder(
+            opened.target, names, opened.label, opened.output, show_payloads, allow_incomplete, commit=opened.commit
+        )
         run = _run_on_spark if on_spark else _run
         reader, datasets = run(inputs, scan_options, order, engine, screen)
     with open_output(None, color=console.color) as to:
         AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
-    _print_summary(reader, names, screen, opened)
+    _print_summary(reader, names, screen, opened, dataset)
     return options.exit_status(reader.result, fail_on)
 
 
@@ -250,13 +251,13 @@ def _cells(dataset: "Dataset") -> list[str]:
     return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
 
 
-def _print_summary(reader: "FactReader", names: list[str], screen: Screen, opened: "OpenExport") -> None:
+def _print_summary(reader: "FactReader", names: list[str], screen: Screen, opened: "OpenExport", dataset: DatasetOptions) -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
     lines = []
-    if not screen.quiet:
+    if dataset.append and not screen.quiet:
         label = opened.label
-        lines.append(f"{'replaced' if opened.replaced else 'wrote'} snapshot {label.snapshot} of cluster {label.cluster}")
+        lines.append(f"{'replaced' if opened.replaced else 'added'} snapshot {label.snapshot} of cluster {label.cluster}")
     if not reader.result.totals.partitions:
         lines.append("no partition was found in these paths")
     if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(names):
