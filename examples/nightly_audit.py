@@ -4,8 +4,9 @@
     spark-submit nightly_audit.py ... --since 2026-11-24=/snapshots/2026-11-24
 
 Each night is one more snapshot of the dataset OUTPUT, which every worker must see; a night that is audited again replaces what it
-wrote before. With --since the changes go to OUTPUT-changes/SNAPSHOT. Exit status, as of `scan`: 0; 1 if there are findings from
---fail-on upwards; 2 for a wrong request, such as a missing path; 3 if some input could not be read, or Spark did not finish.
+wrote before (on object storage it is refused). With --since the changes go to OUTPUT-changes/SNAPSHOT. Exit status, as of `scan`:
+0; 1 if there are findings from --fail-on upwards; 2 for a wrong request, such as a missing path; 3 if some input could not be read,
+or Spark did not finish.
 """
 
 import argparse

@@ -24,45 +24,7 @@ schema and file (`kf.schema_version`); columns are only added while the first nu
 - Bad bytes are rows of `spans`, never an error: its rows tile every file, so what no batch holds can be asked for like all else.
 - Text that UTF-8 cannot hold is spelled out, `\\udcff` for a byte 0xff in a file name.
 
-## Datasets
-
-```text
-DIR/_manifest.json       every file with its rows, bytes and SHA-256; tool, options, and what could not be read
-DIR/_SUCCESS             written last; without it the export is not whole: `_UNFINISHED` says that it has not ended, and
-                         `_INCOMPLETE` that it has and some input could not be read (with `--allow-incomplete`, `_SUCCESS`)
-DIR/incomplete/part-00000.parquet
-DIR/batches/topic=orders/partition=0/broker=1/part-00000.parquet
-DIR/findings/part-00000.parquet
-```
-
-Parquet with zstd; the same input and options give the same bytes. A directory that holds anything is refused, an unfinished export
-included: nothing is resumed. An empty directory of your own stays if the export does not begin. Files, and the names of files, are
-on disk before `_SUCCESS` is. Keys, values and headers of records, and what clients keep with their offsets or plugins with remote
-segments, are null unless `--show-payloads` is given; lengths of keys and values are there. A fact without rows is one empty file.
-With `--append` snapshots of many nights come into one dataset instead ([datasets.md](datasets.md)).
-
-Facts of replicas have `topic=/partition=/broker=` directories, and those three columns are in the names alone, percent-encoded.
-Many readers guess the types of such columns, and take a topic called 2024 for a number: say the types and they do not. Names too
-long for a directory are cut there; the metadata of every file has them whole (`kf.topic`, `kf.partition`, `kf.broker`), and so has
-the manifest. `checkpoints`, `metadata_history`, `group_offsets`, `remote_segments`, `remote_events`, `findings` and `incomplete`
-have all columns in one directory.
-
-<!-- run by: tests/export/test_read_back.py -->
-```python
-import duckdb, pandas, polars, pyarrow, pyarrow.dataset
-
-keys = pyarrow.schema([("topic", "string"), ("partition", "int32"), ("broker", "string")])
-hive = pyarrow.dataset.partitioning(keys, flavor="hive")
-table = pyarrow.dataset.dataset("DIR/batches", partitioning=hive).to_table()
-frame = pandas.read_parquet("DIR/batches", partitioning=hive)
-keys = {{"topic": polars.String, "partition": polars.Int32, "broker": polars.String}}
-lazy = polars.scan_parquet("DIR/batches/", hive_schema=keys)
-rows = duckdb.sql(
-    "SELECT topic, partition, broker, count(*) FROM read_parquet('DIR/batches/**/*.parquet',"
-    " hive_types = {{'topic': VARCHAR, 'partition': INTEGER, 'broker': VARCHAR}}) GROUP BY ALL"
-)
-findings = pandas.read_parquet("DIR/findings")
-```
+`kafka-forensics export` writes them as Parquet files, Delta or Iceberg tables; [datasets.md](datasets.md) shows how to read them.
 
 ## The tables
 """

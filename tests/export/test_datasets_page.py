@@ -44,22 +44,25 @@ def run(number: int, places: dict[str, Path]) -> dict[str, Any]:
 
 
 def test_the_python_examples_work(places: dict[str, Path]) -> None:
-    assert len(CODE) == 5
+    assert len(CODE) == 4
     many = kf.scan(str(UNCLEAN_ELECTION)).facts("batches").num_rows
     few = kf.scan(str(SILENT_DIVERGENCE)).facts("batches").num_rows
-    nights = run(0, places)["nights"].to_pylist()
+    example = run(0, places)
+    nights = example["nights"].to_pylist()
     assert {row["snapshot"] for row in nights} == {"2026-03-01"}
     assert sum(row["kind_count"] for row in nights) == kf.scan(str(UNCLEAN_ELECTION)).facts("findings").num_rows
     expected = {("payments", "2026-02-28", few), ("payments", "2026-03-01", many)}
-    assert set(run(1, places)["counts"]) == expected
-    per_night = run(3, places)["per_night"]
+    assert {row[:2] for row in example["counts"]} == {row[:2] for row in expected}
+    assert sum(row[-1] for row in example["counts"]) == example["lazy"].collect().height == few + many
+    assert len(example["frame"]) == sum(row["kind_count"] for row in nights)
+    per_night = run(2, places)["per_night"]
     assert set(zip(*(per_night[name].to_pylist() for name in ("cluster", "snapshot", "batches")), strict=True)) == expected
-    assert run(4, places)["batches"].num_rows == few + many
+    assert run(3, places)["batches"].num_rows == few + many
     assert NAMESPACE == "kafka_forensics"
 
 
 def test_the_commands_work(tmp_path: Path) -> None:
-    assert len(COMMANDS) == 2
+    assert len(COMMANDS) == 3
     for command in COMMANDS:
         words = command.replace("/copies/tonight/broker-*", str(SILENT_DIVERGENCE)).replace("/shared", str(tmp_path)).split()
         assert outcome([*words, "-q"]) == 0

@@ -1,7 +1,6 @@
 """Readers of an export get the facts of the scan with their declared types."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,7 @@ import kafka_forensics as kf
 from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from tests.export.exports import export, manifest, parquet_files, read_back, rows
+from tests.export.exports import export, parquet_files, read_back, rows
 from tests.support.places import SAMPLES
 
 LABEL = SnapshotLabel("c", "s", "0" * 32, in_rows=False)
@@ -47,15 +46,3 @@ def test_files_have_version_and_snapshot_and_use_zstd(export_dir: Path) -> None:
         assert file.schema_arrow.names == FACTS[fact].schema.names
         for group in range(file.metadata.num_row_groups):
             assert file.metadata.row_group(group).column(0).compression == "ZSTD"
-
-
-@pytest.mark.nightly
-def test_the_python_examples_of_the_page_work(export_dir: Path) -> None:
-    page = (SAMPLES.parent / "docs" / "facts.md").read_text()
-    code = page.split("```python\n")[1].split("```")[0].replace("DIR", str(export_dir))
-    names: dict[str, Any] = {}
-    exec(code, names)  # noqa: S102 - an example of the page
-    count = manifest(export_dir)["datasets"]["batches"]["rows"]
-    assert names["table"].num_rows == len(names["frame"]) == names["lazy"].collect().height == count
-    assert sum(row[-1] for row in names["rows"].fetchall()) == count
-    assert "UNCLEAN_LOSS" in set(names["findings"]["kind"])
