@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
+from pyspark.sql.functions import lit
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kafka_forensics.errors import IncompleteError, UsageError
-from kafka_forensics.export.labels import LABELS
+from kafka_forensics.export.labels import LABELS, SnapshotLabel
 from kafka_forensics.export.target import MANIFEST
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import Fact
@@ -34,10 +36,8 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
         )
         raise IncompleteError(output, reason)
     columns = declared_columns(fact.schema)
-    labels = [StructField(label.name, StringType()) for label in LABELS]
-    reader = spark.read.schema(StructType([*labels, *spark_struct(columns)])).option("basePath", output)
     try:
-        frame = reader.parquet(f"{output}/{_FINISHED if manifests else _ANY}/{fact.name}")
+        frame = _frame(spark, output, spark_struct(columns), fact, manifests)
         found = {uri.rpartition("/")[2] for uri in frame.inputFiles()}
     except AnalysisException as error:
         if "PATH_NOT_FOUND" not in str(error):
@@ -47,6 +47,21 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
         for problem in _problems(manifests, fact, found):
             raise IncompleteError(output, problem)
     return frame.select([*(label.name for label in LABELS), *(column.name for column in columns)])
+
+
+def _frame(spark: "SparkSession", output: str, columns: StructType, fact: Fact, manifests: list[Json]) -> "DataFrame":
+    """The rows of all snapshots. Where topics are directories, Spark takes no columns from names above FACT: snapshots are read singly."""
+    by_topic = f"{fact.name}/topic="
+    if any(file["path"].startswith(by_topic) for manifest in manifests for file in manifest["files"]):
+        frames = []
+        for manifest in manifests:
+            label = SnapshotLabel(manifest["cluster"], manifest["snapshot"], "", in_rows=False)
+            rows = spark.read.schema(columns).parquet(f"{output}/{label.directory}/{fact.name}")
+            frames.append(rows.withColumns({name: lit(value) for name, value in label.keys.items()}))
+        return reduce(lambda left, right: left.unionByName(right), frames)
+    labels = [StructField(label.name, StringType()) for label in LABELS]
+    reader = spark.read.schema(StructType([*labels, *columns])).option("basePath", output)
+    return reader.parquet(f"{output}/{_FINISHED if manifests else _ANY}/{fact.name}")
 
 
 def _manifests(spark: "SparkSession", output: str) -> list[Json]:
