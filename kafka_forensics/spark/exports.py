@@ -50,7 +50,7 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
 
 
 def _frame(spark: "SparkSession", output: str, columns: StructType, fact: Fact, manifests: list[Json]) -> "DataFrame":
-    """The rows of all snapshots. Where topics are directories, Spark takes no columns from names above FACT: snapshots are read singly."""
+    """The rows of all snapshots; where topics are directories, one by one: Spark then takes no columns from names above FACT."""
     by_topic = f"{fact.name}/topic="
     if any(file["path"].startswith(by_topic) for manifest in manifests for file in manifest["files"]):
         frames = []

@@ -41,8 +41,7 @@ def from_duckdb(target: Path, fact: str, table_format: str) -> pa.Table:
     if table_format != "parquet":
         rows = duckdb.from_arrow(read(target, fact, table_format))  # DuckDB reads Arrow tables in memory
     else:
-        paths = f"{target}/*/*/{fact}/*.parquet"
-        rows = duckdb.read_parquet(paths, hive_partitioning=True, hive_types_autocast=False, union_by_name=True)
+        rows = duckdb.read_parquet(f"{target}/*/*/{fact}/*.parquet", hive_partitioning=True, union_by_name=True)
     return pa.table(rows.arrow())
 
 
