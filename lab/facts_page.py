@@ -14,9 +14,10 @@ schema and file (`kf.schema_version`); columns are only added while the first nu
 
 - Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive. What commands
   say to people, in sentences and tables, names the first and the last of a range: offsets 300 to 369 are [300, 370).
-- Times are milliseconds since 1970 as the evidence has them; nothing is derived from them. Spark's data source gives that of
-  `records` as a `TIMESTAMP`, and the number as `timestamp_ms` ([spark.md](spark.md#records-times-and-payloads)).
-- -1 is "none" where Kafka's own bytes say so. Null is what the column's line says.
+- Times are timestamps in UTC, of milliseconds, as the evidence has them; nothing is derived from them. A time is null where Kafka
+  stored -1 (none), and where the stored number is no time that a calendar holds: before 3 January of the year 1 or after
+  30 December 9999. Damage and hostile clients leave such numbers; `dump` shows the stored number.
+- -1 is "none" in other columns where Kafka's own bytes say so. Null is what the column's line says.
 - `broker` is text: brokers have ids, or the names they were given. `log_dir` is the directory as it was named in the command.
 - What could not be read is no row of any table but `incomplete`, which every export has: a table that has no row of a replica says
   that it holds none only where `incomplete` does not name it. In `replicas`, what was not read is null.

@@ -69,10 +69,7 @@ def require_name(option: str, name: str) -> None:
 
 
 def dataset_schema(fact: Fact, label: SnapshotLabel) -> pa.Schema:
-    """The columns of a fact in a dataset of many snapshots, all nullable because a column may be newer than a row.
-
-    Unsigned numbers are int64, because Delta and Iceberg have only signed ones.
-    """
+    """The columns of a fact in a dataset of many snapshots, all nullable because a column may be newer than a row."""
     fields = [_relaxed(field.remove_metadata()) for field in [*(LABELS if label.in_rows else []), *fact.schema]]
     return pa.schema(fields).with_metadata(fact.schema.metadata)
 
@@ -108,9 +105,7 @@ def _with_constants(schema: pa.Schema, constants: Json, batch: pa.RecordBatch) -
 
 def _relaxed(field: Any) -> Any:
     arrow_type = field.type
-    if pa.types.is_unsigned_integer(arrow_type):
-        arrow_type = pa.int64()
-    elif pa.types.is_list(arrow_type):
+    if pa.types.is_list(arrow_type):
         arrow_type = pa.list_(_relaxed(arrow_type.value_field).with_name("element"))
     elif pa.types.is_struct(arrow_type):
         arrow_type = pa.struct([_relaxed(member) for member in arrow_type])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafka_forensics.model.arrow import plain
+from kafka_forensics.model.arrow import TIME, plain
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 COMPRESSION_LEVEL: Final = 3
 _ROWS_AT_ONCE: Final = 8 << 10
 """Rows of a column after which the writer checks whether the page is full."""
-_DELTA_CODED: Final = frozenset({pa.int32(), pa.int64()})
-_PLAIN: Final = frozenset({pa.uint32(), pa.bool_()})
-"""Checksums, which have no order and rarely repeat; truth values are single bits."""
+_DELTA_CODED: Final = frozenset({pa.int32(), pa.int64(), TIME})
+_PLAIN: Final = frozenset({pa.bool_()})
+"""Truth values are single bits."""
 _DECLARED: Final = b"ARROW:schema"
 """The metadata in which Arrow's readers find the declared schema, in base64."""
 

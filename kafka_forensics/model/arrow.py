@@ -1,10 +1,10 @@
-"""Arrow arrays from numpy arrays and strings, without a copy where possible.
+"""Arrow arrays from numpy arrays and strings, without a copy where possible, and the type of times.
 
 `pyarrow.array` would load pandas to check its input, which takes a quarter of a second where pandas is installed.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     ArrowArray = pa.Array[Any]
+
+TIME: Final = pa.timestamp("ms", tz="UTC")
+"""Of every time in a fact."""
+NO_TIME: Final = -1
+"""Kafka's "no timestamp"."""
+_DAY_MS: Final = 86_400_000
+FIRST_TIME_MS: Final = -62_135_596_800_000 + 2 * _DAY_MS
+LAST_TIME_MS: Final = 253_402_300_799_999 - _DAY_MS
+"""Calendars have the years 1 to 9999; a day or two less, so that each time is valid in every time zone."""
 
 
 def numbers(values: "NDArray[np.generic]", *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
@@ -23,6 +32,19 @@ def numbers(values: "NDArray[np.generic]", *, null: "NDArray[np.bool_] | None" =
         return pa.Array.from_buffers(pa.bool_(), count, [valid, _bits(values.astype(np.bool_, copy=False))])
     contiguous = np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(contiguous.data)])
+
+
+def times(milliseconds: "NDArray[np.int64]", *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
+    """Milliseconds since 1970 as `TIME`; null at `null`, where there is no time (-1), and for times that no calendar holds."""
+    no_time = (milliseconds == NO_TIME) | (milliseconds < FIRST_TIME_MS) | (milliseconds > LAST_TIME_MS)
+    return numbers(milliseconds, null=no_time if null is None else no_time | null).view(TIME)
+
+
+def time_or_none(milliseconds: int | None) -> int | None:
+    """The milliseconds of a time as `times` takes it: None where that is null."""
+    if milliseconds is None or milliseconds == NO_TIME or not FIRST_TIME_MS <= milliseconds <= LAST_TIME_MS:
+        return None
+    return milliseconds
 
 
 def strings_array(values: Sequence[str]) -> "ArrowArray":

@@ -6,7 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from kafka_forensics.model.batches import Record
-from kafka_forensics.model.schemas import HEADER, PARTITION, TOPIC, column, fact, nullable_column
+from kafka_forensics.model.schemas import HEADER, PARTITION, TOPIC, column, fact, nullable_column, time_column
 
 COMMITTED: Final = "committed"
 MAYBE: Final = "maybe"
@@ -123,7 +123,7 @@ RECOVERED_FACT: Final = fact(
         TOPIC,
         PARTITION,
         column("offset", pa.int64(), "that it had in the losing log"),
-        column("timestamp", pa.int64(), "ms since 1970; -1: none"),
+        time_column("timestamp", "of the record"),
         column("timestamp_type", pa.string(), "CreateTime, LogAppendTime or NoTimestampType"),
         nullable_column("key", pa.binary(), "null and empty are different"),
         nullable_column("value", pa.binary(), "null and empty are different"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafka_forensics.errors import UsageError, did_you_mean
-from kafka_forensics.model.arrow import numbers
+from kafka_forensics.model.arrow import TIME, numbers, times
 from kafka_forensics.model.batches import BatchColumn
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ def nullable_column(name: str, kind: pa.DataType, about: str) -> "ArrowField":
     return column(name, kind, about, nullable=True)
 
 
+def time_column(name: str, about: str) -> "ArrowField":
+    """A column of times; null where the evidence has none (-1), or a number that no calendar holds."""
+    return nullable_column(name, TIME, about)
+
+
 def fact(name: str, about: str, columns: "list[ArrowField]", *, by_replica: bool = True) -> Fact:
     """A fact; its schema has the version in its metadata."""
     schema = pa.schema(columns, metadata={FACT_KEY: name, VERSION_KEY: FACT_SCHEMA_VERSION})
@@ -84,11 +89,11 @@ _COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
     BatchColumn.LAST_OFFSET_DELTA: (pa.int32(), "`last_offset` - `base_offset` as stored"),
     BatchColumn.PARTITION_LEADER_EPOCH: (pa.int32(), f"epoch of the leader that appended it, outside the CRC; {_NONE}"),
     BatchColumn.MAGIC: (pa.int16(), "format: 0, 1 or 2"),
-    BatchColumn.CRC: (pa.uint32(), "CRC as stored"),
-    BatchColumn.CRC_COMPUTED: (pa.uint32(), "CRC of the bytes that are there"),
+    BatchColumn.CRC: (pa.int64(), "CRC as stored"),
+    BatchColumn.CRC_COMPUTED: (pa.int64(), "CRC of the bytes that are there"),
     BatchColumn.ATTRIBUTES: (pa.int16(), "bits: 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon"),
-    BatchColumn.BASE_TIMESTAMP: (pa.int64(), f"ms since 1970; the delete horizon if bit 6 is set; {_NONE}"),
-    BatchColumn.MAX_TIMESTAMP: (pa.int64(), f"ms since 1970; {_NONE}"),
+    BatchColumn.BASE_TIMESTAMP: (TIME, "of the first record; the delete horizon if bit 6 is set"),
+    BatchColumn.MAX_TIMESTAMP: (TIME, "latest of its records"),
     BatchColumn.PRODUCER_ID: (pa.int64(), _NONE),
     BatchColumn.PRODUCER_EPOCH: (pa.int16(), _NONE),
     BatchColumn.BASE_SEQUENCE: (pa.int32(), _NONE),
@@ -98,14 +103,16 @@ _COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
 }
 """All but the two hash columns, which have a meaning only within one scan."""
 
-_BATCH_FIELDS: Final = [column(batch_column.name.lower(), kind, about) for batch_column, (kind, about) in _COLUMNS.items()]
+_BATCH_FIELDS: Final = [
+    column(batch_column.name.lower(), kind, about, nullable=kind == TIME) for batch_column, (kind, about) in _COLUMNS.items()
+]
 BATCHES: Final[pa.Schema] = pa.schema(_BATCH_FIELDS)
-"""A row for each batch with the columns of `BatchColumn`; -1 means none, as in the file."""
+"""A row for each batch with the columns of `BatchColumn`; -1 means none, as in the file; times are null then."""
 
 HEADER: Final = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 _RECORD_FIELDS: Final = [
     column("offset", pa.int64(), "of the record in its partition"),
-    column("timestamp", pa.int64(), f"ms since 1970; {_NONE}"),
+    time_column("timestamp", "of the record, by `timestamp_type`"),
     column("timestamp_type", pa.string(), "CreateTime, LogAppendTime or NoTimestampType"),
     column("sequence", pa.int32(), _NONE),
     nullable_column("key", pa.binary(), "null and empty are different"),
@@ -145,14 +152,11 @@ def batch_arrays(columns: "NDArray[np.int64]") -> "list[ArrowArray]":
     arrays = []
     for batch_column, (kind, _) in _COLUMNS.items():
         values = columns[batch_column].copy()
-        arrays.append(numbers(values) if kind == pa.int64() else numbers(values).cast(kind))
+        arrays.append(times(values) if kind == TIME else numbers(values).cast(kind))
     return arrays
 
 
 # Facts of a replica's files except batches: spans, indexes, snapshots and checkpoints.
-
-
-_MS: Final = "ms since 1970"
 
 SPANS_FACT: Final = fact(
     "spans",
@@ -186,7 +190,7 @@ INDEX_ENTRIES_FACT: Final = fact(
         column("position", pa.int64(), "byte at which the entry begins in its file"),
         nullable_column("offset", pa.int64(), "absolute; null in a transaction index"),
         nullable_column("log_position", pa.int64(), "byte in the `.log`; only in an offset index"),
-        nullable_column("timestamp", pa.int64(), f"{_MS}; only in a time index"),
+        time_column("timestamp", "only in a time index"),
         nullable_column("producer_id", pa.int64(), "of the aborted transaction; this and what follows only in a transaction index"),
         nullable_column("first_offset", pa.int64(), "of the transaction"),
         nullable_column("last_offset", pa.int64(), "of its ABORT marker, inclusive"),
@@ -215,7 +219,7 @@ PRODUCER_STATES_FACT: Final = fact(
         column("last_sequence", pa.int32(), _NONE),
         column("last_offset", pa.int64(), f"of its last batch; {_NONE}"),
         column("offset_delta", pa.int32(), "offsets of its last batch - 1"),
-        column("timestamp", pa.int64(), f"of its last batch, {_MS}; {_NONE}"),
+        time_column("timestamp", "of its last batch"),
         column("coordinator_epoch", pa.int32(), f"of its last marker; {_NONE}"),
         column("current_txn_first_offset", pa.int64(), f"of its open transaction; {_NONE}"),
     ],
@@ -240,7 +244,7 @@ CONTROL_RECORDS_FACT: Final = fact(
         *IN_FILE,
         column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
         column("offset", pa.int64(), "of the record"),
-        column("timestamp", pa.int64(), f"{_MS}; {_NONE}"),
+        time_column("timestamp", "of the record"),
         column("partition_leader_epoch", pa.int32(), "of its batch"),
         column("producer_id", pa.int64(), f"whose transaction a marker ends; {_NONE}"),
         column("producer_epoch", pa.int16(), f"with which the marker was written; {_NONE}"),
@@ -268,13 +272,13 @@ TRANSACTIONS_FACT: Final = fact(
         nullable_column("transactional_id", pa.string(), "by the coordinators' log; null: it does not tell"),
         nullable_column("first_offset", pa.int64(), "of its data; null without data"),
         nullable_column("last_offset", pa.int64(), "of its data, inclusive"),
-        nullable_column("first_timestamp", pa.int64(), f"of its data, {_MS}"),
-        nullable_column("last_timestamp", pa.int64(), f"of its data, {_MS}"),
+        time_column("first_timestamp", "of its data"),
+        time_column("last_timestamp", "of its data"),
         column("batches", pa.int64(), "of data"),
         column("records", pa.int64(), "offsets its data take"),
         nullable_column("marker", pa.string(), "ABORT or COMMIT; null: there is none, or it cannot be read"),
         nullable_column("marker_offset", pa.int64(), "of the marker"),
-        nullable_column("marker_timestamp", pa.int64(), f"of the marker, {_MS}"),
+        time_column("marker_timestamp", "of the marker"),
         nullable_column("marker_epoch", pa.int16(), "producer epoch of the marker"),
         nullable_column("coordinator_epoch", pa.int32(), "of the marker"),
         nullable_column(
@@ -460,7 +464,7 @@ METADATA_HISTORY_FACT: Final = fact(
         PARTITION,
         column("topic_id", pa.string(), "22 characters of base64url; a topic made anew has another"),
         column("offset", pa.int64(), "of the record; of a snapshot, the first offset it does not hold"),
-        column("timestamp", pa.int64(), f"of the record, {_MS}"),
+        time_column("timestamp", "of the record"),
         column("event", pa.string(), "created · changed · snapshot · deleted"),
         nullable_column("leader", pa.int32(), "afterwards, -1: none; null, here and below: the partition is deleted"),
         nullable_column("leader_epoch", pa.int64(), "counted; null behind a record that could not be read"),
@@ -489,8 +493,8 @@ GROUP_OFFSETS_FACT: Final = fact(
         column("committed_offset", pa.int64(), "of the next record the group will read"),
         column("leader_epoch", pa.int32(), "of the last record it read; -1: none"),
         nullable_column("topic_id", pa.string(), "22 characters of base64url (Kafka 4.1 and later)"),
-        column("commit_timestamp", pa.int64(), f"{_MS}; -1: none"),
-        column("expire_timestamp", pa.int64(), f"{_MS}; -1: none"),
+        time_column("commit_timestamp", "when it was committed"),
+        time_column("expire_timestamp", "when it expires, where the commit says so"),
         nullable_column("metadata", pa.string(), "what the client kept with it; null where payloads are left out"),
         column("in_transaction", pa.bool_(), "committed by a transaction"),
         nullable_column("producer_id", pa.int64(), "of a pending commit"),
@@ -520,10 +524,10 @@ REMOTE_SEGMENTS_FACT: Final = fact(
         column("last_offset", pa.int64(), "inclusive: Kafka's EndOffset, one below the base offset of the next segment"),
         column("leader_epochs", _EPOCHS, "the leader's, within the segment"),
         column("size_in_bytes", pa.int64(), "of the local `.log`"),
-        column("max_timestamp", pa.int64(), f"of its records, {_MS}; -1: none"),
+        time_column("max_timestamp", "latest of its records"),
         column("txn_index_empty", pa.bool_(), "no transaction was aborted in it; false also before Kafka 3.9"),
         column("broker_id", pa.int32(), "that wrote the last event"),
-        column("event_timestamp", pa.int64(), f"of the last event, {_MS}"),
+        time_column("event_timestamp", "of the last event"),
         column("metadata_partition", pa.int32(), "partition of `__remote_log_metadata`"),
         column("metadata_offset", pa.int64(), "of the last event there"),
         nullable_column("custom_metadata", pa.binary(), _CUSTOM),
@@ -540,7 +544,7 @@ REMOTE_EVENTS_FACT: Final = fact(
         column("broker", pa.string(), "whose copy of `__remote_log_metadata` was read"),
         column("metadata_partition", pa.int32(), "partition of `__remote_log_metadata`"),
         column("metadata_offset", pa.int64(), "of the record there"),
-        column("timestamp", pa.int64(), f"of the record, {_MS}"),
+        time_column("timestamp", "of the record"),
         column("record", pa.string(), "Kafka's name of its kind, UNKNOWN for others"),
         nullable_column("problem", pa.string(), "why it cannot be read"),
         column("is_dropped", pa.bool_(), "brokers drop it: no event began the segment, or its state may not follow the one before"),
@@ -548,12 +552,12 @@ REMOTE_EVENTS_FACT: Final = fact(
         nullable_column("segment_id", pa.string(), "22 characters of base64url"),
         nullable_column("state", pa.string(), f"{_STATES}; of a partition: DELETE_PARTITION_MARKED · _STARTED · _FINISHED"),
         nullable_column("broker_id", pa.int32(), "that wrote it"),
-        nullable_column("event_timestamp", pa.int64(), f"by that broker's clock, {_MS}"),
+        time_column("event_timestamp", "by that broker's clock"),
         nullable_column("start_offset", pa.int64(), "first offset; this and all below only where a copy is begun"),
         nullable_column("last_offset", pa.int64(), "inclusive"),
         nullable_column("leader_epochs", _EPOCHS, "the leader's, within the segment"),
         nullable_column("size_in_bytes", pa.int64(), "of the local `.log`"),
-        nullable_column("max_timestamp", pa.int64(), f"of its records, {_MS}; -1: none"),
+        time_column("max_timestamp", "latest of its records"),
         nullable_column("txn_index_empty", pa.bool_(), "no transaction was aborted in it; false also before Kafka 3.9"),
         nullable_column("custom_metadata", pa.binary(), f"of later events, too: {_CUSTOM}"),
     ],

@@ -1,7 +1,7 @@
 """Columns of the data source `kafka_log`, made from the model's Arrow schemas.
 
-They have the same names and order, are nullable, and unsigned numbers are widened. `records` have their timestamp as Spark's
-TIMESTAMP and, in `timestamp_ms`, as stored. With the names of Spark's source `kafka`, its columns come first, with its types.
+They have the same names and order and are nullable. With the names of Spark's source `kafka`, its columns come first, with its
+types.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_forensics.errors import UsageError, did_you_mean_prefix
+from kafka_forensics.model.arrow import TIME
 from kafka_forensics.model.batches import TIMESTAMP_TYPES
 from kafka_forensics.model.schemas import RECORDS_FACT, SNAPSHOT, SNAPSHOT_FACTS, about, fact_named
 
@@ -38,11 +39,7 @@ KAFKA_NAMES: Final = "kafka"
 NAMES: Final = (FACT_NAMES, KAFKA_NAMES)
 
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
-_NO_TIMESTAMP: Final = -1
-_DAY_MS: Final = 86_400_000
-_FIRST_MS: Final = -62_135_596_800_000 + 2 * _DAY_MS
-_LAST_MS: Final = 253_402_300_799_999 - _DAY_MS
-"""Spark's and Python's years are 1 to 9999; a day or two less, so that each time is valid in every time zone."""
+"""Of times on their way to Spark."""
 _HEADERS: Final = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 _OF_KAFKA: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
 """Columns of Spark's source `kafka` in its order, by their names here."""
@@ -51,7 +48,6 @@ _PLAIN: Final[dict[pa.DataType, DataType]] = {
     pa.int16(): ShortType(),
     pa.int32(): IntegerType(),
     pa.int64(): LongType(),
-    pa.uint32(): LongType(),
     pa.bool_(): BooleanType(),
     pa.string(): StringType(),
     pa.binary(): BinaryType(),
@@ -94,32 +90,16 @@ def declared_columns(schema: pa.Schema) -> list[SourceColumn]:
 def source_columns(fact: str, *, snapshots: bool = False, names: str = FACT_NAMES) -> list[SourceColumn]:
     """All columns of a fact in the data source. Raises UsageError for an unknown fact, and for `names` that it does not have."""
     plain = {column.name: column for column in declared_columns(fact_schema(fact, snapshots=snapshots))}
-    if fact != RECORDS_FACT.name:
-        if names != FACT_NAMES:
-            raise UsageError(f"names={names} does not apply to the fact {fact}", hint=f"it applies to {RECORDS_FACT.name}")
-        return list(plain.values())
-    as_stored = plain["timestamp"]
-    comment = "of the record; null: it has none (-1), or one that no TIMESTAMP can be"
-    plain["timestamp"] = SourceColumn("timestamp", "timestamp", _TIMESTAMP, comment, as_timestamps)
-    plain["timestamp_ms"] = SourceColumn("timestamp_ms", "timestamp", as_stored.kind, as_stored.about)
     if names == FACT_NAMES:
         return list(plain.values())
+    if fact != RECORDS_FACT.name:
+        raise UsageError(f"names={names} does not apply to the fact {fact}", hint=f"it applies to {RECORDS_FACT.name}")
     comment = "0: CreateTime, 1: LogAppendTime, -1: NoTimestampType"
     plain["timestamp_type"] = SourceColumn("timestampType", "timestamp_type", pa.int32(), comment, as_type_numbers)
     comment = f"{plain['headers'].about}; what is no UTF-8 in a key is U+FFFD"
     plain["headers"] = SourceColumn("headers", "headers", _HEADERS, comment, with_text_keys)
     first = [name for name in (SNAPSHOT.name,) if name in plain]
     return [plain[name] for name in dict.fromkeys((*first, *_OF_KAFKA, *plain))]
-
-
-def as_timestamps(milliseconds: "ArrowArray") -> "ArrowArray":
-    """Milliseconds since 1970 as times in UTC; null for -1, and for times outside Spark's years."""
-    first, last, none = (pa.scalar(bound, pa.int64()) for bound in (_FIRST_MS, _LAST_MS, _NO_TIMESTAMP))
-    in_range = pc.and_(pc.greater_equal(milliseconds, first), pc.less_equal(milliseconds, last))
-    is_time = pc.and_(in_range, pc.not_equal(milliseconds, none))
-    valid = pc.if_else(is_time, milliseconds, pa.scalar(None, pa.int64()))
-    times: ArrowArray = valid.cast(pa.timestamp("ms", "UTC")).cast(_TIMESTAMP)
-    return times
 
 
 def as_type_numbers(names: "ArrowArray") -> "ArrowArray":
@@ -153,7 +133,7 @@ def spark_struct(columns: Sequence[SourceColumn]) -> StructType:
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """Spark's type for an Arrow type of the model; elements of lists and structs are nullable, numbers signed."""
+    """Spark's type for an Arrow type of the model; elements of lists and structs are nullable."""
     if (plain := _PLAIN.get(kind)) is not None:
         return plain
     if pa.types.is_list(kind):
@@ -169,8 +149,8 @@ def spark_arrow_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
 
 
 def _arrow_type(kind: pa.DataType) -> pa.DataType:
-    if kind == pa.uint32():
-        return pa.int64()
+    if kind == TIME:
+        return _TIMESTAMP
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _arrow_type(kind.value_type)))
     if pa.types.is_struct(kind):
@@ -192,8 +172,7 @@ def requested_columns(
         declared = known[column.name].dataType
         if column.dataType != declared:
             types = f"{declared.simpleString()}, not {column.dataType.simpleString()}"
-            hint = "timestamp_ms are the milliseconds" if isinstance(declared, TimestampType) else None
-            raise UsageError(f"the column {column.name} of the fact {fact} is {types}", hint=hint)
+            raise UsageError(f"the column {column.name} of the fact {fact} is {types}")
         if not column.nullable:
             raise UsageError(f"the column {column.name} of the fact {fact} is nullable", hint="leave NOT NULL away")
     return chosen

@@ -25,6 +25,7 @@ from tests.support.bundles import make_bundle
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, flip_bit, producer_batch, values
+from tests.support.times import time_of
 from tests.support.unread import refuse
 
 UNCLEAN = SAMPLES / "unclean-election"
@@ -97,6 +98,7 @@ def test_json_lines_and_parquet_hold_the_same_special_bytes(run: Run, diverged: 
     same = ("topic", "partition", "offset", "partition_leader_epoch", *producer, "txn_state", "proof")
     assert [[line[name] for name in same] for line in lines] == [[row[name] for name in same] for row in rows]
     assert [row["proof"] for row in rows] == ["committed", "maybe", "maybe"]
+    assert [time_of(line["timestamp_ms"]) for line in lines] == [row["timestamp"] for row in rows]
 
 
 def test_every_format_agrees_with_the_report(run: Run, diverged: Path, tmp_path: Path) -> None:

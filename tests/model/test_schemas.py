@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from kafka_forensics.cli.commands.export import FACT_NAMES
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, about
+from kafka_forensics.model.arrow import TIME
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, SNAPSHOT_FACTS, about
 from lab.facts_page import page
 from tests.support.places import ROOT
 
@@ -29,11 +30,13 @@ def test_every_schema_has_a_version_and_every_column_a_description(name: str) ->
     assert len(set(schema.names)) == len(schema.names)
 
 
-@pytest.mark.parametrize("name", FACTS)
-def test_timestamps_are_integers(name: str) -> None:
-    schema = FACTS[name].schema
-    assert not [field.name for field in schema if pa.types.is_temporal(field.type)]
-    assert {str(field.type) for field in schema if "timestamp" in field.name and field.name != "timestamp_type"} <= {"int64"}
+@pytest.mark.parametrize("name", [*FACTS, *SNAPSHOT_FACTS])
+def test_every_time_is_a_nullable_timestamp_and_no_number_is_unsigned(name: str) -> None:
+    schema = (FACTS | SNAPSHOT_FACTS)[name].schema
+    times = [field for field in schema if "timestamp" in field.name and field.name != "timestamp_type"]
+    assert all(field.type == TIME and field.nullable for field in times)
+    assert [field for field in schema if pa.types.is_temporal(field.type)] == times
+    assert not any(pa.types.is_unsigned_integer(field.type) for field in schema)
 
 
 def test_partition_keys_of_replica_facts_are_directories() -> None:

@@ -5,6 +5,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tests.simulation.random_histories import random_history
 from tests.support.archives import SHIPPED, archive_params
 from tests.support.segments import batch_positions, read
 from tests.support.strategies import batch_lists, records_to_write
+from tests.support.times import ms_of
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "sample_logs"
@@ -80,7 +82,10 @@ def judge(result: ScanResult, files: Iterator[tuple[str, bytes]]) -> dict[str, i
             naive.append(naive_replica := replica_of(files_of_replica))
             for file, decoded in naive_replica.segments.items():
                 rows = by_file["batches"].get((*place, file), [])
-                assert [tuple(row[field] for field in FIELDS) for row in rows] == [batch[:-1] for batch in decoded], (place, file)
+                assert [tuple(stored(row[field]) for field in FIELDS) for row in rows] == [batch[:-1] for batch in decoded], (
+                    place,
+                    file,
+                )
                 records = [record for batch in decoded for record in batch.records]
                 rows = by_file["records"].get((*place, file), [])
                 assert [record_of_row(row) for row in rows] == [with_timestamp(record) for record in records]
@@ -98,7 +103,14 @@ def record_of_row(row: dict[str, object]) -> Record:
     headers = row["headers"]
     assert isinstance(headers, list)
     pairs = tuple((header["key"], header["value"]) for header in headers)
-    return Record(row["offset"], row["timestamp"], row["key"], row["value"], pairs)  # type: ignore[arg-type]
+    return Record(row["offset"], stored(row["timestamp"]), row["key"], row["value"], pairs)  # type: ignore[arg-type]
+
+
+def stored(value: object) -> object:
+    """A value of a row as the file has it: a time in milliseconds, -1 for none. No other column compared here is ever null."""
+    if value is None:
+        return -1
+    return ms_of(value) if isinstance(value, datetime) else value
 
 
 def with_timestamp(record: Record) -> Record:

@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 
@@ -21,22 +19,6 @@ def source(paths: Path | Sequence[Path], **options: object) -> KafkaLogDataSourc
     return KafkaLogDataSource({"paths": json.dumps([str(path) for path in path_list]), **texts})
 
 
-DAY: Final = timedelta(days=1)
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST: Final = datetime.min.replace(tzinfo=UTC) + 2 * DAY
-LAST: Final = datetime.max.replace(microsecond=999_000, tzinfo=UTC) - DAY
-
-
-def time_of(milliseconds: int | None) -> datetime | None:
-    if milliseconds is None or milliseconds == -1:
-        return None
-    try:
-        time = EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
-    return time if FIRST <= time <= LAST else None
-
-
 def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False) -> pa.Schema:
     """The Arrow schema in which Spark takes these columns of a fact."""
     by_name = {column.name: column for column in source_columns(fact, snapshots=snapshots)}
@@ -44,12 +26,7 @@ def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False
 
 
 def as_source(table: pa.Table, fact: str) -> pa.Table:
-    """The rows of a fact as the data source gives them: `timestamp` as a time, and the stored number as the last column."""
-    if fact == "records":
-        stored = table.column("timestamp")
-        kind: pa.DataType = pa.timestamp("us", "UTC")
-        times = pa.array([time_of(value) for value in stored.to_pylist()], kind)
-        table = table.set_column(table.column_names.index("timestamp"), "timestamp", times).append_column("timestamp_ms", stored)
+    """The rows of a fact in the types of the data source."""
     return table.cast(
         arrow_schema(fact, tuple(table.column_names), snapshots=table.column_names[0] == "snapshot" or fact == "changes")
     )

@@ -14,30 +14,16 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark.columns import as_timestamps, as_type_numbers, source_columns, with_text_keys
+from kafka_forensics.spark.columns import as_type_numbers, source_columns, with_text_keys
 from kafka_forensics.spark.data_source import KafkaLogReader, RefusedStream
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
-from tests.spark.source_facts import read, source, time_of
+from tests.spark.source_facts import read, source
 from tests.support.places import SAMPLES
 
 pytestmark = pytest.mark.spark
 
 SAMPLE = SAMPLES / "unclean-election"
 KAFKA_SOURCE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-EDGES = (-(1 << 63), (1 << 63) - 1, -1, 0, -2, -62_135_596_800_000, 253_402_300_799_999, 253_402_214_399_999, 253_402_214_400_000)
-
-
-@given(st.lists(st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.sampled_from(EDGES))))
-def test_times_agree_with_a_plain_conversion(stored: list[int]) -> None:
-    made = as_timestamps(pa.array(stored, pa.int64()))
-    assert made.type == pa.timestamp("us", "UTC")
-    assert made.to_pylist() == list(map(time_of, stored))
-
-
-def test_missing_and_out_of_range_times_are_null() -> None:
-    assert as_timestamps(pa.array([*EDGES, None], pa.int64())).is_null().to_pylist() == [
-        True, True, True, False, False, True, True, False, True, True,
-    ]  # fmt: skip
 
 
 HEADER: Any = st.fixed_dictionaries({"key": st.binary(max_size=8), "value": st.none() | st.binary(max_size=8)})
@@ -90,20 +76,20 @@ def test_columns_of_sparks_kafka_source_come_first_with_its_types() -> None:
 
 
 def test_readers_get_only_the_requested_columns() -> None:
-    made = source(SAMPLE, fact="records", columns="timestamp_ms, topic,timestamp")
-    assert made.schema().names == ["timestamp_ms", "topic", "timestamp"]
+    made = source(SAMPLE, fact="records", columns="timestamp, topic")
+    assert made.schema().names == ["timestamp", "topic"]
     reader = made.reader(made.schema())
     assert isinstance(reader, KafkaLogReader)
     assert reader._query.columns == ("timestamp", "topic")
     batches = [batch for task in reader.partitions() for batch in reader.read(task)]
-    assert {tuple(batch.schema.names) for batch in batches} == {("timestamp_ms", "topic", "timestamp")}
-    of_schema = StructType([StructField("timestamp", TimestampType()), StructField("topic", StringType())])
+    assert {tuple(batch.schema.names) for batch in batches} == {("timestamp", "topic")}
+    of_schema = StructType([StructField("topic", StringType()), StructField("timestamp", TimestampType())])
     by_schema = source(SAMPLE, fact="records").reader(of_schema)
     assert isinstance(by_schema, KafkaLogReader)
-    assert by_schema._query.columns == ("timestamp", "topic")
+    assert by_schema._query.columns == ("topic", "timestamp")
     with pytest.raises(UsageError, match="the option columns and the schema ask for different columns"):
-        made.reader(of_schema)
-    with pytest.raises(UsageError, match=r"timestamp of the fact records is timestamp, not bigint: timestamp_ms are the milli"):
+        source(SAMPLE, fact="records", columns="timestamp").reader(of_schema)
+    with pytest.raises(UsageError, match=r"timestamp of the fact records is timestamp, not bigint$"):
         source(SAMPLE, fact="records").reader(StructType([StructField("timestamp", LongType())]))
 
 
@@ -132,10 +118,7 @@ def test_spark_reads_any_time(spark: SparkSession, tmp_path: Path) -> None:
     (directory / "00000000000000000000.log").write_bytes(made)
     frame = spark.read.format("kafka_log").options(fact="records", names="kafka", includePayloads="true").load(str(directory))
     assert frame.dtypes[5:7] == [("timestamp", "timestamp"), ("timestampType", "int")]
-    rows = (
-        frame.select("timestamp_ms", frame.timestamp.cast("string").alias("text"), "timestamp", "headers").sort("offset").collect()
-    )
-    assert [row["timestamp_ms"] for row in rows] == times
+    rows = frame.select(frame.timestamp.cast("string").alias("text"), "timestamp", "headers").sort("offset").collect()
     assert [row["text"] for row in rows] == [None, None, "9999-12-30 23:59:59.999", "2026-11-21 03:55:25.689"]
     assert [row["timestamp"] is None for row in rows] == [True, True, False, False]
     assert [header["key"] for row in rows for header in row["headers"]] == ["k\ufffd\ufffd"] * len(times)

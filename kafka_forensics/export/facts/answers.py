@@ -12,7 +12,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.export.facts.log import ReplicaReader
 from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, json_text, record_batches, rows_of, text
-from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary
+from kafka_forensics.model.arrow import TIME, dictionary_array, numbers, plain, repeated_dictionary, times
 from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
 from kafka_forensics.model.coordinators import CommittedOffset, GroupLog, OffsetCommit, PendingCommit
@@ -141,8 +141,12 @@ def _ended_columns(plan: ReplicaPlan, paired: "NDArray[np.int64]") -> "list[Arro
             columns[field.name] = pa.nulls(rows, field.type)
         else:
             of_data = TransactionColumn.FIRST_OFFSET <= column <= TransactionColumn.LAST_TIMESTAMP
-            values = paired[column].astype(field.type.to_pandas_dtype())
-            columns[field.name] = numbers(values, null=without_data if of_data else None)
+            null = without_data if of_data else None
+            values = paired[column]
+            if field.type == TIME:
+                columns[field.name] = times(values, null=null)
+            else:
+                columns[field.name] = numbers(values.astype(field.type.to_pandas_dtype()), null=null)
     return [columns[name] for name in schema.names]
 
 

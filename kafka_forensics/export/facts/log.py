@@ -12,7 +12,7 @@ import pyarrow as pa
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.export.facts.rows import batch_without_keys, json_text, place_columns, record_batches
-from kafka_forensics.model.arrow import dictionary_array, numbers
+from kafka_forensics.model.arrow import dictionary_array, numbers, times
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn, has_right_crc
 from kafka_forensics.model.constants import (
     CONTROL_ABORT,
@@ -194,7 +194,7 @@ def _marker_columns(chunk: LogChunk, rows: "NDArray[np.int64]") -> "list[ArrowAr
         *place_columns(chunk.place, len(rows)),
         numbers(batches[BatchColumn.POSITION, rows]),
         numbers(markers.offsets),
-        numbers(markers.timestamps),
+        times(markers.timestamps),
         numbers(batches[BatchColumn.PARTITION_LEADER_EPOCH, rows].astype(np.int32)),
         numbers(batches[BatchColumn.PRODUCER_ID, rows]),
         numbers(batches[BatchColumn.PRODUCER_EPOCH, rows].astype(np.int16)),

@@ -102,6 +102,7 @@ def select_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
     keep: pa.BooleanArray | None = None
     if query.is_ranged:
         first, last, time = (batch.column(name) for name in RANGED[query.fact])
+        time = time.cast(pa.int64())  # null has no place in any range
         for limit, compare, column in (
             (query.offset_from, pc.greater_equal, last),
             (query.offset_to, pc.less, first),

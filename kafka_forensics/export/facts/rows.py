@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
-from kafka_forensics.model.arrow import plain, repeated_dictionary, repeated_string
+from kafka_forensics.model.arrow import TIME, plain, repeated_dictionary, repeated_string, time_or_none
 from kafka_forensics.model.json_objects import Columns
 from kafka_forensics.model.schemas import Fact
 
@@ -59,7 +59,10 @@ def record_batch(schema: pa.Schema, rows: list[tuple[object, ...]]) -> pa.Record
 
 
 def array(values: list[Any], arrow_type: pa.DataType) -> "ArrowArray":
-    """An array of `values`; text that is not valid Unicode is escaped (`text`), a number out of range becomes the nearest bound."""
+    """An array of `values`; text that is not valid Unicode is escaped (`text`), a number out of range becomes the nearest bound,
+    and null among times."""
+    if arrow_type == TIME:
+        return pa.array(list(map(time_or_none, values)), pa.int64()).view(TIME)
     try:
         return pa.array(values, arrow_type)
     except UnicodeEncodeError:

@@ -14,6 +14,7 @@ from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.export.facts.log import ReplicaReader
 from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, place_columns, record_batches
+from kafka_forensics.model.arrow import numbers, times
 from kafka_forensics.model.constants import (
     INDEX_ENTRY_SIZE,
     PRODUCER_SNAPSHOT_ENTRY_SIZE,
@@ -71,8 +72,10 @@ def _index_batches(
         rows = min(MAX_ROWS, entries - start)
         log_dir, file, kind = place_columns((*replica.place(entry), index_type), rows)
         arrays: dict[str, ArrowArray] = {"log_dir": log_dir, "file": file, "index_type": kind}
-        arrays |= {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
-        arrays["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
+        for name, values in columns.items():
+            to_arrow = times if name == "timestamp" else numbers
+            arrays[name] = to_arrow(values[start : start + rows])
+        arrays["position"] = numbers(np.arange(start, start + rows, dtype=np.int64) * width)
         yield batch_without_keys(fact, [arrays.get(field.name, pa.nulls(rows, field.type)) for field in fact.file_schema])
 
 

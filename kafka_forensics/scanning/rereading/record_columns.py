@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.model.arrow import dictionary_array, numbers, strings_array
+from kafka_forensics.model.arrow import dictionary_array, numbers, strings_array, times
 from kafka_forensics.model.batches import RECORD_TIMESTAMP_TYPES, BatchColumn, RecordColumn
 from kafka_forensics.model.schemas import RECORDS
 from kafka_forensics.parsers.kernels.records import locate_headers
@@ -53,7 +53,7 @@ def _arrays(block: RecordBlock, batches: "Ints", states: "NDArray[np.int8]", *, 
         headers = header_lists(block.payload, columns)
     return [
         numbers(block.offsets),
-        numbers(block.timestamps),
+        times(block.timestamps),
         dictionary_array(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
         numbers(block.sequences.astype(np.int32)),
         key,

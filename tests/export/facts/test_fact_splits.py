@@ -25,6 +25,7 @@ from tests.support.brokers import put_segment
 from tests.support.logs import APP_ID, OTHER_ID, DataLog
 from tests.support.segments import BASE_TIMESTAMP, batch, segment_file, write_offset_index, write_time_index
 from tests.support.strategies import batch_lists
+from tests.support.times import ms_of
 
 LOG_FACTS = ("batches", "records", "spans", "control_records")
 FOLDER_NUMBERS = count()
@@ -197,7 +198,7 @@ def test_offsets_and_times_select_rows(tmp_path: Path, fact: str) -> None:
     first, last, timestamp = (
         ("base_offset", "last_offset", "max_timestamp") if fact == "batches" else ("offset", "offset", "timestamp")
     )
-    middle = sorted(row[timestamp] for row in rows)[len(rows) // 2]
+    middle = ms_of(sorted(row[timestamp] for row in rows)[len(rows) // 2])
     for limits in (
         {"offset_from": 51, "offset_to": 70},
         {"timestamp_from": middle},
@@ -210,7 +211,7 @@ def test_offsets_and_times_select_rows(tmp_path: Path, fact: str) -> None:
             for row in rows
             if row[last] >= limits.get("offset_from", 0)
             and row[first] < limits.get("offset_to", 1 << 60)
-            and limits.get("timestamp_from", 0) <= row[timestamp] < limits.get("timestamp_to", 1 << 60)
+            and limits.get("timestamp_from", 0) <= ms_of(row[timestamp]) < limits.get("timestamp_to", 1 << 60)
         ]
         assert 0 < len(expected) < len(rows)
         assert read_in_tasks(folder, query(fact, **limits))[0] == expected

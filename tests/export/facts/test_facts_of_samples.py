@@ -16,6 +16,7 @@ from kafka_forensics.questions.metadata import controller_events
 from kafka_forensics.questions.transactions import transactions
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
+from tests.support.times import time_of
 
 Row = dict[str, Any]
 
@@ -100,7 +101,9 @@ def test_transactions_of_the_best_copy_equal_the_output_of_the_command(sample: P
     expected: dict[tuple[str, int, str], list[list[Any]]] = defaultdict(list)
     for transaction in listed:
         key = transaction.topic, transaction.partition, str(transaction.broker)
-        expected[key].append([getattr(transaction, name) for name in names])
+        values = {name: getattr(transaction, name) for name in names}
+        times = {name: time_of(value) for name, value in values.items() if name.endswith("_timestamp")}
+        expected[key].append([*(values | times).values()])
     assert {key: [[row[name] for name in names] for row in rows[key]] for key in expected} == expected
 
 

@@ -16,6 +16,7 @@ from tests.support.brokers import put_meta_properties, put_partition
 from tests.support.groups import TOPIC_ID_TEXT
 from tests.support.remote_log import copy_started, deleted_partition, put_remote_log, segment_id, segment_update
 from tests.support.segments import BASE_TIMESTAMP, log
+from tests.support.times import ms_of
 
 Row = dict[str, Any]
 EVENTS = (
@@ -56,7 +57,7 @@ def test_a_segment_is_in_its_last_state(copies: Path) -> None:
     assert (second["start_offset"], second["last_offset"], second["custom_metadata"]) == (10, 19, b"\0\1\2")
     assert second["leader_epochs"] == [{"leader_epoch": 0, "start_offset": 10}, {"leader_epoch": 3, "start_offset": 15}]
     assert (first["state"], first["broker_id"], first["custom_metadata"]) == ("COPY_SEGMENT_FINISHED", 4, b"\xff")
-    assert (first["event_timestamp"], first["metadata_partition"], first["metadata_offset"]) == (BASE_TIMESTAMP + 2001, 0, 2)
+    assert (ms_of(first["event_timestamp"]), first["metadata_partition"], first["metadata_offset"]) == (BASE_TIMESTAMP + 2001, 0, 2)
     assert (other["topic"], other["metadata_partition"], other["size_in_bytes"]) == ("u", 5, 4096)
 
 

@@ -20,6 +20,7 @@ from tests.support.kernels import FORMS, kernels
 from tests.support.memory import MemoryFile
 from tests.support.places import SAMPLES
 from tests.support.strategies import LOG
+from tests.support.times import time_of
 
 LOGS = sorted((SAMPLES / "healthy" / "broker-1").glob("*/*.log"))
 """Logs of a real broker."""
@@ -47,7 +48,7 @@ def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
                 rows.append(
                     (
                         record.offset,
-                        record.timestamp,
+                        time_of(record.timestamp),
                         record.timestamp_type,
                         record.sequence,
                         *((record.key, record.value, headers) if payloads else (None, None, None)),
