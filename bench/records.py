@@ -83,7 +83,7 @@ def _find(log_dir: Path | str, *how: str) -> list[str]:
 
 def _some_record(name: str) -> tuple[str, str]:
     """Key and timestamp of a record in the middle of the first batches of a file."""
-    batch = next(iter(kafka_forensics.read_records(name)))
+    batch = next(iter(kafka_forensics.read_records(name, payloads=True)))
     row = batch.slice(batch.num_rows // 2, 1).to_pylist()[0]
     return row["key"].decode(), str(row["timestamp"])
 
@@ -138,9 +138,9 @@ def reading(workload: Workload, work: Path) -> str:
     use_compiled(True)
     rates = []
     for name in logs(make(workload, work)):
-        next(iter(kafka_forensics.read_records(name)))
+        next(iter(kafka_forensics.read_records(name, payloads=True)))
         begin = time.process_time()
-        records = sum(batch.num_rows for batch in kafka_forensics.read_records(name))
+        records = sum(batch.num_rows for batch in kafka_forensics.read_records(name, payloads=True))
         ours = time.process_time() - begin
         begin = time.process_time()
         aiokafka_records = _read_by_aiokafka(name)

@@ -128,8 +128,10 @@ def read_batches(path: str, storage_options: "Mapping[str, str] | None" = None) 
     return facts.read_batches(path, storage_options)
 
 
-def read_records(path: str, storage_options: "Mapping[str, str] | None" = None) -> "Iterator[pa.RecordBatch]":
-    """Records of a `.log` file as Arrow record batches (`model.schemas.RECORDS`)."""
+def read_records(
+    path: str, storage_options: "Mapping[str, str] | None" = None, *, payloads: bool = False
+) -> "Iterator[pa.RecordBatch]":
+    """Records of a `.log` file as Arrow record batches (`model.schemas.RECORDS`); keys, values and headers only with `payloads`."""
     from kafka_forensics.export.facts import facts
 
-    return facts.read_records(path, storage_options)
+    return facts.read_records(path, storage_options, payloads=payloads)

@@ -6,6 +6,7 @@ Parsers return bad bytes as facts; exceptions are for questions that cannot be a
     ├── UsageError            an invalid request: wrong option, output inside an input (exit 2)
     │   └── PathMissingError  an input that does not exist (exit 2)
     ├── SourceError           bytes exist but cannot be read: permission, I/O, unsupported container (exit 3)
+    ├── IncompleteError       rows are missing, and the caller did not allow that (exit 3)
     ├── TransientError          a transient failure of an output's service, or of another machine (exit 3)
     └── FormatError           a structure breaks its format; has path and byte position
 """
@@ -54,6 +55,15 @@ class SourceError(ForensicsError):
         self.hint = (
             TRY_AGAIN if is_transient(reason) else next((step for start, step in _NEXT.items() if reason.startswith(start)), None)
         )
+
+
+class IncompleteError(ForensicsError):
+    """Rows are missing because something cannot be read, is unfinished, or has changed; `path` and `reason` of the first such
+    thing, and how many `more` there are."""
+
+    def __init__(self, path: str, reason: str, more: int = 0) -> None:
+        others = f", and {more} more {'paths' if more > 1 else 'path'}" if more else ""
+        super().__init__(f"{path}: {reason}{others}; allow_incomplete=True reads what is left")
 
 
 class TransientError(ForensicsError):

@@ -25,6 +25,7 @@ from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetChe
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.remote_log import REMOTE, RemoteLogHistory
 from kafka_forensics.model.results import Incomplete
+from kafka_forensics.model.schemas import ReplicaKeys
 from kafka_forensics.parsers.checkpoints import (
     parse_clean_shutdown,
     parse_leader_epochs,
@@ -121,6 +122,26 @@ class ReplicaPlan:
     bytes: int
     samples_keys: bool = False
     """Whether a deep scan reads the keys of some records."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIds:
+    """The node ids of brokers, by what they are called here."""
+
+    by_name: dict[str, int]
+
+    @classmethod
+    def of(cls, log_dirs: Iterable[LogDir]) -> "NodeIds":
+        """By their `meta.properties`, or for an empty directory by its name."""
+        return cls({str(log_dir.broker): log_dir.node_id for log_dir in log_dirs if log_dir.node_id is not None})
+
+    def __getitem__(self, broker: int | str | None) -> int | None:
+        """The node id; of a broker without a `meta.properties` that is called by a number, that number; else None."""
+        return self.by_name.get(str(broker), broker if isinstance(broker, int) else None)
+
+    def replica(self, topic: str, partition: int, broker: int | str) -> ReplicaKeys:
+        """The keys of a replica."""
+        return ReplicaKeys(topic, partition, str(broker), self[broker])
 
 
 @dataclass(frozen=True, slots=True)

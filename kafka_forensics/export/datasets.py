@@ -69,19 +69,14 @@ def _name(key: str, value: str) -> str:
     return f"{key}={quote(start, safe='')}~{hashlib.sha256(unencoded).hexdigest()[:_DIGEST_CHARACTERS]}"
 
 
-def replica_folder(fact: Fact, topic: str, partition: int, broker: str) -> str:
+def replica_folder(fact: Fact, keys: Json) -> str:
     """The directory of a replica's files, below the target."""
-    return f"{fact.name}/{replica_directory(topic, partition, broker)}"
+    return f"{fact.name}/{replica_directory(keys['topic'], keys['partition'], keys['broker'])}"
 
 
 def name_of(folder: str, number: int) -> str:
     """The path of the file with this number in a directory."""
     return f"{folder}/part-{number:05}.parquet"
-
-
-def replica_keys(topic: str, partition: int, broker: str) -> Json:
-    """The keys of a replica, in the metadata of its files."""
-    return {"topic": topic, "partition": partition, "broker": broker}
 
 
 @dataclass(slots=True)
@@ -231,12 +226,12 @@ def _parts_by_files(
             yield schema, [rows], map(partial(label.file, fact.name, number), count()), label.keys
         return
     for keys, of_replica in groupby(parts, key=_keys if fact.by_replica else lambda _: {}):
-        folder = replica_folder(fact, **keys) if fact.by_replica else fact.name
+        folder = replica_folder(fact, keys) if fact.by_replica else fact.name
         yield fact.file_schema, [part.batches for part in of_replica], map(partial(name_of, folder), count()), keys
 
 
 def _keys(part: FactPart) -> Json:
-    return {"topic": part.topic, "partition": part.partition, "broker": part.broker}
+    return {} if part.keys is None else part.keys._asdict()
 
 
 def _shares(fact: Fact, parts: Iterable[FactPart], reader: FactReader) -> Iterator[list[FactPart]]:
@@ -300,7 +295,7 @@ def write_part(
 
 def _schema_of_file(schema: pa.Schema, keys: Json) -> pa.Schema:
     """`schema` with the keys in its metadata, without the descriptions of columns, which would outweigh the rows of small files."""
-    labels = {f"kf.{name}".encode(): text(str(value)).encode() for name, value in keys.items()}
+    labels = {f"kf.{name}".encode(): text(str(value)).encode() for name, value in keys.items() if value is not None}
     return pa.schema([field.remove_metadata() for field in schema]).with_metadata({**(schema.metadata or {}), **labels})
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import PathMissingError, SourceError, TransientError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
-from kafka_forensics.export.datasets import DatasetFile, name_of, replica_folder, replica_keys, write_part
+from kafka_forensics.export.datasets import DatasetFile, name_of, replica_folder, write_part
 from kafka_forensics.export.facts.answers import transaction_facts
 from kafka_forensics.export.facts.facts import FactReader, place_of_replica
 from kafka_forensics.export.facts.log import ReplicaReader
@@ -24,7 +24,7 @@ from kafka_forensics.export.labels import SnapshotLabel, dataset_schema, with_la
 from kafka_forensics.export.places import ExportPlace, Storage, join_place
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.model.schemas import FACTS, ReplicaKeys
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.serialization import pack, unpack
@@ -114,7 +114,7 @@ def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYT
         elif name in BY_TASKS:
             size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
-            works = replica_tasks(reader.logs_of(name), query, deep=reader.result.totals.records_decoded)
+            works = replica_tasks(reader.logs_of(name), reader.node_ids, query, deep=reader.result.totals.records_decoded)
             listed += [Task(name, json.dumps([size, work]).encode()) for work in works]
     return listed
 
@@ -131,7 +131,11 @@ def _transaction_works(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
         else:
             streams.setdefault(id(source), []).append(plan)
     for plans in (*packed(seekable, split_bytes), *streams.values()):
-        yield pack([(plan, stable.get(place_of_replica(plan)), _remote_logs(reader, plan)) for plan in thin_plans(plans)])
+        works = [
+            (plan, reader.keys_of(plan).node_id, stable.get(place_of_replica(plan)), _remote_logs(reader, plan))
+            for plan in thin_plans(plans)
+        ]
+        yield pack(works)
 
 
 def _remote_logs(reader: FactReader, plan: ReplicaPlan) -> list[ReplicaPlan]:
@@ -206,10 +210,8 @@ def _pieces(arguments: ExportArguments, task: Task, incomplete: list[Incomplete]
         for piece in of_replica:
             yield from piece_facts(piece, open_once(piece.source), query, incomplete.append, deep=deep, strict=strict)
 
-    for (topic, partition, broker), of_replica in groupby(
-        pieces, key=lambda piece: (piece.topic, piece.partition, str(piece.broker))
-    ):
-        yield replica_keys(topic, partition, broker), rows(of_replica)
+    for keys, of_replica in groupby(pieces, key=lambda piece: piece.keys):
+        yield keys._asdict(), rows(of_replica)
 
 
 def _transactions(
@@ -218,10 +220,10 @@ def _transactions(
     """The transactions of the replicas of a task, replica by replica."""
     open_once = _opener(arguments)
     transactions = KnownTransactions(*unpack(known))
-    for plan, last_stable_offset, remote in unpack(task.work, lambda _, address: open_once(address)):
+    for plan, node_id, last_stable_offset, remote in unpack(task.work, lambda _, address: open_once(address)):
         context = plan.context
         unread: list[Incomplete] = []
-        keys = replica_keys(context.topic, context.partition, str(context.broker))
+        keys = ReplicaKeys(context.topic, context.partition, str(context.broker), node_id)._asdict()
         yield keys, transaction_facts(ReplicaReader(plan, unread.append, remote=remote), last_stable_offset, transactions)
         if unread and strict:
             raise SourceError(unread[0].path, unread[0].reason)
@@ -250,7 +252,7 @@ def adopt_files(
         numbers: dict[str, Iterator[int]] = {}
         for number, file in enumerate(files):
             if label is None:
-                folder = replica_folder(FACTS[fact], **file.keys)
+                folder = replica_folder(FACTS[fact], file.keys)
                 path = name_of(folder, next(numbers.setdefault(folder, count())))
             else:
                 path = label.file(fact, number)

@@ -2,16 +2,18 @@
 
 import html
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import IncompleteError, UsageError
+from kafka_forensics.evidence.inputs import NodeIds
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import between_batches, change_batches
-from kafka_forensics.export.facts.facts import FactReader
+from kafka_forensics.export.facts.facts import READ_AGAIN, FactReader
 from kafka_forensics.export.facts.rows import repeated
 from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.findings import Finding, Severity, worst_first
 from kafka_forensics.model.results import Drawing, PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.questions.changes import ComparedSnapshots
 from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, escape_unprintable, message
@@ -43,18 +45,23 @@ class ScanViews:
         draw: Callable[[FactReader, str, int], Drawing] | None = None,
     ) -> None:
         self._reader = reader
+        self._unread = {unread.path for unread in reader.result.incomplete}
+        """What the scan itself could not read."""
         self._document = document
         self._draw = draw
 
-    def table(self, fact: str) -> "pa.Table":
-        """A fact as one table. Raises UsageError for an unknown fact."""
-        reader = self._reader
-        reader.incomplete = []
+    def table(self, fact: str, *, payloads: bool = False, allow_incomplete: bool = False) -> "pa.Table":
+        """A fact as one table. Raises UsageError for an unknown fact, and IncompleteError."""
+        reader = replace(self._reader, payloads=payloads, incomplete=[])
         table = reader.table(fact)
-        known = {(incomplete.path, incomplete.reason) for incomplete in reader.result.incomplete}
-        reader.result.incomplete += [
-            incomplete for incomplete in reader.unread_inputs() if (incomplete.path, incomplete.reason) not in known
-        ]
+        if fact in READ_AGAIN:
+            reader.incomplete += reader.changed_files()
+        lost = [unread for unread in reader.incomplete if unread.path not in self._unread]
+        if lost and not allow_incomplete:
+            raise IncompleteError(lost[0].path, lost[0].reason, len({unread.path for unread in lost}) - 1)
+        incomplete = reader.result.incomplete
+        known = {(unread.path, unread.reason) for unread in incomplete}
+        incomplete += [unread for unread in reader.unread_inputs() if (unread.path, unread.reason) not in known]
         return table
 
     def json(self) -> str:
@@ -107,7 +114,7 @@ def _page(result: ScanResult, rows: int) -> str:
             "partitions that are not clean", _PARTITION_HEADS, [_partition(partition) for partition in judged[:rows]], len(judged)
         )
     )
-    worst = sorted(result.findings, key=lambda finding: -finding.severity.rank)
+    worst = worst_first(result.findings)
     findings = [finding for finding in worst if finding.severity is not Severity.INFO] or worst
     pieces.append(
         html_table("findings, worst first", _FINDING_HEADS, [finding_cells(finding) for finding in findings[:rows]], len(findings))
@@ -170,32 +177,39 @@ _QUIET: Final = frozenset({ChangeKind.UNCHANGED, ChangeKind.APPENDED, ChangeKind
 
 
 class SnapshotsViews:
-    """The `Views` of a result about snapshots; `readers` read the facts of each, `document` makes the JSON."""
+    """The `Views` of a result about snapshots; `scans` are those of each, `between` has the node ids of all brokers, and makes rows
+    of the findings between snapshots; `document` makes the JSON."""
 
     def __init__(
-        self, readers: dict[str, FactReader], result: SnapshotsResult, document: Callable[[SnapshotsResult], Iterable[str]]
+        self,
+        scans: dict[str, ScanViews],
+        between: FactReader,
+        result: SnapshotsResult,
+        document: Callable[[SnapshotsResult], Iterable[str]],
     ) -> None:
-        self._readers = readers
+        self._scans = scans
+        self._between = between
         self._result = result
         self._document = document
 
-    def table(self, fact: str) -> "pa.Table":
-        """`changes`, or a fact of every snapshot in order. Raises UsageError for an unknown fact."""
+    def table(self, fact: str, *, payloads: bool = False, allow_incomplete: bool = False) -> "pa.Table":
+        """`changes`, or a fact of every snapshot in order. Raises UsageError for an unknown fact, and IncompleteError."""
         import pyarrow as pa
 
         from kafka_forensics.model.schemas import FACTS, SNAPSHOT, SNAPSHOT_FACTS
 
         if fact in SNAPSHOT_FACTS:
-            return pa.Table.from_batches(change_batches(self._result.changes), SNAPSHOT_FACTS[fact].schema)
+            batches = change_batches(self._result.changes, self._between.node_ids)
+            return pa.Table.from_batches(batches, SNAPSHOT_FACTS[fact].schema)
         if fact not in FACTS:
             raise UsageError(f"there is no fact {fact[:80]!r}", hint=f"choose from {', '.join([*FACTS, *SNAPSHOT_FACTS])}")
         tables = []
-        for name, reader in self._readers.items():
-            table = reader.table(fact)
+        for name, scan in self._scans.items():
+            table = scan.table(fact, payloads=payloads, allow_incomplete=allow_incomplete)
             tables.append(table.add_column(0, SNAPSHOT, repeated(name, table.num_rows)))
         if fact == "findings":
-            row = next(iter(self._readers.values())).finding_row
-            tables.append(pa.Table.from_batches(between_batches(self._result.findings, row), tables[0].schema))
+            batches = between_batches(self._result.findings, self._between.finding_row)
+            tables.append(pa.Table.from_batches(batches, tables[0].schema))
         return pa.concat_tables(tables).replace_schema_metadata(FACTS[fact].schema.metadata)
 
     def json(self) -> str:
@@ -214,12 +228,14 @@ def with_views(
     changes_document: Callable[[SnapshotsResult], Iterable[str]],
 ) -> SnapshotsResult:
     """The result, with views of itself and of its scans."""
-    readers = {}
+    views = {}
     for snapshot in compared.snapshots:
         result = compared.result.snapshots[snapshot.name]
-        readers[snapshot.name] = reader = FactReader(snapshot.inputs, options, result, snapshot.witnesses, finding_text)
-        result.views = ScanViews(reader, scan_document)
-    compared.result.views = SnapshotsViews(readers, compared.result, changes_document)
+        reader = FactReader(snapshot.inputs, options, result, snapshot.witnesses, finding_text)
+        result.views = views[snapshot.name] = ScanViews(reader, scan_document)
+    between = replace(reader)
+    between.node_ids = NodeIds.of(log_dir for snapshot in compared.snapshots for log_dir in snapshot.inputs.log_dirs)
+    compared.result.views = SnapshotsViews(views, between, compared.result, changes_document)
     return compared.result
 
 
@@ -235,7 +251,7 @@ def _snapshots_page(result: SnapshotsResult, rows: int) -> str:
         counts = (f"{len(listed):,}" for listed in (scan.partitions, scan.replicas, scan.findings))
         scans.append([html_cell(name), html_severity(scan.verdict), *counts])
     pieces.append(html_table("snapshots", _SNAPSHOT_HEADS, scans[:rows], len(scans)))
-    worst = sorted(result.findings, key=lambda finding: -finding.severity.rank)
+    worst = worst_first(result.findings)
     pieces.append(html_table("findings between snapshots", _FINDING_HEADS, list(map(finding_cells, worst[:rows])), len(worst)))
     first = sorted(changed, key=lambda change: change.kind in _QUIET)
     pieces.append(

@@ -1,6 +1,6 @@
 """Findings: rows of evidence, from which `wording` makes text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
@@ -118,14 +118,19 @@ class Finding:
         )
 
 
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings by severity, then in the order of a result."""
+    return sorted(findings, key=lambda finding: (-finding.severity.rank, finding.sort_key()))
+
+
 # What every result can do: return its facts as tables, display itself, write itself as JSON.
 
 
 class Views(Protocol):
     """Shows a result in other forms, and reads its facts again."""
 
-    def table(self, fact: str) -> "pa.Table":
-        """A fact as one table. Raises UsageError for an unknown fact."""
+    def table(self, fact: str, *, payloads: bool = False, allow_incomplete: bool = False) -> "pa.Table":
+        """A fact as one table, as `Answer.facts`. Raises UsageError for an unknown fact, and IncompleteError."""
 
     def json(self) -> str:
         """The document that the command line prints with `--format json`."""
@@ -144,25 +149,38 @@ class Answer:
     _made_by: ClassVar[str]
     """The function whose results have views."""
 
-    def facts(self, name: str) -> "pa.Table":
+    def facts(self, name: str, *, payloads: bool = False, allow_incomplete: bool = False) -> "pa.Table":
         """A fact (docs/facts.md) about everything that was scanned, read again; `export` is for facts larger than memory.
 
-        With several snapshots each row starts with its `snapshot`, and the fact `changes` names two. Raises UsageError for an
-        unknown fact. What cannot be read is added to `incomplete`.
+        With several snapshots each row starts with its `snapshot`, and the fact `changes` names two. Without `payloads`, keys,
+        values, headers and the metadata of clients and plugins are null. Raises UsageError for an unknown fact, and IncompleteError
+        if a file that the scan read cannot be read again or has changed; with `allow_incomplete` it is added to `incomplete`.
         """
-        return self._views().table(name)
+        return self._views().table(name, payloads=payloads, allow_incomplete=allow_incomplete)
 
     def to_arrow(self) -> "pa.Table":
-        """The findings of a scan, or the changes between snapshots, as an Arrow table."""
+        """The findings of a scan, worst first, or the changes between snapshots, as an Arrow table."""
         return self.facts(self._table_fact)
 
-    def to_pandas(self) -> "pd.DataFrame":
-        """`to_arrow` as a pandas DataFrame. Raises UsageError without pandas."""
+    def to_pandas(self, fact: str | None = None, *, payloads: bool = False, allow_incomplete: bool = False) -> "pd.DataFrame":
+        """`facts`, or `to_arrow` without a `fact`, as a pandas DataFrame with nullable integers and booleans.
+
+        Raises UsageError without pandas.
+        """
         try:
             import pandas as pd
         except ImportError as error:
             raise UsageError("pandas is not installed", hint="pip install pandas, or use to_arrow()") from error
-        return pd.DataFrame(self.to_arrow().to_pandas())
+        import pyarrow as pa
+
+        table = self.facts(fact or self._table_fact, payloads=payloads, allow_incomplete=allow_incomplete)
+        nullable = {
+            pa.int16(): pd.Int16Dtype(),
+            pa.int32(): pd.Int32Dtype(),
+            pa.int64(): pd.Int64Dtype(),
+            pa.bool_(): pd.BooleanDtype(),
+        }
+        return pd.DataFrame(table.to_pandas(types_mapper=nullable.get))
 
     def to_json(self) -> str:
         """The document that the command line prints with `--format json`; its JSON Schema is in the package's folder `schema`."""

@@ -5,7 +5,7 @@ A fact is declared by its columns with types and meanings; its schema has a vers
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -28,8 +28,19 @@ VERSION_KEY: Final = "kf.schema_version"
 FACT_KEY: Final = "kf.fact"
 ABOUT_KEY: Final = "about"
 """Metadata key of a column's meaning."""
-PARTITION_KEYS: Final = ("topic", "partition", "broker")
-"""Columns that become directories of an exported dataset."""
+
+
+class ReplicaKeys(NamedTuple):
+    """The columns that name a replica, which are the same in all rows about it."""
+
+    topic: str
+    partition: int
+    broker: str
+    node_id: int | None
+    """Null: unknown, or a remote store."""
+
+
+PARTITION_KEYS: Final = ReplicaKeys._fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +86,12 @@ def about(field: "ArrowField") -> str:
 TOPIC: Final = column("topic", pa.string(), "name of the topic")
 PARTITION: Final = column("partition", pa.int32(), "number of the partition")
 BROKER: Final = column("broker", pa.string(), "id of the broker, or the name it was given; always text")
+NODE_ID: Final = nullable_column(
+    "node_id", pa.int32(), "the broker's `node.id`, as `leader`, `isr` and the like have it; null: unknown, or a remote store"
+)
 LOG_DIR: Final = column("log_dir", pa.string(), "the log directory, as it was named on the command line")
 FILE: Final = column("file", pa.string(), "the partition's directory and the name of the file, with `/`; as in `findings`")
-REPLICA: Final = [TOPIC, PARTITION, BROKER, LOG_DIR]
+REPLICA: Final = [TOPIC, PARTITION, BROKER, NODE_ID, LOG_DIR]
 IN_FILE: Final = [*REPLICA, FILE]
 """The first columns of facts from one file of a replica."""
 _NONE: Final = "-1: none"
@@ -231,6 +245,7 @@ CHECKPOINTS_FACT: Final = fact(
         column("topic", pa.string(), "as the line says"),
         column("partition", pa.int32(), "as the line says"),
         BROKER,
+        NODE_ID,
         LOG_DIR,
         column("file", pa.string(), "name of the checkpoint"),
         column("offset", pa.int64(), "high watermark, recovery point, log start or first uncleaned offset"),
@@ -321,6 +336,7 @@ CHANGES_FACT: Final = fact(
         TOPIC,
         PARTITION,
         BROKER,
+        NODE_ID,
         column("from_snapshot", pa.string(), "name of the older snapshot"),
         column("to_snapshot", pa.string(), "name of the newer snapshot"),
         column(
@@ -366,6 +382,7 @@ REPLICAS_FACT: Final = fact(
         TOPIC,
         PARTITION,
         BROKER,
+        NODE_ID,
         LOG_DIR,
         column("directory", pa.string(), "name of the partition's directory"),
         nullable_column(
@@ -436,7 +453,7 @@ REPLICAS_FACT: Final = fact(
 )
 FINDINGS_FACT: Final = fact(
     "findings",
-    "What was found, worst first within a partition; null where something does not apply.",
+    "What was found, worst first; null where something does not apply.",
     [
         column("kind", pa.string(), "name from the catalogue; `kafka-forensics explain KIND` tells more"),
         column("severity", pa.string(), "critical · error · warning · info"),
@@ -444,6 +461,7 @@ FINDINGS_FACT: Final = fact(
         nullable_column("topic", pa.string(), "where it applies"),
         nullable_column("partition", pa.int32(), "where it applies"),
         nullable_column("broker", pa.string(), "id or name, where it applies"),
+        NODE_ID,
         nullable_column("log_dir", pa.string(), "as it was named on the command line"),
         nullable_column("file", pa.string(), "path below `log_dir`, with `/`"),
         nullable_column("byte_start", pa.int64(), "first byte concerned"),
@@ -486,6 +504,7 @@ GROUP_OFFSETS_FACT: Final = fact(
         column("topic", pa.string(), "committed on"),
         column("partition", pa.int32(), "committed on"),
         column("broker", pa.string(), "whose copy of `__consumer_offsets` was read"),
+        NODE_ID,
         column("group", pa.string(), "id of the group"),
         column("group_type", pa.string(), "classic · consumer · share · streams · simple"),
         nullable_column("group_state", pa.string(), "Stable or Empty; null: the log does not tell"),
@@ -542,6 +561,7 @@ REMOTE_EVENTS_FACT: Final = fact(
         nullable_column("topic", pa.string(), "of the segment"),
         nullable_column("partition", pa.int32(), "of the segment"),
         column("broker", pa.string(), "whose copy of `__remote_log_metadata` was read"),
+        NODE_ID,
         column("metadata_partition", pa.int32(), "partition of `__remote_log_metadata`"),
         column("metadata_offset", pa.int64(), "of the record there"),
         time_column("timestamp", "of the record"),
@@ -572,6 +592,7 @@ INCOMPLETE_FACT: Final = fact(
         nullable_column("topic", pa.string(), "whose directory it is or lies in; null: of several, or not known"),
         nullable_column("partition", pa.int32(), "as `topic`"),
         nullable_column("broker", pa.string(), "in whose log directory it lies, id or name; null: not known"),
+        NODE_ID,
     ],
     by_replica=False,
 )

@@ -88,7 +88,7 @@ def in_logs(output: Path, name: str) -> list[tuple[int, bytes | None, bytes | No
     for path in sorted((output / "broker-1" / "broker-1" / name).glob("*.log")):
         batches = pa.Table.from_batches(list(kf.read_batches(str(path)))).to_pylist()
         markers = {row["base_offset"] for row in batches if row["attributes"] & CONTROL_MASK}
-        rows = pa.Table.from_batches(list(kf.read_records(str(path)))).to_pylist()
+        rows = pa.Table.from_batches(list(kf.read_records(str(path), payloads=True))).to_pylist()
         records += [(row["offset"], row["key"], row["value"]) for row in rows if row["offset"] not in markers]
     return records
 

@@ -36,8 +36,19 @@ def record_fsyncs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def read_back(target: Path, fact: str) -> pa.Table:
-    """The rows of a fact, in the order of its declared columns."""
-    return ds.dataset(target / fact, partitioning=HIVE).to_table().select(FACTS[fact].schema.names)
+    """The rows of a fact, in the order of its declared columns; `node_id` comes from the metadata of a replica's files."""
+    schema = FACTS[fact].schema
+    if not FACTS[fact].by_replica:
+        return ds.dataset(target / fact).to_table().select(schema.names)
+    tables = []
+    for path in sorted((target / fact).rglob("*.parquet")):
+        table = ds.dataset(path, partitioning=HIVE, partition_base_dir=str(target / fact)).to_table()
+        if not table.num_rows:
+            continue
+        node_id = (pq.read_schema(path).metadata or {}).get(b"kf.node_id")
+        values = pa.repeat(pa.scalar(None if node_id is None else int(node_id), pa.int32()), table.num_rows)
+        tables.append(table.append_column("node_id", values).select(schema.names))
+    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def rows(table: pa.Table) -> list[Any]:
@@ -53,4 +64,4 @@ def parquet_files(target: Path) -> dict[str, pq.ParquetFile]:
     return {path.relative_to(target).as_posix(): pq.ParquetFile(path) for path in sorted(target.rglob("*.parquet"))}
 
 
-assert tuple(KEYS.names) == PARTITION_KEYS
+assert (*KEYS.names, "node_id") == PARTITION_KEYS

@@ -51,7 +51,7 @@ def test_every_snapshot_has_the_rows_of_its_scan(tmp_path: Path, copies: Path) -
         table = read(target, fact)
         assert table.schema.names[:2] == LABEL_NAMES
         for snapshot, result in (("2026-03-01", first), ("2026-03-02", second)):
-            assert rows(snapshot_rows(table, snapshot)) == rows(result.facts(fact)), fact
+            assert rows(snapshot_rows(table, snapshot)) == rows(result.facts(fact, payloads=True)), fact
         assert set(table["cluster"].to_pylist()) <= {"payments"}
     assert leftover_paths(target) == []
     assert sorted(path.name for path in target.iterdir()) == ["_LOCK", "cluster=payments"]

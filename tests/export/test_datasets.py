@@ -84,7 +84,7 @@ def test_filters_apply_to_facts_that_are_not_of_one_replica(tmp_path: Path) -> N
 def test_payloads_are_null_unless_requested(tmp_path: Path) -> None:
     assert export(tmp_path / "without", UNCLEAN_ELECTION, "--fact", "records", "--fact", "group_offsets", "--fact", "findings") == 0
     without = read_back(tmp_path / "without", "records")
-    scanned = kf.scan(str(UNCLEAN_ELECTION)).facts("records")
+    scanned = kf.scan(str(UNCLEAN_ELECTION)).facts("records", payloads=True)
     for name in ("key", "value", "headers"):
         assert without[name].null_count == without.num_rows
         assert scanned[name].null_count < scanned.num_rows
@@ -103,7 +103,7 @@ def test_hostile_names_and_bytes_are_read_back_unchanged(tmp_path: Path) -> None
     assert export(target, *paths, "--show-payloads") == 0
     result = kf.scan(paths)
     for fact in FACTS:
-        assert rows(read_back(target, fact)) == rows(result.facts(fact)), fact
+        assert rows(read_back(target, fact)) == rows(result.facts(fact, payloads=True)), fact
     for path in target.rglob("*"):
         assert path.name.isascii()
         assert path.name.isprintable()
@@ -185,7 +185,7 @@ def test_unread_logs_are_a_dataset_and_prevent_success(tmp_path: Path, monkeypat
     assert markers == {"_manifest.json", "_SUCCESS" if allowed else "_INCOMPLETE"}
     place: dict[str, Any] = {"reason": REASON, "topic": "t", "partition": 0, "broker": "2"}
     expected = [{"path": f"{brokers.log_dir(2)}/t-0/{segment_file(segment)}", **place} for segment in (0, 29, 55)]
-    assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == expected
+    assert pq.read_table(tmp_path / "out" / "incomplete").to_pylist() == [row | {"node_id": 2} for row in expected]
     content = manifest(tmp_path / "out")
     assert content["incomplete"] == [row | {"broker": 2} for row in expected]
     assert (content["schema_version"], content["datasets"]["incomplete"]["rows"]) == ("1.0", 3)

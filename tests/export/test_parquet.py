@@ -13,14 +13,15 @@ from hypothesis import given, strategies as st
 from kafka_forensics.export.datasets import replica_directory
 from kafka_forensics.export.facts.rows import batch_without_keys, place_columns, record_batch
 from kafka_forensics.export.parquet import parquet_writer, with_equal_types
-from kafka_forensics.model.arrow import dictionary_array, numbers, plain, repeated_dictionary
+from kafka_forensics.model.arrow import TIME, dictionary_array, numbers, plain, repeated_dictionary, times
 from kafka_forensics.model.schemas import FACTS
 
 INDEX = FACTS["index_entries"]
 _FIELDS: list[Any] = [
     pa.field("text", pa.string(), nullable=False),
     pa.field("number", pa.int64(), nullable=False),
-    pa.field("crc", pa.uint32()),
+    pa.field("flag", pa.bool_()),
+    pa.field("time", TIME),
     pa.field("lists", pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())]))),
 ]
 SCHEMA = pa.schema(_FIELDS, metadata={"kf.fact": "some"})
@@ -44,8 +45,8 @@ def default_schema() -> pa.Schema:
 def row_group(texts: Any, first: int) -> pa.Table:
     count = len(texts)
     lists = pa.array([[{"key": b"k", "value": None}]] * count, SCHEMA.field("lists").type)
-    crcs = numbers(np.arange(count, dtype=np.uint32))
-    return pa.table([texts, numbers(np.arange(first, first + count)), crcs, lists], names=SCHEMA.names)
+    flags, values = numbers(np.arange(count) > 0), np.arange(first, first + count)
+    return pa.table([texts, numbers(values), flags, times(values), lists], names=SCHEMA.names)
 
 
 def test_dictionary_arrays_are_declared_as_text() -> None:
@@ -56,7 +57,8 @@ def test_dictionary_arrays_are_declared_as_text() -> None:
     table.validate(full=True)
     assert table["text"].to_pylist() == ["a", "a", "a", "c", "b"]
     assert table["number"].to_pylist() == [0, 1, 2, 3, 4]
-    assert table["crc"].to_pylist() == [0, 1, 2, 0, 1]
+    assert table["flag"].to_pylist() == [False, True, True, False, True]
+    assert table["time"].cast(pa.int64()).to_pylist() == [0, 1, 2, 3, 4]
     assert table["lists"].to_pylist() == [[{"key": b"k", "value": None}]] * 5
 
 
@@ -73,11 +75,11 @@ def test_a_row_group_can_have_text_of_several_dictionaries() -> None:
 
 def test_only_increasing_numbers_are_delta_encoded() -> None:
     columns = [
-        written_file(SCHEMA, row_group(repeated_dictionary("a", 3), 0)).metadata.row_group(0).column(index) for index in range(5)
+        written_file(SCHEMA, row_group(repeated_dictionary("a", 3), 0)).metadata.row_group(0).column(index) for index in range(6)
     ]
     encodings = {column.path_in_schema: column.encodings for column in columns}
-    assert "DELTA_BINARY_PACKED" in encodings["number"]
-    assert not {"DELTA_BINARY_PACKED", "RLE_DICTIONARY"} & set(encodings["crc"])
+    assert all("DELTA_BINARY_PACKED" in encodings[name] for name in ("number", "time"))
+    assert not {"DELTA_BINARY_PACKED", "RLE_DICTIONARY"} & set(encodings["flag"])
     assert all("RLE_DICTIONARY" in encodings[name] for name in ("text", "lists.list.element.key", "lists.list.element.value"))
 
 

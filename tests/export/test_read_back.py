@@ -26,7 +26,7 @@ def result() -> ScanResult:
 
 @pytest.mark.parametrize("fact", FACTS)
 def test_pyarrow_reads_the_facts_of_the_scan(export_dir: Path, result: ScanResult, fact: str) -> None:
-    table, scanned = read_back(export_dir, fact), result.facts(fact)
+    table, scanned = read_back(export_dir, fact), result.facts(fact, payloads=True)
     assert scanned.schema == FACTS[fact].schema
     empty = fact in ("incomplete", "remote_segments", "remote_events")  # the sample is readable and has no tiered topics
     assert (scanned.num_rows == 0) == empty

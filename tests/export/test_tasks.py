@@ -55,6 +55,7 @@ class TaskExport:
         self.target = self.opened.target
         self.target.share()
         self.reader: FactReader = scan_for_facts(paths, ScanOptions(), finding_text)
+        self.reader.payloads = True
         self.tasks = tasks(self.reader, list(FACTS), split_bytes)
         self.shared = export_arguments(self.reader, self.target.token, self.opened.output, work_bytes=0, label=self.opened.label)
         self.known = known_transactions(self.reader)

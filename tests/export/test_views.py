@@ -6,11 +6,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.views import MAX_PAGE_BYTES, page
+from kafka_forensics.model.findings import Severity, worst_first
+from kafka_forensics.model.schemas import FACTS
 from tests.gallery.of_replicas import hostile
 from tests.support.places import SAMPLES
 from tests.support.results import HOSTILE_TEXT, hostile_result
@@ -50,9 +53,51 @@ def test_findings_are_equal_as_arrow_and_pandas() -> None:
     result = kf.scan(UNCLEAN_ELECTION, topic="audit")
     frame = result.to_pandas()
     assert isinstance(frame, pd.DataFrame)
-    assert list(frame["kind"]) == [finding.kind for finding in result.findings] == result.to_arrow()["kind"].to_pylist()
+    findings = worst_first(result.findings)
+    assert list(frame["kind"]) == [finding.kind for finding in findings] == result.to_arrow()["kind"].to_pylist()
     evidence = [json.loads(text) for text in frame["evidence"]]
-    assert evidence == [json.loads(json.dumps(finding.evidence)) for finding in result.findings]
+    assert evidence == [json.loads(json.dumps(finding.evidence)) for finding in findings]
+
+
+def test_the_worst_findings_come_first_in_every_view() -> None:
+    result = kf.scan(UNCLEAN_ELECTION)
+    ranks = [Severity(name).rank for name in result.to_pandas()["severity"]]
+    assert ranks == sorted(ranks, reverse=True)
+    assert ranks != [finding.severity.rank for finding in result.findings]
+    assert result.facts("findings").equals(result.to_arrow())
+    shown = parsed(result._repr_html_()).text.split("findings, worst first")[1]
+    places = [shown.index(finding.kind) for finding in worst_first(result.findings) if finding.severity is not Severity.INFO]
+    assert places == sorted(places)
+
+
+def test_pandas_has_nullable_integers_and_times() -> None:
+    result = kf.scan(UNCLEAN_ELECTION)
+    for fact in FACTS:
+        frame = result.to_pandas(fact)
+        for field in FACTS[fact].schema:
+            kind = str(frame[field.name].dtype)
+            assert "float" not in kind
+            if pa.types.is_integer(field.type):
+                assert kind == str(field.type).replace("int", "Int")
+            elif pa.types.is_temporal(field.type):
+                assert kind == "datetime64[ms, UTC]"
+            elif pa.types.is_boolean(field.type):
+                assert kind == "boolean"
+    assert result.to_pandas()["partition"].isna().any()
+
+
+def test_payloads_come_only_when_asked_for() -> None:
+    result = kf.scan(UNCLEAN_ELECTION)
+    for fact, names in (("records", ("key", "value", "headers")), ("group_offsets", ("metadata",))):
+        without, having = result.facts(fact), result.facts(fact, payloads=True)
+        assert without.schema == having.schema
+        assert all(without[name].null_count == without.num_rows > having[name].null_count for name in names)
+        assert without.drop_columns(list(names)).equals(having.drop_columns(list(names)))
+    frame = result.to_pandas("records", payloads=True)
+    assert frame["value"].notna().any()
+    path = f"{UNCLEAN_ELECTION}/broker-1/audit-0/00000000000000000000.log"
+    assert all(batch["value"].null_count == batch.num_rows for batch in kf.read_records(path))
+    assert any(batch["value"].null_count < batch.num_rows for batch in kf.read_records(path, payloads=True))
 
 
 def test_without_pandas_an_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

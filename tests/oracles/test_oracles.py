@@ -66,7 +66,7 @@ def judge(result: ScanResult, files: Iterator[tuple[str, bytes]]) -> dict[str, i
     """Compare a scan with the oracles' results for its files; return how much was compared."""
     assert not result.incomplete
     contents = {tuple(path.split("/")[-3:]): data for path, data in files}
-    facts = {name: result.facts(name).to_pylist() for name in ("batches", "records")}
+    facts = {name: result.facts(name, payloads=True).to_pylist() for name in ("batches", "records")}
     by_file: dict[str, dict[tuple[str, ...], list[dict[str, object]]]] = {"batches": {}, "records": {}}
     for name, rows in facts.items():
         for row in rows:

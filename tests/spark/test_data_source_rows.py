@@ -52,14 +52,16 @@ def local(paths: list[Path]) -> FactReader:
     """A reader of facts as the local engine has, without a scan."""
     options = ScanOptions()
     result = ScanResult("local", [], [], [], Totals(records_decoded=True), [])
-    return FactReader(gather(list(map(str, paths)), options), options, result, Witnesses(), lambda finding: (finding.kind, None))
+    return FactReader(
+        gather(list(map(str, paths)), options), options, result, Witnesses(), lambda finding: (finding.kind, None), payloads=True
+    )
 
 
 def assert_equal(paths: list[Path], facts: Iterable[str], expected: FactReader | ScanResult, **options: object) -> int:
     """Assert that the rows of these facts are equal; return the number of tasks."""
     tasks = 0
     for fact in facts:
-        wanted: pa.Table = expected.table(fact) if isinstance(expected, FactReader) else expected.facts(fact)
+        wanted: pa.Table = expected.table(fact) if isinstance(expected, FactReader) else expected.facts(fact, payloads=True)
         table, number = read(paths, fact, **options)
         assert rows(table) == rows(as_source(wanted, fact)), fact
         tasks += number

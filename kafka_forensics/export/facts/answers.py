@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_forensics.analysis.transactions import TransactionColumn
-from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.evidence.inputs import Inputs, NodeIds, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.export.facts.log import ReplicaReader
 from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, json_text, record_batches, rows_of, text
 from kafka_forensics.model.arrow import TIME, dictionary_array, numbers, plain, repeated_dictionary, times
-from kafka_forensics.model.changes import CHANGE_COLUMNS, Change, change_values
+from kafka_forensics.model.changes import Change, change_values
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT, CONTROL_COMMIT
 from kafka_forensics.model.coordinators import CommittedOffset, GroupLog, OffsetCommit, PendingCommit
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, worst_first
 from kafka_forensics.model.json_objects import Columns, Json, attributes
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReplicaSummary
 from kafka_forensics.model.schemas import CHANGES_FACT, FACTS, SNAPSHOT
@@ -156,33 +156,33 @@ def metadata_facts(witnesses: Witnesses, options: ScanOptions) -> Iterator[pa.Re
     return record_batches(FACTS["metadata_history"].schema, rows_of(_EVENT, rows))
 
 
-def group_facts(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[pa.RecordBatch]:
+def group_facts(inputs: Inputs, witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[pa.RecordBatch]:
     """Record batches of `group_offsets`, by partition of the log, status, group, topic and partition."""
-    return record_batches(FACTS["group_offsets"].schema, _group_rows(witnesses, options, payloads=payloads))
+    return record_batches(FACTS["group_offsets"].schema, _group_rows(inputs, witnesses, options, payloads=payloads))
 
 
-def _group_rows(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[tuple[object, ...]]:
-    logs = [] if witnesses.groups is None else witnesses.groups.logs
+def _group_rows(inputs: Inputs, witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[tuple[object, ...]]:
+    logs, node_ids = [] if witnesses.groups is None else witnesses.groups.logs, NodeIds.of(inputs.log_dirs)
     for log in sorted(logs, key=lambda log: (log.partition, str(log.broker))):
         for committed in sorted(log.committed, key=_by_group):
             if fits((committed.topic, committed.partition), options):
                 values = *_commit(committed.last, payloads=payloads), committed.in_transaction, None
                 place = log.partition, committed.record_offset, committed.unknown_after
-                yield (*_group_place(log, committed), "committed", *values, *place)
+                yield (*_group_place(log, committed, node_ids), "committed", *values, *place)
         for pending in sorted(log.pending, key=_by_group):
             if fits((pending.topic, pending.partition), options):
                 values = *_commit(pending.commit, payloads=payloads), True, pending.producer_id
-                yield (*_group_place(log, pending), "pending", *values, log.partition, pending.record_offset, None)
+                yield (*_group_place(log, pending, node_ids), "pending", *values, log.partition, pending.record_offset, None)
 
 
 def _by_group(offset: CommittedOffset | PendingCommit) -> tuple[str, str, int, int]:
     return offset.group, offset.topic, offset.partition, offset.record_offset
 
 
-def _group_place(log: GroupLog, offset: CommittedOffset | PendingCommit) -> tuple[object, ...]:
+def _group_place(log: GroupLog, offset: CommittedOffset | PendingCommit, node_ids: NodeIds) -> tuple[object, ...]:
     group = log.groups.get(offset.group)
     kind_and_state = ("simple", None) if group is None else (group.kind, group.state)
-    return offset.topic, offset.partition, str(log.broker), offset.group, *kind_and_state
+    return *node_ids.replica(offset.topic, offset.partition, log.broker), offset.group, *kind_and_state
 
 
 def _commit(commit: OffsetCommit, *, payloads: bool) -> tuple[object, ...]:
@@ -190,22 +190,23 @@ def _commit(commit: OffsetCommit, *, payloads: bool) -> tuple[object, ...]:
     return commit.offset, commit.leader_epoch, commit.topic_id, *times, commit.metadata if payloads else None
 
 
-def change_batches(changes: Iterable[Change]) -> Iterator[pa.RecordBatch]:
+def change_batches(changes: Iterable[Change], node_ids: NodeIds) -> Iterator[pa.RecordBatch]:
     """Changes between snapshots as record batches of the fact `changes`."""
-    return record_batches(CHANGES_FACT.schema, map(_change_row, changes))
+    return record_batches(CHANGES_FACT.schema, (_change_row(change, node_ids) for change in changes))
 
 
-def _change_row(change: Change) -> tuple[object, ...]:
+def _change_row(change: Change, node_ids: NodeIds) -> tuple[object, ...]:
     values = change_values(change)
     values |= {
         "broker": str(change.broker),
+        "node_id": node_ids[change.broker],
         "held_by": [str(broker) for broker in change.held_by],
         "evidence": json_text(change.evidence),
     }
-    return tuple(values[name] for name in CHANGE_COLUMNS)
+    return tuple(values[name] for name in CHANGES_FACT.schema.names)
 
 
 def between_batches(findings: Iterable[Finding], row: Callable[[Finding], tuple[object, ...]]) -> Iterator[pa.RecordBatch]:
     """Findings between snapshots as record batches of `findings`, each with the newer snapshot; `row` gives a finding's row."""
-    rows = ((str(finding.evidence["to_snapshot"]), *row(finding)) for finding in findings)
+    rows = ((str(finding.evidence["to_snapshot"]), *row(finding)) for finding in worst_first(findings))
     yield from record_batches(pa.schema([SNAPSHOT, *FACTS["findings"].schema]), rows)

@@ -8,22 +8,22 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_forensics.analysis.replicas import OTHERS_MISSING
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, with_replicas
+from kafka_forensics.evidence.inputs import Inputs, NodeIds, ReplicaPlan, gather, with_replicas
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.export.facts.log import ReplicaReader, count_nothing
 from kafka_forensics.export.facts.read import READERS
 from kafka_forensics.export.facts.remote_log import remote_event_facts, remote_segment_facts
-from kafka_forensics.export.facts.rows import FROM_INTERNAL_TOPICS, add_keys, json_text, record_batches, rows_of
+from kafka_forensics.export.facts.rows import FROM_FILES, FROM_INTERNAL_TOPICS, add_keys, json_text, record_batches, rows_of
 from kafka_forensics.export.facts.small_files import checkpoint_facts
 from kafka_forensics.model.arrow import plain
 from kafka_forensics.model.batches import has_right_crc
 from kafka_forensics.model.constants import INT64_MAX
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, worst_first
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.model.schemas import FACTS, RECORDS, batches_to_arrow, fact_named
+from kafka_forensics.model.schemas import FACTS, RECORDS, ReplicaKeys, batches_to_arrow, fact_named
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import max_plausible_offset
@@ -51,15 +51,19 @@ ReplicaPlace = tuple[str, int, int | str, str]
 _FINDING: Final[Columns] = {
     **attributes("kind severity=severity.value confidence=confidence.value topic=place.topic partition=place.partition"),
     "broker": lambda finding: _optional_text(finding.place.broker),
-    **attributes("log_dir file byte_start byte_end offset_start offset_end", of="place"),
 }
-"""The columns before message, evidence and advice."""
+"""The columns before `node_id`."""
+_PLACE: Final[Columns] = attributes("log_dir file byte_start byte_end offset_start offset_end", of="place")
+"""The columns after it, before message, evidence and advice."""
 _INCOMPLETE: Final[Columns] = {
     **attributes("path reason topic partition"),
     "broker": lambda incomplete: _optional_text(incomplete.broker),
 }
+"""The columns before `node_id`."""
 LOG_FACTS: Final = ("batches", "records", "spans", "control_records", "transactions")
 """Facts for which every `.log` is read again after the scan."""
+READ_AGAIN: Final = (*LOG_FACTS, *FROM_FILES, "remote_events")
+"""Facts for which files are read again after the scan; the scan keeps the others."""
 
 
 def read_batches(path: str, storage_options: "OptionsArgument" = None) -> Batches:
@@ -85,10 +89,10 @@ def _limits_of(source: "ByteSource") -> tuple[int, bool]:
     return INT64_MAX if base_offset is None else max_plausible_offset(base_offset, following), following is not None
 
 
-def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batches:
+def read_records(path: str, storage_options: "OptionsArgument" = None, *, payloads: bool = False) -> Batches:
     """Records of every good batch of a `.log` file or object of a remote store, as `model.schemas.RECORDS`, many batches at a time.
 
-    Raises PathMissingError and SourceError.
+    Without `payloads`, keys, values and headers are null. Raises PathMissingError and SourceError.
     """
     source = open_source(path, storage_options)
     log_source, log_path = place_of_log(source)
@@ -97,7 +101,8 @@ def read_records(path: str, storage_options: "OptionsArgument" = None) -> Batche
         states = LazyRecordStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=limit))
         for chunk in SegmentReader(file, max_plausible_offset=limit).chunks():
             columns = chunk.columns
-            for arrays in record_arrays(file, columns, np.flatnonzero(has_right_crc(columns)), states):
+            rows = np.flatnonzero(has_right_crc(columns))
+            for arrays in record_arrays(file, columns, rows, states, payloads=payloads):
                 yield pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS)
 
 
@@ -106,9 +111,7 @@ class FactPart:
     """The rows of a fact about one replica, without its keys (`Fact.file_schema`), or all rows of a fact that is not about
     replicas."""
 
-    topic: str | None
-    partition: int | None
-    broker: str | None
+    keys: ReplicaKeys | None
     batches: Batches
 
 
@@ -125,8 +128,8 @@ def _optional_text(broker: int | str | None) -> str | None:
 class FactReader:
     """Reads any fact about what a scan read, when its rows are requested; `incomplete` collects what cannot be read for them.
 
-    Without `payloads`, keys, values, headers and clients' offset metadata are null. `passed` takes numbers of bytes of logs that
-    were read.
+    Without `payloads`, keys, values, headers and the metadata of clients and plugins are null. `passed` takes numbers of bytes of
+    logs that were read.
     """
 
     inputs: Inputs
@@ -134,18 +137,25 @@ class FactReader:
     result: ScanResult
     witnesses: Witnesses
     finding_text: FindingText
-    payloads: bool = True
+    payloads: bool = False
     incomplete: list[Incomplete] = field(default_factory=list)
     passed: Callable[[int], None] = count_nothing
+    node_ids: NodeIds = field(init=False)
+    """Of the brokers in `inputs`."""
+
+    def __post_init__(self) -> None:
+        """Find the node ids once for all facts."""
+        self.node_ids = NodeIds.of(self.inputs.log_dirs)
 
     def parts(self, name: str) -> Iterator[FactPart]:
         """The fact in parts, by topic, partition and broker. Raises UsageError for an unknown fact."""
         if not fact_named(name).by_replica:
-            yield FactPart(None, None, None, self._whole(name))
+            yield FactPart(None, self._whole(name))
         elif name == "replicas":
             for partition in self.result.partitions:
                 for replica in partition.replicas:
-                    yield FactPart(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
+                    keys = self.node_ids.replica(partition.topic, partition.partition, replica.broker)
+                    yield FactPart(keys, replica_facts(partition, replica))
         else:
             read = self._transaction_reader() if name == "transactions" else READERS[name]
             for plan in self.logs_of(name):
@@ -153,7 +163,11 @@ class FactReader:
                 reader = ReplicaReader(plan, self.incomplete.append, lambda count: self.passed(count), self.payloads, deep)
                 if name == "transactions" and not plan.context.is_remote:
                     reader.remote = remote_logs_of(self.inputs, plan.context)
-                yield FactPart(plan.context.topic, plan.context.partition, str(plan.context.broker), read(reader))
+                yield FactPart(self.keys_of(plan), read(reader))
+
+    def keys_of(self, plan: ReplicaPlan) -> ReplicaKeys:
+        """The keys of a replica."""
+        return self.node_ids.replica(*plan.context.topic_partition, plan.context.broker)
 
     def logs_of(self, name: str) -> list[ReplicaPlan]:
         """The logs that a fact is read from; for `transactions`, a log in a remote store is the beginning of each replica's log."""
@@ -180,8 +194,7 @@ class FactReader:
         fact = fact_named(name)
         for part in self.parts(name):
             for batch in part.batches:
-                keys = (part.topic or "", part.partition, part.broker or "")
-                yield add_keys(batch, fact, *keys) if fact.by_replica else batch
+                yield batch if part.keys is None else add_keys(batch, fact, part.keys)
 
     def table(self, name: str) -> pa.Table:
         """The whole fact as one table in memory. Raises UsageError for an unknown fact."""
@@ -206,9 +219,10 @@ class FactReader:
         if name == "checkpoints":
             return checkpoint_facts(self.inputs, self.options)
         if name == "incomplete":
-            return record_batches(FACTS[name].schema, rows_of(_INCOMPLETE, self.unread_inputs()))
+            columns = {**_INCOMPLETE, "node_id": lambda unread: self.node_ids[unread.broker]}
+            return record_batches(FACTS[name].schema, rows_of(columns, self.unread_inputs()))
         assert name == "findings"
-        return record_batches(FACTS[name].schema, map(self.finding_row, self.result.findings))
+        return record_batches(FACTS[name].schema, map(self.finding_row, worst_first(self.result.findings)))
 
     def unread_inputs(self) -> list[Incomplete]:
         """What could not be read by the scan, and for facts after it."""
@@ -227,9 +241,9 @@ class FactReader:
 
     def finding_row(self, finding: Finding) -> tuple[object, ...]:
         """The row of `findings` about a finding."""
-        [placed] = rows_of(_FINDING, [finding])
+        [values] = rows_of({**_FINDING, "node_id": lambda finding: self.node_ids[finding.place.broker], **_PLACE}, [finding])
         message, advice = self.finding_text(finding)
-        return *placed, message, json_text(finding.evidence), advice
+        return *values, message, json_text(finding.evidence), advice
 
 
 def internal_topic_facts(
@@ -239,7 +253,7 @@ def internal_topic_facts(
     if name == "metadata_history":
         return metadata_facts(witnesses, options)
     if name == "group_offsets":
-        return group_facts(witnesses, options, payloads=payloads)
+        return group_facts(inputs, witnesses, options, payloads=payloads)
     if name == "remote_segments":
         return remote_segment_facts(witnesses, options, payloads=payloads)
     assert name == "remote_events"

@@ -137,7 +137,7 @@ def _piece_batches(piece: FactPiece, source: "ByteSource", query: FactQuery, *, 
         compared = RANGED[query.fact] if query.is_ranged else ()
         names = [name for name in FACTS[query.fact].schema.names if name in {*query.columns, *compared}] or ["partition"]
         for batch in READERS[query.fact](PieceReader.of(piece, source, query, note, deep=deep)):
-            yield add_keys(batch, FACTS[query.fact], piece.topic, piece.partition, str(piece.broker), names)
+            yield add_keys(batch, FACTS[query.fact], piece.keys, names)
     except SourceError as error:
         inside = error.path and not error.path.startswith(source.name)
         raise SourceError(typed_path(source, error.path) if inside else error.path or source.name, error.reason) from error
@@ -349,7 +349,7 @@ def _plan(piece: FactPiece, source: "ByteSource") -> ReplicaPlan:
 
 
 def _checkpoints(piece: FactPiece, source: "ByteSource", query: FactQuery) -> Batches:
-    log_dir = LogDir(source, piece.log_dir, LogDirectory(""), piece.broker)
+    log_dir = LogDir(source, piece.log_dir, LogDirectory(""), piece.broker, node_id=piece.node_id)
     for name in CHECKPOINTS:
         if name in piece.entries:
             with source.open(piece.entries[name].path) as file:

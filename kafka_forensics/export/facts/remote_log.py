@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
+from kafka_forensics.evidence.inputs import Inputs, NodeIds, ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.evidence.paths import not_read
 from kafka_forensics.export.facts.rows import record_batches, rows_of
@@ -52,6 +52,7 @@ def _event_rows(
     inputs: Inputs, witnesses: Witnesses, options: ScanOptions, incomplete: list[Incomplete], *, payloads: bool
 ) -> Iterator[tuple[object, ...]]:
     is_limited = options.topic_glob is not None or options.partition is not None
+    node_ids = NodeIds.of(inputs.log_dirs)
     for plan, events in remote_log_events(inputs, witnesses.remote_log):
         try:
             for event in events:
@@ -60,13 +61,13 @@ def _event_rows(
                 if not is_limited or (
                     topic_id_partition and fits((topic_id_partition["name"], topic_id_partition["partition"]), options)
                 ):
-                    yield _event_row(plan, event, fields, topic_id_partition, payloads=payloads)
+                    yield _event_row(plan, node_ids, event, fields, topic_id_partition, payloads=payloads)
         except SourceError as error:
             incomplete.append(not_read(plan.log_dir.source, error))
 
 
 def _event_row(
-    plan: ReplicaPlan, event: RemoteLogEvent, fields: Json, topic_id_partition: Json, *, payloads: bool
+    plan: ReplicaPlan, node_ids: NodeIds, event: RemoteLogEvent, fields: Json, topic_id_partition: Json, *, payloads: bool
 ) -> tuple[object, ...]:
     custom_metadata = fields.get("custom_metadata") if payloads else None
     epochs = fields.get("segment_leader_epochs")
@@ -75,6 +76,7 @@ def _event_row(
             topic_id_partition.get("name"),
             topic_id_partition.get("partition"),
             str(plan.context.broker),
+            node_ids[plan.context.broker],
             plan.context.partition,
             event.offset,
             event.timestamp,

@@ -14,7 +14,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.model.arrow import TIME, plain, repeated_dictionary, repeated_string, time_or_none
 from kafka_forensics.model.json_objects import Columns
-from kafka_forensics.model.schemas import Fact
+from kafka_forensics.model.schemas import Fact, ReplicaKeys
 
 if TYPE_CHECKING:
     from kafka_forensics.model.schemas import ArrowArray
@@ -100,15 +100,14 @@ def rows_of(columns: Columns, items: Iterable[object]) -> Iterator[tuple[object,
     return (tuple([value(item) for value in values]) for item in items)
 
 
-def add_keys(
-    batch: pa.RecordBatch, fact: Fact, topic: str, partition: int | None, broker: str, names: Sequence[str] | None = None
-) -> pa.RecordBatch:
+def add_keys(batch: pa.RecordBatch, fact: Fact, replica: ReplicaKeys, names: Sequence[str] | None = None) -> pa.RecordBatch:
     """The columns `names` of the fact (None: all) in their declared types, from a batch of one replica (`Fact.file_schema`)."""
     rows = batch.num_rows
     keys: dict[str, Callable[[], ArrowArray]] = {
-        "topic": lambda: repeated(topic, rows),
-        "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), rows),
-        "broker": lambda: repeated(broker, rows),
+        "topic": lambda: repeated(replica.topic, rows),
+        "partition": lambda: pa.repeat(pa.scalar(replica.partition, pa.int32()), rows),
+        "broker": lambda: repeated(replica.broker, rows),
+        "node_id": lambda: pa.repeat(pa.scalar(replica.node_id, pa.int32()), rows),
     }
     schema = fact.schema if names is None else pa.schema([fact.schema.field(name) for name in names])
     arrays = [keys[name]() if name in keys else plain(batch.column(name)) for name in schema.names]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
+from kafka_forensics.evidence.inputs import Inputs, NodeIds, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import between_batches, change_batches
 from kafka_forensics.export.facts.facts import FactReader, FindingText, internal_topic_facts
@@ -185,12 +185,14 @@ def _compared_batches(
     compared_snapshots = compared(gathered, options)
     result = compared_snapshots.result
     incomplete += [*result.incomplete, *(found for scan in result.snapshots.values() for found in scan.incomplete)]
+    node_ids = NodeIds.of(log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs)
     if query.fact != "findings":
-        yield from change_batches(result.changes)
+        yield from change_batches(result.changes, node_ids)
         return
     names = (_NAME, *fact_named(query.fact).schema.names)
     for snapshot in compared_snapshots.snapshots:
         scan = result.snapshots[snapshot.name]
         reader = FactReader(snapshot.inputs, options, scan, snapshot.witnesses, finding_text, query.payloads, incomplete)
         yield from (_with_name(batch, names, snapshot.name) for batch in reader.batches("findings"))
+    reader.node_ids = node_ids
     yield from between_batches(result.findings, reader.finding_row)

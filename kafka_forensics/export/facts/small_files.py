@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
+from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, NodeIds, broker_order
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.export.facts.log import ReplicaReader
 from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, place_columns, record_batches
@@ -127,6 +127,7 @@ def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> Iterator[pa.Record
 
 
 def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[object, ...]]:
+    node_ids = NodeIds.of(inputs.log_dirs)
     for log_dir in sorted(inputs.log_dirs, key=lambda log_dir: (broker_order(log_dir.broker), log_dir.name)):
         if options.broker is not None and str(log_dir.broker) != options.broker:
             continue
@@ -134,4 +135,4 @@ def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[obj
             checkpoint = log_dir.checkpoints.get(file)
             for (topic, partition), offset in sorted({} if checkpoint is None else checkpoint.offsets.items()):
                 if fits((topic, partition), options):
-                    yield topic, partition, str(log_dir.broker), log_dir.name, file, offset
+                    yield *node_ids.replica(topic, partition, log_dir.broker), log_dir.name, file, offset

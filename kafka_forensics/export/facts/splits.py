@@ -12,12 +12,13 @@ from functools import partial
 from typing import Final
 
 from kafka_forensics.errors import SourceError, UsageError, did_you_mean_prefix
-from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
+from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, NodeIds, ReplicaPlan, broker_order, gather_log_dirs
 from kafka_forensics.evidence.options import ScanOptions, listed
 from kafka_forensics.evidence.paths import skipped_members
 from kafka_forensics.export.facts.rows import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.export.facts.spans import SPAN_BYTES
 from kafka_forensics.model.json_objects import JsonArray
+from kafka_forensics.model.schemas import ReplicaKeys
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
 from kafka_forensics.scanning.engine.work_plan import file_cost, packed
 from kafka_forensics.scanning.judging.whole_scan import is_deep
@@ -38,6 +39,7 @@ class FactPiece:
     source: str
     log_dir: str
     broker: int | str
+    node_id: int | None
     topic: str
     partition: int
     directory: str
@@ -49,6 +51,11 @@ class FactPiece:
     end: int | None = None
     part_index: Entry | None = None
     part_time_index: Entry | None = None
+
+    @property
+    def keys(self) -> ReplicaKeys:
+        """The keys of its replica."""
+        return ReplicaKeys(self.topic, self.partition, str(self.broker), self.node_id)
 
     @property
     def is_part(self) -> bool:
@@ -73,7 +80,7 @@ def _field_values(value: FactPiece | SegmentFiles) -> JsonArray:
 
 def _decoded(values: JsonArray) -> FactPiece:
     piece = FactPiece(*values)
-    piece.segments = [SegmentFiles(base_offset, *map(_entry, files)) for base_offset, *files in values[6]]
+    piece.segments = [SegmentFiles(base_offset, *map(_entry, files)) for base_offset, *files in values[7]]
     piece.snapshots = [(offset, Entry(*entry)) for offset, entry in piece.snapshots]
     piece.entries = {name: Entry(*entry) for name, entry in piece.entries.items()}
     piece.part_index, piece.part_time_index = map(_entry, values[-2:])
@@ -111,18 +118,27 @@ def gather_files(paths: list[str], storage_options: tuple[tuple[str, str], ...] 
 
 def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
     """Tasks of a fact of files, in the order of `plan_tasks`; none for requested partitions that are missing."""
+    node_ids = NodeIds.of(inputs.log_dirs)
     if query.fact == "checkpoints":
         wanted = [log_dir for log_dir in inputs.log_dirs if query.wants_broker(log_dir.broker)]
-        return _tasks([(log_dir.source, [_checkpoints(log_dir)]) for log_dir in wanted], query, deep=False)
+        return _tasks([(log_dir.source, [_checkpoints(log_dir, node_ids)]) for log_dir in wanted], query, deep=False)
     replicas = _replicas(inputs, query)
     total = sum(_size(segment.log) for _, directory in replicas for segment in directory.segments)
     deep = query.fact == "spans" and is_deep(query.deep, total)
-    return _tasks(((log_dir.source, _pieces(log_dir, directory, query)) for log_dir, directory in replicas), query, deep=deep)
+    return _replica_tasks(replicas, node_ids, query, deep=deep)
 
 
-def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool) -> list[str]:
+def replica_tasks(plans: Iterable[ReplicaPlan], node_ids: NodeIds, query: FactQuery, *, deep: bool) -> list[str]:
     """Tasks for these logs, in their order; `deep` is that of `ReplicaReader`."""
-    return _tasks(((plan.log_dir.source, _pieces(plan.log_dir, plan.directory, query)) for plan in plans), query, deep=deep)
+    return _replica_tasks(((plan.log_dir, plan.directory) for plan in plans), node_ids, query, deep=deep)
+
+
+def _replica_tasks(
+    replicas: Iterable[tuple[LogDir, PartitionDirectory]], node_ids: NodeIds, query: FactQuery, *, deep: bool
+) -> list[str]:
+    pieces = ((log_dir.source, _pieces(_piece(log_dir, directory, node_ids), log_dir.source, directory, query))
+              for log_dir, directory in replicas)  # fmt: skip
+    return _tasks(pieces, query, deep=deep)
 
 
 def _tasks(pieces: Iterable[tuple[ByteSource, Iterable[WeightedPiece]]], query: FactQuery, *, deep: bool) -> list[str]:
@@ -206,28 +222,30 @@ def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionD
     )
 
 
-def _piece(log_dir: LogDir, directory: PartitionDirectory) -> Callable[..., FactPiece]:
+def _piece(log_dir: LogDir, directory: PartitionDirectory, node_ids: NodeIds) -> Callable[..., FactPiece]:
     return partial(
         FactPiece,
         address_of(log_dir.source),
         log_dir.name,
         log_dir.broker,
+        node_ids[log_dir.broker],
         directory.topic or "",
         directory.partition or 0,
         directory.name,
     )
 
 
-def _checkpoints(log_dir: LogDir) -> WeightedPiece:
+def _checkpoints(log_dir: LogDir, node_ids: NodeIds) -> WeightedPiece:
     """The checkpoints of a log directory, as a piece without a partition."""
     no_partition = PartitionDirectory("", "", None, None)
     entries = {name: log_dir.found.entries[name] for name in CHECKPOINTS if name in log_dir.found.entries}
-    return _piece(log_dir, no_partition)(entries=entries), _weight(log_dir.source, entries.values())
+    return _piece(log_dir, no_partition, node_ids)(entries=entries), _weight(log_dir.source, entries.values())
 
 
-def _pieces(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> Iterator[WeightedPiece]:
+def _pieces(
+    piece: Callable[..., FactPiece], source: ByteSource, directory: PartitionDirectory, query: FactQuery
+) -> Iterator[WeightedPiece]:
     """The files of a replica that the fact needs."""
-    piece, source = _piece(log_dir, directory), log_dir.source
     if query.fact in FROM_LOGS:
         following = {log.base_offset: log.next_base_offset for log in directory.logs()}
         for segment in directory.segments if query.fact == "spans" else [log.segment for log in directory.logs()]:

@@ -56,7 +56,9 @@ def read_with_larger_splits(path: Path, fact: str, split_bytes: int) -> list[str
 def read_whole(path: Path, fact: str) -> list[str]:
     options = ScanOptions()
     result = ScanResult("local", [], [], [], Totals(records_decoded=True), [])
-    reader = FactReader(gather([str(path)], options), options, result, Witnesses(), lambda finding: (finding.kind, None))
+    reader = FactReader(
+        gather([str(path)], options), options, result, Witnesses(), lambda finding: (finding.kind, None), payloads=True
+    )
     return [repr(row) for row in reader.table(fact).to_pylist()]
 
 

@@ -43,7 +43,7 @@ def copies(tmp_path: Path) -> Path:
 
 def rows_of(path: Path, fact: str, **limits: Any) -> list[Row]:
     """The rows of a fact; asserts that a scan and a task of the data source give the same."""
-    rows: list[Row] = kf.scan(str(path), **limits).facts(fact).to_pylist()
+    rows: list[Row] = kf.scan(str(path), **limits).facts(fact, payloads=True).to_pylist()
     topics = (limits["topic"],) if "topic" in limits else ()
     query = FactQuery(fact, tuple(FACTS[fact].schema.names), topics=topics, payloads=True)
     [task] = plan_tasks([str(path)], query)

@@ -45,4 +45,4 @@ def test_bundles_have_the_facts_of_the_remote_store(is_redacted: bool, tmp_path:
 
 def facts(path: Path) -> list[dict[str, Any]]:
     result = kf.scan(str(path))
-    return [row for fact in ("remote_segments", "remote_events") for row in result.facts(fact).to_pylist()]
+    return [row for fact in ("remote_segments", "remote_events") for row in result.facts(fact, payloads=True).to_pylist()]

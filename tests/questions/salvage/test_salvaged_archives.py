@@ -36,7 +36,7 @@ def records_of(output: Path, name: str) -> "list[Json]":
     """The records of a salvaged log, as the package reads them."""
     rows: list[Json] = []
     for path in sorted(of_first(output, name).glob("*.log")):
-        batches = list(kf.read_records(str(path)))
+        batches = list(kf.read_records(str(path), payloads=True))
         rows += pa.Table.from_batches(batches).to_pylist() if batches else []
     return rows
 

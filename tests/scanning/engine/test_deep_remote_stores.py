@@ -18,6 +18,7 @@ from tests.support.archives import archive_members
 from tests.support.brokers import DIRECTORY, OFFSETS_ID_TEXT, TOPIC_ID, put_replica, put_topic_id
 from tests.support.remote_log import COPY_FINISHED, LAYOUTS, copy_started, put_object, put_remote_log, segment_update
 from tests.support.segments import BASE_TIMESTAMP, batch_positions, flip_bit, log
+from tests.support.times import time_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +104,7 @@ def test_records_that_only_a_real_store_holds_are_recovered(corpora: Path, tmp_p
     recovered: list[RecoveredRecord] = []
     assert recover([str(archive)], ScanOptions(topic_glob="aud"), None, recovered.append).is_complete
     start, end = truth["lost"]["aud-0"]
-    records = [(row.record.offset, row.record.timestamp, row.record.key, row.record.value) for row in recovered]
+    records = [(row.record.offset, time_of(row.record.timestamp), row.record.key, row.record.value) for row in recovered]
     assert [offset for offset, *_ in records] == list(range(start, end))
     objects = []
     for path, data in archive_members(archive, r".*/aud-0-[^/]+/0+3(00-4FW6X|35-QLop|70-KLx7).*\.log"):
@@ -112,7 +113,9 @@ def test_records_that_only_a_real_store_holds_are_recovered(corpora: Path, tmp_p
         target.write_bytes(data)
         objects.append(str(target))
     names = ("offset", "timestamp", "key", "value")
-    rows = (row for path in sorted(objects) for batch in read_records(path) for row in batch.select(names).to_pylist())
+    rows = (
+        row for path in sorted(objects) for batch in read_records(path, payloads=True) for row in batch.select(names).to_pylist()
+    )
     assert [tuple(row[name] for name in names) for row in rows] == records
 
 
