@@ -25,8 +25,8 @@ AUDIT = "bank", "2026-03-01", "audit", 0
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of two nights of one cluster, and of a cluster with an unclean election; in the second night broker 2 lacks a segment
-    and broker 3 has a damaged byte."""
+    """A dataset of two nights of one cluster, and of one with an unclean election; in the second night broker 2 lacks a segment and
+    broker 3 has a damaged byte."""
     folder: Path = tmp_path_factory.mktemp("sql")
     second = shutil.copytree(SAMPLES / "healthy", folder / "second")
     (second / "broker-2/orders-0/00000000000000000160.log").unlink()
