@@ -37,7 +37,7 @@ def assert_right(values: dict[str, Any], facts: tuple[str, ...]) -> None:
     columns, by_snapshot = values["snapshots_subset"]
     assert (columns, list(map(list, by_snapshot))) == (["last_offset", "snapshot"], [["after", newer]])
     result = kf.scan(str(SAMPLE))
-    wanted = {fact: as_source(result.facts(fact), fact) for fact in ("batches", *facts)}
+    wanted = {fact: as_source(result.facts(fact, payloads=True), fact) for fact in ("batches", *facts)}
     assert values["digests"] | {"batches": values["batches"]} == {fact: digest(table) for fact, table in wanted.items()}
     topics = wanted["batches"]["topic"].to_pylist()
     counts = [topics.count("orders"), topics.count("payments")]

@@ -65,7 +65,7 @@ def test_columns_of_sparks_kafka_source_come_first_with_its_types() -> None:
     assert types == ["binary", "binary", "string", "int", "bigint", "timestamp", "int", headers]
     reader = made.reader(made.schema())
     table = pa.Table.from_batches([batch for task in reader.partitions() for batch in reader.read(task)])
-    plain = kf.scan(str(SAMPLE)).facts("records")
+    plain = kf.scan(str(SAMPLE)).facts("records", payloads=True)
     same = ["topic", "partition", "broker", "offset", "key", "value"]
     assert sorted(map(repr, table.select(same).to_pylist())) == sorted(map(repr, plain.select(same).to_pylist()))
     numbers = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}

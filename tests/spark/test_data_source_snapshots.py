@@ -44,7 +44,7 @@ def local_result(root: Path) -> SnapshotsResult:
 
 def local(result: SnapshotsResult, fact: str) -> pa.Table:
     """The fact as the local engine gives it, in Spark's types."""
-    return as_source(result.facts(fact), fact)
+    return as_source(result.facts(fact, payloads=True), fact)
 
 
 def test_every_fact_equals_that_of_the_local_engine(root: Path, local_result: SnapshotsResult) -> None:

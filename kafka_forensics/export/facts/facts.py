@@ -201,16 +201,14 @@ class FactReader:
         return pa.Table.from_batches(self.batches(name), fact_named(name).schema)
 
     def changed_files(self) -> list[Incomplete]:
-        """Files that have changed since the scan ended."""
+        """Files that have changed since the scan ended, without those in `incomplete`."""
         reported = {
             (finding.place.log_dir, finding.place.file) for finding in self.result.findings if finding.kind == "EVIDENCE_CHANGED"
         }
-        places = [finding.place for finding in changed_findings(self.inputs)]
-        return [
-            Incomplete("/".join(filter(None, (place.log_dir, place.file))), "changed while facts were read from it")
-            for place in places
-            if (place.log_dir, place.file) not in reported
-        ]
+        places = [(finding.place.log_dir, finding.place.file) for finding in changed_findings(self.inputs)]
+        paths = ["/".join(filter(None, place)) for place in places if place not in reported]
+        listed = {unread.path for unread in self.incomplete}
+        return [Incomplete(path, "changed since the scan") for path in paths if path not in listed]
 
     def _whole(self, name: str) -> Batches:
         """A fact that is not about replicas."""
