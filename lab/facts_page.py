@@ -10,7 +10,8 @@ _PREFACE: Final = """# Facts
 Everything this tool reads becomes one of the tables below before anything is concluded from it. They are the same in Python
 (`kafka_forensics.scan(paths).facts("batches")`) and in what `kafka-forensics export PATH... --output DIR` writes. The schemas are
 declared in `kafka_forensics/model/schemas.py`, and this page is made from them. Version {version} stands in the metadata of every
-schema and file (`kf.schema_version`); columns are only added while the first number stays.
+schema and file (`kf.schema_version`); columns are only added while the first number stays. [sql.md](sql.md) has queries for these
+tables.
 
 - Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive. What commands
   say to people, in sentences and tables, names the first and the last of a range: offsets 300 to 369 are [300, 370).

@@ -143,6 +143,7 @@ contents: different values at one offset. markers: a record is aborted or undeci
 one side, after the other's latest value. stale: an older value on one side. vanished: no record on one side, within the cleaned
 range: lost, or deleted by a tombstone that was removed since. missing: no record on one side, beyond the cleaned range.
 """
+_SYMMETRIC: Final = ("contents", "markers")
 EXPLANATIONS: Final = (
     "unreadable",
     "undecided",
@@ -205,8 +206,8 @@ class KeyTally:
     explanations: Counter[str] = field(default_factory=Counter)
     listed: dict[int, DifferingRecord] = field(default_factory=dict)
     """The first few differing records by offset."""
-    lacking: set[int] = field(default_factory=set)
-    """Replicas that lack a key's latest record."""
+    pairs: set[tuple[int, int, int]] = field(default_factory=set)
+    """(index into `REASONS`, replica with the latest record of a key, replica that lacks it)."""
     first_offset: int | None = None
     end_offset: int = 0
 
@@ -215,13 +216,27 @@ class KeyTally:
         """Keys whose latest records differ without explanation."""
         return sum(self.reasons.values())
 
+    @property
+    def lacking(self) -> set[int]:
+        """Replicas that lack a key's latest record."""
+        return {lacking for _, _, lacking in self.pairs}
+
+    def lacking_pairs(self) -> set[tuple[int, int]]:
+        """(replica that lacks a key's latest record, replica that has it)."""
+        return {(lacking, holder) for reason, holder, lacking in self.pairs if REASONS[reason] not in _SYMMETRIC}
+
+    def unlike_pairs(self) -> set[tuple[int, int]]:
+        """Replicas, the lower number first, that have different values or outcomes at one offset: either may be wrong."""
+        return {(min(pair), max(pair)) for reason, *pair in self.pairs if REASONS[reason] in _SYMMETRIC}
+
     def note(self, unexplained: "Unexplained") -> None:
         """Add the first differing records of a pair, the replicas that lack records, and the range of offsets."""
         if not len(unexplained.keys):
             return
         first_offsets = np.unique(unexplained.offsets)[:DIFFERENCES_LISTED].tolist()
         self._list((offset, unexplained.listed(offset)) for offset in first_offsets)
-        self.lacking.update(np.unique(unexplained.others).tolist())
+        pairs = np.unique(np.stack((unexplained.reasons, unexplained.holders, unexplained.others), axis=1), axis=0)
+        self.pairs.update((reason, holder, lacking) for reason, holder, lacking in pairs.tolist())
         first = int(unexplained.offsets.min())
         self.first_offset = first if self.first_offset is None else min(self.first_offset, first)
         self.end_offset = max(self.end_offset, int(unexplained.offsets.max()) + 1)
@@ -235,7 +250,7 @@ class KeyTally:
         self.reasons.update(other.reasons)
         self.explanations.update(other.explanations)
         self._list(other.listed.items())
-        self.lacking |= other.lacking
+        self.pairs |= other.pairs
         first_offsets = [tally.first_offset for tally in (self, other) if tally.first_offset is not None]
         self.first_offset = min(first_offsets, default=None)
         self.end_offset = max(self.end_offset, other.end_offset)

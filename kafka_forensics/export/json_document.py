@@ -41,7 +41,7 @@ _REPLICA: Final[Columns] = {
     **attributes("segments batches records bytes missing_offsets"),
     "transactions": lambda replica: object_of(_TRANSACTIONS, replica.transactions),
     "recovery": lambda replica: None if replica.recovery is None else object_of(_RECOVERY, replica.recovery),
-    **attributes("read=read.value read_end_offset"),
+    **attributes("reference_broker agreement_with_reference read=read.value read_end_offset"),
 }
 _FINDING: Final[Columns] = {
     **attributes("kind severity=severity.value confidence=confidence.value"),

@@ -90,6 +90,18 @@ class ReplicaSummary:
     missing_offsets: int | None = 0
     transactions: TransactionCounts = field(default_factory=TransactionCounts)
     recovery: RecoveryOutlook | None = None
+    reference_broker: int | str | None = None
+    """The broker of the replica that it is compared with: the leader by the controller's log if its log was read completely, else
+    the one with the latest leader epoch, of several the one that ends last. None: fewer than two replicas were read, or this was
+    not, or those with the latest epoch conflict."""
+    agreement_with_reference: str | None = None
+    """reference | identical | behind | ahead | compacted | content | missing | conflict | not_compared
+
+    `reference`: it is the reference. `behind`, `ahead`: it ends before or after the reference, and is equal up to there.
+    `compacted`: it was cleaned differently; the latest record of each key is the same. `content`: it has a damaged batch, or
+    another header or value. `missing`: it lacks records that another replica has, also of the reference. `conflict`: it has other
+    records. None: there is no reference, and none of these is known.
+    """
     read: ReadExtent = ReadExtent.WHOLE
     read_end_offset: int | None = None
     """End of the part that was read."""

@@ -430,6 +430,22 @@ REPLICAS_FACT: Final = fact(
         column("agreement", pa.string(), "identical · prefix · conflict · missing · compacted · content · not_compared"),
         nullable_column("common_end_offset", pa.int64(), "up to which all replicas agree, exclusive"),
         nullable_column("fork_epoch", pa.int32(), "leader epoch this replica holds at the first differing offset"),
+        nullable_column(
+            "reference_broker",
+            pa.string(),
+            "of the replica that this one is compared with: the leader by the controller's log; if that or the leader's whole "
+            "log is missing, the replica with the latest leader epoch, of several the one that ends last; null: fewer than two "
+            "replicas were read, or this was not, or those with the latest epoch conflict",
+        ),
+        nullable_column(
+            "agreement_with_reference",
+            pa.string(),
+            "reference: it is the reference · identical · behind, ahead: the same up to the end of the shorter log · compacted: "
+            "cleaned differently, with the same latest record of every key · content: it has a damaged batch, or another header "
+            "or value · missing: it lacks records that another replica has, also of the reference · conflict: it has other "
+            "records · not_compared: not all could be read · null: none of these is known. It differs if it is content, missing "
+            "or conflict",
+        ),
         column("read", pa.string(), "how much of its log was read: whole · part · none"),
         nullable_column("read_end_offset", pa.int64(), "end of what was read of a log that was read in part, exclusive"),
     ],

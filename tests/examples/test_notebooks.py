@@ -8,7 +8,8 @@ from tests.examples.notebooks import EXAMPLES, charted, errors, fresh, printed, 
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-NOTEBOOKS = [EXAMPLES / f"{name}.ipynb" for name in ("aborted_transactions", "where_replicas_part", "logs_on_spark")]
+NAMES = ("aborted_transactions", "where_replicas_part", "logs_on_spark", "replicas_in_sql")
+NOTEBOOKS = [EXAMPLES / f"{name}.ipynb" for name in NAMES]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -24,7 +25,7 @@ def test_there_are_no_others() -> None:
 
 
 def test_they_name_what_was_lost_and_who_wrote() -> None:
-    aborted, parted, spark = (printed(stored(path)) for path in NOTEBOOKS)
+    aborted, parted, spark, _ = (printed(stored(path)) for path in NOTEBOOKS)
     assert "payments-0  offsets 36 to 40  aborted at 41  by teller-1 (producer 2, epoch 0)" in aborted
     assert "wait at offset 72 of payments-0, for teller-who-left" in aborted
     assert "they part at offset 300 in leader epochs {'1': 2, '2': 0}" in parted
@@ -33,7 +34,7 @@ def test_they_name_what_was_lost_and_who_wrote() -> None:
 
 
 def test_their_charts_show_it() -> None:
-    [aborted], [parted], [spark] = (charted(stored(path)) for path in NOTEBOOKS)
+    [aborted], [parted], [spark] = (charted(stored(path)) for path in NOTEBOOKS[:3])
     assert "offset: 36; lane: payments-0 teller-1; end_offset: 41; state: aborted" in aborted
     assert "offset: 72; lane: payments-0 teller-who-left; end_offset: 75; state: open" in aborted
     assert "offset: 300; lane: broker 1; end_offset: 315; leader epoch: 2" in parted

@@ -56,6 +56,17 @@ def test_the_whole_result_of_a_case(tmp_path: Path, name: str) -> None:
         assert CELLS[name][3] not in ("", "-")
 
 
+def test_a_replica_differs_from_the_reference_where_the_partition_is_said_to_differ() -> None:
+    """By the stored answers; a negative control has no replica that differs unless its partition does."""
+    differing = {"content", "missing", "conflict"}
+    for name, case in CASES.items():
+        for partition in EXPECTED[name].get("partitions", {}).values():
+            kind = partition.get("agreement", ["identical"])[0]
+            _, brokers = partition.get("reference", [1, {"reference": [1], "identical": [2, 3]}])
+            assert kind not in differing or differing & brokers.keys(), name
+            assert not case.control or kind in differing or not differing & brokers.keys(), name
+
+
 def test_every_case_has_a_result_and_a_row_in_order() -> None:
     """No row is written by hand, and no two cases share a row."""
     assert list(EXPECTED) == list(CASES)

@@ -63,6 +63,7 @@ REPEATED: Final = (
 """Evidence that repeats bytes, times and names of the tree; no rule depends on it."""
 USUAL: Final[dict[str, object]] = {
     "agreement": ["identical", LOG_END, {}],
+    "reference": [1, {"reference": [1], "identical": [2, 3]}],
     "high_watermark": [HIGH_WATERMARK, "replication-offset-checkpoint of broker 1"],
     "control": [TOPIC_ID, "unknown", None, None, None],
 }
@@ -127,11 +128,17 @@ def _merge_brokers(rows: list[list[Any]], broker: int) -> list[list[Any]]:
 
 
 def partition_row(summary: PartitionSummary) -> dict[str, object]:
-    """Agreement, high watermark, the controllers' state, and the replicas, where they differ from `USUAL`."""
+    """Agreement, the reference, how brokers agree with it, high watermark, the controllers' state, and the replicas, where they
+    differ from `USUAL`."""
     agreement = summary.agreement
     replicas = _merge_brokers(json.loads(json.dumps([replica_row(replica) for replica in summary.replicas])), 0)
+    reference = next((replica.reference_broker for replica in summary.replicas if replica.reference_broker is not None), None)
+    brokers: dict[str, list[int | str]] = {}
+    for replica in summary.replicas:
+        brokers.setdefault(str(replica.agreement_with_reference), []).append(replica.broker)
     row: dict[str, object] = {
         "agreement": [agreement.kind, agreement.common_end_offset, agreement.fork_epochs],
+        "reference": [reference, brokers],
         "high_watermark": [summary.high_watermark_at_least, summary.high_watermark_witness],
         "control": [summary.topic_id, summary.cleanup_policy, summary.leader, summary.leader_epoch, summary.isr],
         "replicas": [[row[0], "untouched"] if row[1:] == UNTOUCHED else row for row in replicas],

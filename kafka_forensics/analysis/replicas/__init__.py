@@ -45,6 +45,7 @@ from kafka_forensics.analysis.replicas.recovery_findings import (
     swap_finding,
     with_unclean_restart,
 )
+from kafka_forensics.analysis.replicas.reference import ReferenceAgreement, reference_agreements
 from kafka_forensics.analysis.replicas.remote_log import (
     OTHERS_MISSING,
     findings_without_replicas,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica, equal_digests, first_kept_offset, place_of
@@ -21,6 +21,8 @@ from kafka_forensics.analysis.replicas.diff import (
     are_control_batches,
     differences,
     is_compacted,
+    is_complete,
+    is_misplaced,
 )
 from kafka_forensics.analysis.replicas.forks import (
     fork_findings,
@@ -61,6 +63,14 @@ class Comparison:
     left_out: set[tuple[int | str, int, int]] = field(default_factory=set)
     """(broker, start, end) of gaps in logs of an older message format where another replica has control batches: these do not exist
     before format 2, and down-conversion leaves them out."""
+    damaged: set[int] = field(default_factory=set)
+    """Replicas, by their numbers, with damaged batches or wrong headers where others have other bytes."""
+    unlike_content: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs with different headers or values of keys where either replica may be wrong."""
+    lacks_keys: set[tuple[int, int]] = field(default_factory=set)
+    """(replica that lacks a key's latest record, replica that has it)."""
+    read_in_part: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs with more differing ranges than are compared."""
 
 
 def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
@@ -77,8 +87,13 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         pair: [difference for difference in differing if difference.kind == "content"] for pair, differing in pairs.items()
     }
     result.conflicts = forked = {pair: contents for pair, contents in conflicts.items() if contents}
-    result.findings += _damaged(replicas, pairs, reader, forked)
-    result.findings += _headers(replicas, pairs)
+    damaged = _damaged_batches(pairs, reader)
+    result.findings += [_damaged_batch(replicas, damaged, forked, side, offset) for side, offset in sorted(damaged)]
+    headers = _wrong_epochs(pairs)
+    result.findings += [_wrong_epoch(replicas, wrong) for wrong in headers]
+    result.damaged = {wrong.replica for wrong in headers}
+    _add_content_differences(result, pairs, damaged)
+    result.read_in_part = {pair for pair, differing in pairs.items() if differing.ranges_not_compared}
     result.findings += _reencoded(replicas, pairs)
     if forked:
         result.agreement = _take_forks(result, replicas, reader)
@@ -145,7 +160,7 @@ def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differen
     if any(difference.kind in ("damaged", "header") for differences in pairs.values() for difference in differences):
         first = min(differences[0].offset for differences in pairs.values() if differences)
         return replace(identical, kind="content", common_end_offset=first)
-    if _some_missing(replicas, result.left_out):
+    if any(lacks_offsets(replicas, number, result) for number in range(len(replicas))):
         return replace(identical, kind="missing")
     if len({replica.log_end_offset for replica in replicas}) > 1:
         return replace(identical, kind="prefix")
@@ -168,14 +183,17 @@ def _with_record_offsets(forks: list[Finding], conflicts: Conflicts, reader: Bat
     return findings
 
 
-def _some_missing(replicas: list[Replica], left_out: Collection[tuple[int | str, int, int]]) -> bool:
-    """Whether a replica has a gap or offsets lost to damage where another has batches; except those `left_out`."""
-    for replica in replicas:
-        missing = [gap for gap in replica.offset_sequence.gaps() if (replica.broker, *gap) not in left_out]
-        missing += replica.offset_sequence.lost_to_damage.values()
-        if any(other.covers(start, end) for start, end in missing for other in replicas if other is not replica):
-            return True
-    return False
+def lacks_offsets(replicas: list[Replica], number: int, comparison: Comparison) -> bool:
+    """Whether a replica, by its number, has a gap or offsets lost to damage where another of the same history has batches; not
+    those of `Comparison.left_out`."""
+    sequence = replicas[number].offset_sequence
+    missing = [gap for gap in sequence.gaps() if (replicas[number].broker, *gap) not in comparison.left_out]
+    return any(
+        replicas[other].covers(*offsets) and not histories_differ(replicas, comparison.conflicts, (number, other), offsets)
+        for offsets in [*missing, *sequence.lost_to_damage.values()]
+        for other in range(len(replicas))
+        if other != number
+    )
 
 
 def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
@@ -188,11 +206,8 @@ def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
     return (checkpointed, f"replication-offset-checkpoint of broker {best.broker}") if checkpointed else (None, None)
 
 
-def _damaged(
-    replicas: list[Replica], pairs: dict[tuple[int, int], Differences], reader: BatchReader, forked: Conflicts
-) -> list[Finding]:
-    """Batches that are damaged on one replica, or have no decodable records there though their CRC is right: a finding for each,
-    with the majority's view."""
+def _damaged_batches(pairs: dict[tuple[int, int], Differences], reader: BatchReader) -> "dict[tuple[int, int], _DamagedBatch]":
+    """(replica, base offset) → batch that is damaged on one replica, or has no decodable records there though its CRC is right."""
     bad: dict[tuple[int, int], _DamagedBatch] = {}
     for (i, j), differing in pairs.items():
         for difference in differing:
@@ -205,7 +220,7 @@ def _damaged(
                     batch = _DamagedBatch(damaged.row, "undecodable" if good else "rot")
                     batch = bad.setdefault((side, int(damaged.row[BatchColumn.BASE_OFFSET])), batch)
                     batch.against.setdefault(other, []).append(against.row)
-    return [_damaged_batch(replicas, bad, forked, side, offset) for side, offset in sorted(bad)]
+    return bad
 
 
 @dataclass(slots=True)
@@ -220,6 +235,7 @@ class _DamagedBatch:
 def _damaged_batch(
     replicas: list[Replica], bad: Mapping[tuple[int, int], _DamagedBatch], forked: Conflicts, side: int, offset: int
 ) -> Finding:
+    """The finding about a damaged batch, with the majority's view."""
     batch = bad[side, offset]
     row, end = batch.row, int(batch.row[BatchColumn.LAST_OFFSET]) + 1
     others = [k for k in sorted(batch.against) if (k, offset) not in bad]
@@ -241,32 +257,61 @@ def _batch_place(replica: Replica, row: "NDArray[np.int64]", offset: int) -> Pla
     return replica.context.log_place(int(row[-1]), position, size, offset, end)
 
 
-def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
-    """Batches with equal bytes under the CRC but another epoch in the header than most replicas have."""
+class _WrongEpoch(NamedTuple):
+    """A batch with equal bytes under the CRC but another epoch in the header than most replicas have, `holders`."""
+
+    replica: int
+    row: "NDArray[np.int64]"
+    offset: int
+    expected_epoch: int
+    holders: list[int]
+
+
+def _wrong_epochs(pairs: dict[tuple[int, int], Differences]) -> list[_WrongEpoch]:
+    """All such batches by offset, epoch and replica."""
     votes: dict[int, dict[int, NDArray[np.int64]]] = {}
     for (i, j), differing in pairs.items():
         for difference in differing:
             if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:
                 rows = votes.setdefault(difference.offset, {})
                 rows[i], rows[j] = difference.left.row, difference.right.row
-    findings = []
+    wrong = []
     for offset, rows in sorted(votes.items()):
         epochs: dict[int, list[int]] = {}
         for k, row in rows.items():
             epochs.setdefault(int(row[BatchColumn.PARTITION_LEADER_EPOCH]), []).append(k)
         majority = max(epochs, key=lambda epoch: (len(epochs[epoch]), -epoch))
         for epoch, holders in sorted(epochs.items()):
-            for k in holders if epoch != majority else []:
-                place = _batch_place(replicas[k], rows[k], offset)
-                brokers = [replicas[n].broker for n in sorted(epochs[majority])]
-                evidence: EpochFieldEvidence = {
-                    "epoch": epoch,
-                    "expected_epoch": majority,
-                    "witnesses": ["other replicas"],
-                    "held_by": brokers,
-                }
-                findings.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
-    return findings
+            if epoch != majority:
+                wrong += [_WrongEpoch(k, rows[k], offset, majority, sorted(epochs[majority])) for k in holders]
+    return wrong
+
+
+def _wrong_epoch(replicas: list[Replica], wrong: _WrongEpoch) -> Finding:
+    evidence: EpochFieldEvidence = {
+        "epoch": int(wrong.row[BatchColumn.PARTITION_LEADER_EPOCH]),
+        "expected_epoch": wrong.expected_epoch,
+        "witnesses": ["other replicas"],
+        "held_by": [replicas[number].broker for number in wrong.holders],
+    }
+    return finding("EPOCH_FIELD_MISMATCH", _batch_place(replicas[wrong.replica], wrong.row, wrong.offset), evidence)
+
+
+def _add_content_differences(
+    result: Comparison, pairs: dict[tuple[int, int], Differences], damaged: Mapping[tuple[int, int], _DamagedBatch]
+) -> None:
+    """Add to `result` the replicas with damaged batches or wrong epochs, base offsets and counts in headers, and the pairs with
+    other such differences."""
+    result.damaged |= {side for side, _ in damaged}
+    for pair, differing in pairs.items():
+        for difference in differing:
+            sides = list(zip(pair, (difference.left, difference.right), strict=True))
+            is_explained = any((number, int(batch.row[BatchColumn.BASE_OFFSET])) in damaged for number, batch in sides)
+            same_epoch = difference.epochs[0] == difference.epochs[1]
+            if (difference.kind == "damaged" and not is_explained) or (difference.kind == "header" and same_epoch):
+                wrong = {number for number, batch in sides if is_misplaced(batch) or not is_complete(batch)}
+                result.damaged |= wrong
+                result.unlike_content |= set() if wrong else {pair}
 
 
 def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:

@@ -313,8 +313,8 @@ def _in_two_formats(left: ReplicaBatch, right: ReplicaBatch) -> bool:
         and min(formats) < 2
         and bool(has_right_crc(a) and has_right_crc(b))
         and bool(a[BatchColumn.CRC] != b[BatchColumn.CRC])
-        and not _is_misplaced(left)
-        and not _is_misplaced(right)
+        and not is_misplaced(left)
+        and not is_misplaced(right)
     )
 
 
@@ -327,7 +327,7 @@ def _kind(left: ReplicaBatch, right: ReplicaBatch, reader: BatchReader) -> str |
     if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
         epochs_differ = a[BatchColumn.PARTITION_LEADER_EPOCH] != b[BatchColumn.PARTITION_LEADER_EPOCH]
         return "reencoded" if epochs_differ and _epoch_is_confirmed(left) and _epoch_is_confirmed(right) else "header"
-    if _is_misplaced(left) or _is_misplaced(right):
+    if is_misplaced(left) or is_misplaced(right):
         return "header" if same_bytes else None
     compacted = is_compacted(left.replica, right.replica)
     same = reader.same_records(left, right, common=compacted)
@@ -335,10 +335,12 @@ def _kind(left: ReplicaBatch, right: ReplicaBatch, reader: BatchReader) -> str |
         return "content" if are_two_histories(left, right) else "damaged"
     if not same or compacted:
         return None if same else "content"
-    complete_a, complete_b = (
-        batch[BatchColumn.RECORDS_COUNT] == batch[BatchColumn.LAST_OFFSET_DELTA] + 1 for batch in (a, b)
-    )  # all but cleaned batches have a record for each offset
-    return "reencoded" if complete_a == complete_b else "header"
+    return "reencoded" if is_complete(left) == is_complete(right) else "header"
+
+
+def is_complete(batch: ReplicaBatch) -> bool:
+    """Whether a batch has a record for each offset by its header, as all but cleaned batches do."""
+    return bool(batch.row[BatchColumn.RECORDS_COUNT] == batch.row[BatchColumn.LAST_OFFSET_DELTA] + 1)
 
 
 def _epoch_is_confirmed(batch: ReplicaBatch) -> bool:
@@ -352,7 +354,7 @@ def _epoch_is_confirmed(batch: ReplicaBatch) -> bool:
     return epoch == epoch_at(checkpoint, offset) == epoch_at(replica.epochs, offset)
 
 
-def _is_misplaced(batch: ReplicaBatch) -> bool:
+def is_misplaced(batch: ReplicaBatch) -> bool:
     """Whether a batch contradicts both neighbours and was not moved to its right offset: then its base offset is wrong."""
     replica, place = batch.replica, batch.place
     wrong = [anomaly.run for anomaly in replica.offset_sequence.anomalies if anomaly.kind == "OFFSET_DISCONTINUITY"]

@@ -49,7 +49,8 @@ _REPLICA: Final[Columns] = {
     **attributes("high_watermark_at_least high_watermark_witness agreement=agreement.kind", of="partition"),
     **attributes("common_end_offset=agreement.common_end_offset", of="partition"),
     "fork_epoch": lambda item: item.partition.agreement.fork_epochs.get(str(item.replica.broker)),
-    **attributes("read=read.value read_end_offset", of="replica"),
+    "reference_broker": lambda item: None if item.replica.reference_broker is None else text(str(item.replica.reference_broker)),
+    **attributes("agreement_with_reference read=read.value read_end_offset", of="replica"),
 }
 _EVENT: Final[Columns] = {
     **attributes("topic partition topic_id offset=event.offset timestamp=event.timestamp_ms event=event.kind"),

@@ -42,6 +42,8 @@ def compacted_findings(
         return []
     tally, start, end = swept.keys.tally, max(pair.start for pair in pairs), min(pair.end for pair in pairs)
     counts = (swept.counted(name, start, end) for name in ("records", "aborted", "keyless", "markers"))
+    comparison.lacks_keys = tally.lacking_pairs()
+    comparison.unlike_content |= tally.unlike_pairs()
     if tally.differing and comparison.agreement.kind == "compacted":
         comparison.agreement = Agreement("missing", tally.first_offset)
     return compaction_findings(replicas, tally, ComparedRange(start, end, *counts), swept.kept)

@@ -8,6 +8,7 @@ from kafka_forensics.analysis.kinds import Trait, finding as new_finding, kinds_
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
+    ReferenceAgreement,
     compare,
     damage_finding,
     group_findings,
@@ -16,6 +17,7 @@ from kafka_forensics.analysis.replicas import (
     missing_log_starts,
     missing_snapshots,
     own_findings,
+    reference_agreements,
     remote_log_findings,
     turn_unexplained_losses_into_gaps,
     with_absent_members,
@@ -151,6 +153,8 @@ class _PartitionJudge:
     inputs: Inputs
     groups: list[list[int]] = field(default_factory=list)
     """Numbers of the replicas of each topic id, once they are compared."""
+    agreements: dict[int, ReferenceAgreement] = field(default_factory=dict)
+    """How replicas, by their numbers, agree with the reference of their group, once they are compared."""
 
     def compare_groups(self) -> tuple[Comparison, list[Finding]]:
         """Judge each replica by itself, and compare those of one topic id with each other."""
@@ -164,14 +168,24 @@ class _PartitionJudge:
         for group in groups:
             comparison, judged = self._group_findings(group, of_replicas, is_only=len(groups) == 1)
             findings += judged
-            members = [replica for replica in map(self.replicas.__getitem__, group) if replica.read is not ReadExtent.NONE]
+            numbers = [number for number in group if self.replicas[number].read is not ReadExtent.NONE]
+            members = [self.replicas[number] for number in numbers]
             missing = missing_log_starts(members, self.reader)
+            self._agree(group, numbers, comparison, [start.replica for start in missing if start.is_sure])
             findings = with_missing_log_starts(
                 [*missing_log_start_findings(missing), *log_starts_missing_by_epochs(members), *missing_snapshots(members)],
                 findings,
             )
             comparisons.append(comparison)
         return _over_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
+
+    def _agree(self, group: list[int], numbers: list[int], comparison: Comparison, without_start: list[Replica]) -> None:
+        """Add how the replicas of a group agree with its reference; `numbers` are those of which something was read."""
+        members = [self.replicas[number] for number in numbers]
+        agreements = reference_agreements(members, comparison, without_start, all_read=not self.reader.incomplete)
+        if len(group) > 1:
+            self.agreements |= dict.fromkeys(group, ReferenceAgreement(None, "not_compared"))
+        self.agreements |= zip(numbers, agreements, strict=True)
 
     def _replica_findings(self, number: int) -> list[Finding]:
         """What a replica's own files prove."""
@@ -247,7 +261,7 @@ class _PartitionJudge:
             comparison.high_watermark,
             comparison.witness,
             comparison.agreement,
-            [summarise(replica) for replica in self.replicas],
+            [summarise(replica, self.agreements.get(number)) for number, replica in enumerate(self.replicas)],
             *latest_controller_state(self.replicas),
             is_tiered=any(replica.is_tiered for replica in self.replicas),
         )
@@ -279,7 +293,7 @@ def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -
     return comparison
 
 
-def summarise(replica: Replica) -> ReplicaSummary:
+def summarise(replica: Replica, agreement: ReferenceAgreement | None = None) -> ReplicaSummary:
     """The row of one replica; if nothing of its log was read, only what file names and checkpoints say."""
     context, state, read = replica.context, replica.state, replica.read
     summary = ReplicaSummary(
@@ -296,6 +310,8 @@ def summarise(replica: Replica) -> ReplicaSummary:
         segments=None if read is ReadExtent.NONE and context.log_unknown else len(context.segment_base_offsets),
         read=read,
     )
+    if agreement is not None:
+        summary.reference_broker, summary.agreement_with_reference = agreement
     if read is ReadExtent.NONE:
         summary.batches = summary.records = summary.bytes = summary.missing_offsets = None
         summary.transactions = TransactionCounts(None, None, None, None)
