@@ -35,8 +35,7 @@ NOT_RUN = {
 """(page, reason) → number of its blocks that are not run for this reason. Other blocks that are not run fail the test."""
 RUN_BY_TEST = {
     ("docs/clusters.md", "tests/examples/test_clusters_page.py"): 6,
-    ("docs/datasets.md", "tests/export/test_datasets_page.py"): 5,
-    ("docs/facts.md", "tests/export/test_read_back.py"): 1,
+    ("docs/datasets.md", "tests/export/test_datasets_page.py"): 4,
     ("docs/platforms.md", "tests/packaging/test_container.py"): 2,
     ("docs/recovery-walkthrough.md", "tests/broker/test_from_loss_to_verified.py"): 6,
     ("docs/spark.md", "tests/spark/test_spark_page.py"): 4,
