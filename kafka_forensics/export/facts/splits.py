@@ -6,7 +6,7 @@ function of the files: any attempt on any machine gives the same rows.
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Final
@@ -19,7 +19,7 @@ from kafka_forensics.export.facts.rows import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.export.facts.spans import SPAN_BYTES
 from kafka_forensics.model.json_objects import JsonArray
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
-from kafka_forensics.scanning.engine.work_plan import file_cost, packed
+from kafka_forensics.scanning.engine.work_plan import file_cost, packed_for_cores, read_bytes
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
 from kafka_forensics.storage.archives import reading_order
@@ -86,8 +86,8 @@ def _entry(values: JsonArray | None) -> Entry | None:
 
 MAX_PARTS: Final = 4096
 """Of one file; its parts are larger if necessary."""
-WeightedPiece = tuple[FactPiece, int]
-"""A piece that is not cut further, and its weight in bytes."""
+WeightedPiece = tuple[FactPiece, int, int]
+"""A piece that is not cut further, the bytes that are read, and the cost of opening its files in bytes."""
 
 
 def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[str, str], ...] = ()) -> list[str]:
@@ -120,12 +120,15 @@ def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
     return _tasks(((log_dir.source, _pieces(log_dir, directory, query)) for log_dir, directory in replicas), query, deep=deep)
 
 
-def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool) -> list[str]:
-    """Tasks for these logs, in their order; `deep` is that of `ReplicaReader`."""
-    return _tasks(((plan.log_dir.source, _pieces(plan.log_dir, plan.directory, query)) for plan in plans), query, deep=deep)
+def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool, cores: int | None = None) -> list[str]:
+    """Tasks for these logs, in their order, few for each of the cores if few bytes are read; `deep` is that of `ReplicaReader`."""
+    pieces = ((plan.log_dir.source, _pieces(plan.log_dir, plan.directory, query)) for plan in plans)
+    return _tasks(pieces, query, deep=deep, cores=cores)
 
 
-def _tasks(pieces: Iterable[tuple[ByteSource, Iterable[WeightedPiece]]], query: FactQuery, *, deep: bool) -> list[str]:
+def _tasks(
+    pieces: Iterable[tuple[ByteSource, Iterable[WeightedPiece]]], query: FactQuery, *, deep: bool, cores: int | None = None
+) -> list[str]:
     """Tasks of pieces by their sources; one task for each source that cannot seek, to read it once."""
     streams: dict[int, tuple[ByteSource, list[WeightedPiece]]] = {}
 
@@ -136,7 +139,7 @@ def _tasks(pieces: Iterable[tuple[ByteSource, Iterable[WeightedPiece]]], query: 
             else:
                 streams.setdefault(id(source), (source, []))[1].extend(source_pieces)
 
-    tasks = [encode(_joined(together), deep=deep) for together in packed(seekable(), query.split_bytes)]
+    tasks = [encode(_joined(together), deep=deep) for together in packed_for_cores(seekable(), query.split_bytes, cores)]
     return tasks + [encode(_in_order(source, together), deep=deep) for source, together in streams.values() if together]
 
 
@@ -222,7 +225,7 @@ def _checkpoints(log_dir: LogDir) -> WeightedPiece:
     """The checkpoints of a log directory, as a piece without a partition."""
     no_partition = PartitionDirectory("", "", None, None)
     entries = {name: log_dir.found.entries[name] for name in CHECKPOINTS if name in log_dir.found.entries}
-    return _piece(log_dir, no_partition)(entries=entries), _weight(log_dir.source, entries.values())
+    return _piece(log_dir, no_partition)(entries=entries), *_weight(log_dir.source, entries.values())
 
 
 def _pieces(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> Iterator[WeightedPiece]:
@@ -241,13 +244,13 @@ def _pieces(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) ->
         for segment in directory.segments:
             files = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
             if files:
-                yield piece(segments=[replace(segment, log=None)]), _weight(source, files)
+                yield piece(segments=[replace(segment, log=None)]), *_weight(source, files)
     if query.fact == "epoch_entries" and "leader-epoch-checkpoint" in directory.entries:
         entry = directory.entries["leader-epoch-checkpoint"]
-        yield piece(entries={entry.name: entry}), _weight(source, [entry])
+        yield piece(entries={entry.name: entry}), *_weight(source, [entry])
     if query.fact in ("producer_states", "spans"):
         for offset, entry in directory.snapshots:
-            yield piece(snapshots=[(offset, entry)]), _weight(source, [entry])
+            yield piece(snapshots=[(offset, entry)]), *_weight(source, [entry])
 
 
 def _segment_pieces(
@@ -261,12 +264,12 @@ def _segment_pieces(
     starts = _part_starts(source, segment, query)
     if len(starts) == 1:
         weighed = (segment.log, *((segment.index, segment.time_index) if query.fact == "spans" else ()))
-        yield piece(segments=[files]), _weight(source, [entry for entry in weighed if entry is not None])
+        yield piece(segments=[files]), *_weight(source, [entry for entry in weighed if entry is not None])
         return
     indexes = {"part_index": segment.index, "part_time_index": segment.time_index if query.is_ranged else None}
-    weight = _size(segment.log) // len(starts) + file_cost(source)
+    read = (0 if segment.log is None else read_bytes(segment.log)) // len(starts)
     for start, end in zip(starts, [*starts[1:], None], strict=True):
-        yield piece(segments=[log_only if start else files], start=start, end=end, **indexes), weight
+        yield piece(segments=[log_only if start else files], start=start, end=end, **indexes), read, file_cost(source)
 
 
 def _part_starts(source: ByteSource, segment: SegmentFiles, query: FactQuery) -> list[int]:
@@ -289,8 +292,9 @@ def _size(entry: Entry | None) -> int:
     return 0 if entry is None else entry.size_in_bytes
 
 
-def _weight(source: ByteSource, files: Iterable[Entry]) -> int:
-    return sum(entry.size_in_bytes + file_cost(source) for entry in files)
+def _weight(source: ByteSource, files: Collection[Entry]) -> tuple[int, int]:
+    """The bytes that are read of these files, and the cost of opening them."""
+    return sum(map(read_bytes, files)), len(files) * file_cost(source)
 
 
 def _joined(pieces: list[FactPiece]) -> list[FactPiece]:
@@ -321,7 +325,7 @@ def _replica_of(piece: FactPiece) -> tuple[object, ...]:
 
 def _in_order(source: ByteSource, pieces: list[WeightedPiece]) -> list[FactPiece]:
     """Pieces of a source that cannot seek, in the order of its files."""
-    by_path = {path: piece for piece, _ in pieces if (path := _first_path(piece))}
+    by_path = {path: piece for piece, *_ in pieces if (path := _first_path(piece))}
     return _joined([by_path[path] for path in reading_order(source, by_path)])
 
 
