@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.deep import deep_scan
+from bench.exports import exporting_many, reading_many
 from bench.first import first_scan
 from bench.limit import limit_seconds
 from bench.plans import many_plans
@@ -146,6 +147,14 @@ def many_producers(producers: int, jobs: int) -> None:
     print(f"{producers} producers: {ours.seconds:.2f} s, {ours.peak_mib:.0f} MiB", flush=True)
 
 
+def exports(scale: float, jobs: int) -> None:
+    """Print the tables of exports of many small partitions."""
+    print("| partitions of 3 small replicas, all facts exported | files | MB | s | CPU s |\n|---:|---:|---:|---:|---:|")
+    print(f"| {' | '.join(exporting_many(int(2_000 * scale), WORK, jobs))} |\n", flush=True)
+    print("| replicas, one fact read | files | pyarrow s | duckdb s |\n|---:|---:|---:|---:|")
+    print(f"| {' | '.join(reading_many(int(10_000 * scale), WORK, jobs))} |", flush=True)
+
+
 def _timed(log_dir: Path, options: ScanOptions) -> float:
     begin = time.perf_counter()
     local.scan([str(log_dir)], options)
@@ -157,7 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
     names = "large, packed, small, large-bare, small-bare, records, deep, first, memory, "
-    names += "many-partitions, many-producers, many-plans"
+    names += "many-partitions, many-producers, many-plans, export"
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {names}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-kafka", action="store_true", help="leave kafka-dump-log out (no Java, no Maven)")
@@ -187,6 +196,8 @@ def main() -> None:
         many_producers(int(10_000_000 * arguments.scale), arguments.jobs)
     if not arguments.only or "many-plans" in arguments.only:
         many_plans(int(10_000 * arguments.scale))
+    if not arguments.only or "export" in arguments.only:
+        exports(arguments.scale, arguments.jobs)
 
 
 main()

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from bench.exports import size_of
 from bench.spark_clusters import GIB, make_cluster, one_log, total_bytes, warm
 from bench.store import BUCKET, served
 from bench.workloads import make_many
@@ -42,15 +44,17 @@ def run(
     *,
     deep: bool,
     warm: str | None = None,
+    output: Path | None = None,
     environment: dict[str, str] | None = None,
 ) -> Json:
-    """Measure one scan in a separate process, after a scan of `warm` (default: the first path)."""
+    """Measure one scan, or an export to `output`, in a separate process, after one of `warm` (default: the first path)."""
     place = str(jobs) if where == "none" else str(WORK / "events")
-    depth = "deep" if deep else "shallow"
+    depth = f"export={output}" if output is not None else "deep" if deep else "shallow"
     command = [sys.executable, "-m", "bench.spark_run", where, place, depth, warm or str(paths[0]), *map(str, paths)]
     done = subprocess.run(
         command,
         cwd=ROOT,
+        start_new_session=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -107,6 +111,16 @@ def many_small(partitions: int) -> tuple[float, float]:
     ]
     print("| " + " | ".join(row) + " |", flush=True)
     return locally["seconds"], on_spark["seconds"]
+
+
+def export_many(partitions: int) -> None:
+    """Print a row: an export of all facts of partitions of three small replicas."""
+    brokers, output = make_many(partitions, WORK), WORK / "exported"
+    warm = str(brokers[0] / "topic-0-0")
+    two = min((run("local[2]", 0, brokers, deep=True, warm=warm, output=output) for _ in range(2)), key=lambda ran: ran["seconds"])
+    row = [f"{partitions:,}", *size_of(output), f"{two['seconds']:.1f}", f"{two['cpu']:.1f}", str(two["tasks"])]
+    print("| " + " | ".join(row) + " |", flush=True)
+    shutil.rmtree(output)
 
 
 def on_store(partitions: int, milliseconds: int) -> None:
@@ -188,10 +202,10 @@ def main() -> None:
     """Measure as the options say, and print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes of logs (1.0 needs about 8 GiB of disk)")
-    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many", "store", "bundles"))
+    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle", "many", "export", "store", "bundles"))
     parser.add_argument("--milliseconds", type=int, default=20, help="what a request to the store takes")
     arguments = parser.parse_args()
-    only = arguments.only or ["zstd", "small", "shuffle", "many", "store"]
+    only = arguments.only or ["zstd", "small", "shuffle", "many", "export", "store"]
     gib = int(arguments.scale * GIB)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     if {"zstd", "small"} & set(only):
@@ -228,6 +242,10 @@ def main() -> None:
         locally, on_spark = zip(*map(many_small, sizes), strict=True)
         for engine, seconds in (("local engine", locally), ("Spark", on_spark)):
             print(f"\n{engine}: {model(sizes, list(seconds))}", flush=True)
+    if "export" in only:
+        print()
+        head("partitions of 3 small replicas, all facts exported", "files", "MB", "`local[2]` s", "CPU s", "tasks")
+        export_many(int(2_000 * arguments.scale))
     if {"store", "bundles"} & set(only):
         print()
         head(
@@ -241,4 +259,5 @@ def main() -> None:
             measure(int(arguments.scale * partitions), arguments.milliseconds)
 
 
-main()
+if __name__ == "__main__":
+    main()

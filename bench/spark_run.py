@@ -1,10 +1,13 @@
 """`python -m bench.spark_run MASTER EVENTS DEPTH WARM PATH...`: measures one scan after a scan of WARM, and prints a line of JSON.
 
-MASTER is `local[N]`, or `none` for the local engine; then EVENTS is its number of jobs.
+MASTER is `local[N]`, or `none` for the local engine; then EVENTS is its number of jobs. With the DEPTH `export=DIR` an export of
+all facts to a directory is measured.
 """
 
 import json
+import os
 import resource
+import shutil
 import sys
 import threading
 import time
@@ -20,9 +23,10 @@ _POLL_SECONDS = 0.2
 
 def main() -> None:
     """Run, measure, print."""
-    where, place, deep, warm, *paths = sys.argv[1:]
-    options = ScanOptions(jobs=int(place) if where == "none" else 1, deep=deep == "deep")
-    print(json.dumps(_local(warm, paths, options) if where == "none" else _spark(where, place, warm, paths, options)))
+    where, place, depth, warm, *paths = sys.argv[1:]
+    options = ScanOptions(jobs=int(place) if where == "none" else 1, deep=depth == "deep")
+    output = depth.removeprefix("export=") if depth.startswith("export=") else None
+    print(json.dumps(_local(warm, paths, options) if where == "none" else _spark(where, place, warm, paths, options, output)))
 
 
 def _local(warm: str, paths: list[str], options: ScanOptions) -> Json:
@@ -37,9 +41,15 @@ def _local(warm: str, paths: list[str], options: ScanOptions) -> Json:
     }
 
 
-def _spark(master: str, events: str, warm: str, paths: list[str], options: ScanOptions) -> Json:
-    from kafka_forensics.spark import default_builder
+def _spark(master: str, events: str, warm: str, paths: list[str], options: ScanOptions, output: str | None) -> Json:
+    from kafka_forensics.spark import default_builder, export
     from kafka_forensics.spark.job import scan_on_spark
+
+    def work(paths: list[str]) -> ScanResult:
+        if output is None:
+            return scan_on_spark(spark, paths, options)
+        shutil.rmtree(output, ignore_errors=True)
+        return export(spark, paths, output).result
 
     Path(events).mkdir(parents=True, exist_ok=True)
     log = {
@@ -52,13 +62,13 @@ def _spark(master: str, events: str, warm: str, paths: list[str], options: ScanO
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     application = spark.conf.get("spark.app.id")
-    scan_on_spark(spark, [warm], options)
+    work([warm])
     watch = _Watch()
     watch.start()
-    started, begin, cpu_begin = time.time() * 1000, time.perf_counter(), time.process_time()
-    result = scan_on_spark(spark, paths, options)
+    started, begin, cpu_begin, all_begin = time.time() * 1000, time.perf_counter(), time.process_time(), _cpu_of_group()
+    result = work(paths)
     seconds, ended = time.perf_counter() - begin, time.time() * 1000
-    driver_cpu = time.process_time() - cpu_begin
+    driver_cpu, all_cpu = time.process_time() - cpu_begin, _cpu_of_group() - all_begin
     watch.done.set()
     spark.stop()
     figures = {
@@ -66,9 +76,23 @@ def _spark(master: str, events: str, warm: str, paths: list[str], options: ScanO
         "findings": _findings(result),
         "peak_worker_mib": watch.peak_kib / 1024,
         "driver_cpu": driver_cpu,
+        "cpu": all_cpu,
         "driver_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     return figures | _metrics(Path(events) / str(application), started, ended)
+
+
+def _cpu_of_group() -> float:
+    """CPU seconds of this session's processes (the driver, Java, Python workers) and of their children that have ended."""
+    ticks = 0
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # the process ended meanwhile
+        if int(fields[3]) == os.getsid(0):
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _findings(result: ScanResult) -> dict[str, int]:

@@ -56,7 +56,7 @@ from kafka_forensics.storage.bundles import BundleSource
 from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.open import Manifest, place_of_log
-from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry, EntryKind
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
 from kafka_forensics.storage.tiered import RemoteStore, stored_object
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -64,8 +64,6 @@ Parsed = TypeVar("Parsed")
 _SmallFile = TypeVar("_SmallFile", MetaProperties, CleanShutdown, OffsetCheckpoint)
 
 CHECKPOINTS = (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE)
-MANY_PARTITIONS: Final = 512
-"""Of a log directory whose topic ids are read by a task of their own."""
 METADATA: Final = PARTITION_METADATA
 _NO_LOGS: Final = "holds no .log files: if they were excluded from the copy, copy the logs of broker {} again"
 _SEVERAL_MAPS: Final = "these bundles were redacted by several maps"
@@ -256,10 +254,10 @@ def gather(
     """Open every path, and read the small files of all log directories, unless these are in `inputs`, and of the requested
     partitions.
 
-    With `ids_later` topic ids are not read if that is slow: from very many partitions, or from a storage service. Raises UsageError
-    for invalid paths (`open_paths`), for a name given to several brokers, and if no partition matches `options`; the last is not
-    checked if the partition may exist `elsewhere` (in the log of an internal topic), or if the inputs are `scanned` or have a
-    remote store, because the scan checks it, with the partitions that should exist.
+    With `ids_later` topic ids are not read from a storage service, where each takes a request. Raises UsageError for invalid paths
+    (`open_paths`), for a name given to several brokers, and if no partition matches `options`; the last is not checked if the
+    partition may exist `elsewhere` (in the log of an internal topic), or if the inputs are `scanned` or have a remote store,
+    because the scan checks it, with the partitions that should exist.
     """
     inputs = gather_log_dirs(paths, options.storage_options) if inputs is None else inputs
     inputs.given = tuple(paths)
@@ -309,7 +307,8 @@ class _ReplicaPlanner:
             plan = self._plan(log_dir, directory)
             if is_internal:
                 read_leader_epochs(inputs, plan)
-            self._read_topic_id(plan, later=self._ids_later and not is_internal and _is_slow(log_dir))
+            later = self._ids_later and not is_internal and log_dir.source.request_seconds is not None
+            self._read_topic_id(plan, later=later)
             inputs.replicas += [plan] if is_requested else []
             inputs.internal += [plan] if is_internal else []
 
@@ -371,11 +370,6 @@ class _ReplicaPlanner:
             metadata = self._inputs.read(plan.log_dir.source, entry, parse_partition_metadata)
             if metadata is not None:
                 plan.context.topic_id, plan.context.has_damaged_topic_id = metadata.topic_id, bool(metadata.damage)
-
-
-def _is_slow(log_dir: LogDir) -> bool:
-    """Whether reading a file of every partition takes long."""
-    return isinstance(log_dir.source, DistantSource) or len(log_dir.found.partitions) >= MANY_PARTITIONS
 
 
 def read_leader_epochs(inputs: Inputs, plan: ReplicaPlan) -> None:

@@ -28,7 +28,7 @@ from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import thin_plans
-from kafka_forensics.scanning.engine.work_plan import file_cost, packed
+from kafka_forensics.scanning.engine.work_plan import file_cost, packed_for_cores
 from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import address_of, open_address, path_of_address
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
 """Facts that tasks write; the process that distributes the tasks writes the others."""
+MOST_TASKS: Final = 512
+"""Of a fact: each leaves a file that is not full."""
 RECORDS_BYTES: Final = 64 << 20
 """Bytes of logs of a task of the fact `records`, which takes several times as long as any other."""
 
@@ -98,32 +100,39 @@ def known_transactions(reader: FactReader) -> bytes:
     return pack((reader.witnesses.transaction_log, findings))
 
 
-def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
-    """Tasks for those of the facts that are `BY_TASKS`, of at most about `split_bytes` of logs each, in the order of their rows."""
+def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES, cores: int | None = None) -> list[Task]:
+    """Tasks for those of the facts that are `BY_TASKS`, in the order of their rows: of about `split_bytes` of logs each, or larger if
+    there would be more than `MOST_TASKS` of a fact.
+
+    They are few for each of the cores if few bytes are read.
+    """
     listed: list[Task] = []
+    least_bytes = sum(plan.bytes for plan in reader.inputs.logs) // MOST_TASKS
     for name in names:
+        size = max(min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes, least_bytes)
         if name == "transactions":
-            listed += [Task(name, work) for work in _transaction_works(reader, split_bytes)]
+            listed += [Task(name, work) for work in _transaction_works(reader, size, cores)]
         elif name in BY_TASKS:
-            size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
-            works = replica_tasks(reader.logs_of(name), reader.node_ids, query, deep=reader.result.totals.records_decoded)
+            works = replica_tasks(
+                reader.logs_of(name), reader.node_ids, query, deep=reader.result.totals.records_decoded, cores=cores
+            )
             listed += [Task(name, json.dumps([size, work]).encode()) for work in works]
     return listed
 
 
-def _transaction_works(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
+def _transaction_works(reader: FactReader, split_bytes: int, cores: int | None) -> Iterator[bytes]:
     """Whole replicas, because a transaction's row needs its marker; all replicas in an archive that cannot seek together."""
     stable = reader.stable_offsets()
     streams: dict[int, list[ReplicaPlan]] = {}
-    seekable: list[tuple[ReplicaPlan, int]] = []
+    seekable: list[tuple[ReplicaPlan, int, int]] = []
     for plan in reader.logs_of("transactions"):
         source = plan.log_dir.source
         if source.seekable:
-            seekable.append((plan, plan.bytes + file_cost(source) * len(plan.directory.segments)))
+            seekable.append((plan, plan.bytes, file_cost(source) * len(plan.directory.segments)))
         else:
             streams.setdefault(id(source), []).append(plan)
-    for plans in (*packed(seekable, split_bytes), *streams.values()):
+    for plans in (*packed_for_cores(seekable, split_bytes, cores), *streams.values()):
         works = [
             (plan, reader.keys_of(plan).node_id, stable.get(place_of_replica(plan)), _remote_logs(reader, plan))
             for plan in thin_plans(plans)

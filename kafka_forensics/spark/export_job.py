@@ -35,7 +35,7 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.spark.job import probe, scan_probed
-from kafka_forensics.spark.keys import Batches, batch_of, has_attempts_left, max_attempts, small_table
+from kafka_forensics.spark.keys import Batches, batch_of, core_count, has_attempts_left, max_attempts, small_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def export_on_spark(
     if not order.payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     work_bytes = sum(plan.bytes for plan in inputs.logs)
-    listed = tasks(reader, order.names, order.split_bytes)
+    listed = tasks(reader, order.names, order.split_bytes, core_count(spark))
     arguments = export_arguments(reader, target.token, path, order.label, work_bytes=work_bytes)
     written, incomplete = adopt_files(_reports(spark, arguments, reader, listed), target, order.label)
     reader.incomplete += incomplete

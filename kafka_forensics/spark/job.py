@@ -59,6 +59,7 @@ from kafka_forensics.spark.keys import (
     arrow_schema,
     batch_of,
     cached,
+    core_count,
     has_attempts_left,
     max_attempts,
     small_table,
@@ -254,7 +255,9 @@ def judged_slices(
     tables = []
     with ExitStack() as caches:
         if small:
-            works = small_slice_works([(number, parts[number]) for number in sorted(small)], SMALL_SLICES_WORK_BYTES, MAX_WORKS)
+            works = small_slice_works(
+                [(number, parts[number]) for number in sorted(small)], SMALL_SLICES_WORK_BYTES, MAX_WORKS, core_count(spark)
+            )
             judge_small = partial(_judge_whole, functions.judge_small_slices, attempts)
             tables.append(works_table(spark, [pack(work) for work in works]).mapInArrow(judge_small, ANSWER_SCHEMA))
         if others:

@@ -94,6 +94,13 @@ def max_attempts(spark: "SparkSession") -> int:
         return 1
 
 
+def core_count(spark: "SparkSession") -> int | None:
+    """How many tasks Spark runs at once, by the plan of a query of its own; None if the plan does not say."""
+    plan = str(spark.sql("EXPLAIN SELECT * FROM range(1)").head())
+    splits = re.search(r"splits=(\d+)", plan)
+    return None if splits is None else int(splits[1])
+
+
 @contextmanager
 def cached(rows: "DataFrame") -> "Iterator[DataFrame]":
     """The rows, computed once while the block lasts; on serverless compute, which caches none, at each use."""

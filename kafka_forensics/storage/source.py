@@ -147,16 +147,11 @@ class ListedSource(Protocol):
         """Drop all listings; later calls list again."""
 
 
-@runtime_checkable
-class DistantSource(Protocol):
-    """A source that needs requests to a service for every file."""
-
-    request_seconds: float
-    """How long one takes."""
-
-
 class ByteSource(ABC):
     """A tree of evidence: a directory, a file, an archive, a bundle, a path of a storage service."""
+
+    request_seconds: float | None = None
+    """How long a request takes to a service that needs requests for every file; None without a service."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -6,7 +6,7 @@ function of the files: any attempt on any machine gives the same rows.
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Final
@@ -20,7 +20,7 @@ from kafka_forensics.export.facts.spans import SPAN_BYTES
 from kafka_forensics.model.json_objects import JsonArray
 from kafka_forensics.model.schemas import ReplicaKeys
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
-from kafka_forensics.scanning.engine.work_plan import file_cost, packed
+from kafka_forensics.scanning.engine.work_plan import file_cost, packed_for_cores, read_bytes
 from kafka_forensics.scanning.judging.whole_scan import is_deep
 from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
 from kafka_forensics.storage.archives import reading_order
@@ -93,8 +93,8 @@ def _entry(values: JsonArray | None) -> Entry | None:
 
 MAX_PARTS: Final = 4096
 """Of one file; its parts are larger if necessary."""
-WeightedPiece = tuple[FactPiece, int]
-"""A piece that is not cut further, and its weight in bytes."""
+WeightedPiece = tuple[FactPiece, int, int]
+"""A piece that is not cut further, the bytes that are read, and the cost of opening its files in bytes."""
 
 
 def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[str, str], ...] = ()) -> list[str]:
@@ -128,20 +128,29 @@ def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
     return _replica_tasks(replicas, node_ids, query, deep=deep)
 
 
-def replica_tasks(plans: Iterable[ReplicaPlan], node_ids: NodeIds, query: FactQuery, *, deep: bool) -> list[str]:
-    """Tasks for these logs, in their order; `deep` is that of `ReplicaReader`."""
-    return _replica_tasks(((plan.log_dir, plan.directory) for plan in plans), node_ids, query, deep=deep)
+def replica_tasks(
+    plans: Iterable[ReplicaPlan], node_ids: NodeIds, query: FactQuery, *, deep: bool, cores: int | None = None
+) -> list[str]:
+    """Tasks for these logs, in their order, few for each of the cores if few bytes are read; `deep` is that of `ReplicaReader`."""
+    return _replica_tasks(((plan.log_dir, plan.directory) for plan in plans), node_ids, query, deep=deep, cores=cores)
 
 
 def _replica_tasks(
-    replicas: Iterable[tuple[LogDir, PartitionDirectory]], node_ids: NodeIds, query: FactQuery, *, deep: bool
+    replicas: Iterable[tuple[LogDir, PartitionDirectory]],
+    node_ids: NodeIds,
+    query: FactQuery,
+    *,
+    deep: bool,
+    cores: int | None = None,
 ) -> list[str]:
     pieces = ((log_dir.source, _pieces(_piece(log_dir, directory, node_ids), log_dir.source, directory, query))
               for log_dir, directory in replicas)  # fmt: skip
-    return _tasks(pieces, query, deep=deep)
+    return _tasks(pieces, query, deep=deep, cores=cores)
 
 
-def _tasks(pieces: Iterable[tuple[ByteSource, Iterable[WeightedPiece]]], query: FactQuery, *, deep: bool) -> list[str]:
+def _tasks(
+    pieces: Iterable[tuple[ByteSource, Iterable[WeightedPiece]]], query: FactQuery, *, deep: bool, cores: int | None = None
+) -> list[str]:
     """Tasks of pieces by their sources; one task for each source that cannot seek, to read it once."""
     streams: dict[int, tuple[ByteSource, list[WeightedPiece]]] = {}
 
@@ -152,7 +161,7 @@ def _tasks(pieces: Iterable[tuple[ByteSource, Iterable[WeightedPiece]]], query: 
             else:
                 streams.setdefault(id(source), (source, []))[1].extend(source_pieces)
 
-    tasks = [encode(_joined(together), deep=deep) for together in packed(seekable(), query.split_bytes)]
+    tasks = [encode(_joined(together), deep=deep) for together in packed_for_cores(seekable(), query.split_bytes, cores)]
     return tasks + [encode(_in_order(source, together), deep=deep) for source, together in streams.values() if together]
 
 
@@ -239,7 +248,7 @@ def _checkpoints(log_dir: LogDir, node_ids: NodeIds) -> WeightedPiece:
     """The checkpoints of a log directory, as a piece without a partition."""
     no_partition = PartitionDirectory("", "", None, None)
     entries = {name: log_dir.found.entries[name] for name in CHECKPOINTS if name in log_dir.found.entries}
-    return _piece(log_dir, no_partition, node_ids)(entries=entries), _weight(log_dir.source, entries.values())
+    return _piece(log_dir, no_partition, node_ids)(entries=entries), *_weight(log_dir.source, entries.values())
 
 
 def _pieces(
@@ -259,13 +268,13 @@ def _pieces(
         for segment in directory.segments:
             files = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
             if files:
-                yield piece(segments=[replace(segment, log=None)]), _weight(source, files)
+                yield piece(segments=[replace(segment, log=None)]), *_weight(source, files)
     if query.fact == "epoch_entries" and "leader-epoch-checkpoint" in directory.entries:
         entry = directory.entries["leader-epoch-checkpoint"]
-        yield piece(entries={entry.name: entry}), _weight(source, [entry])
+        yield piece(entries={entry.name: entry}), *_weight(source, [entry])
     if query.fact in ("producer_states", "spans"):
         for offset, entry in directory.snapshots:
-            yield piece(snapshots=[(offset, entry)]), _weight(source, [entry])
+            yield piece(snapshots=[(offset, entry)]), *_weight(source, [entry])
 
 
 def _segment_pieces(
@@ -279,12 +288,12 @@ def _segment_pieces(
     starts = _part_starts(source, segment, query)
     if len(starts) == 1:
         weighed = (segment.log, *((segment.index, segment.time_index) if query.fact == "spans" else ()))
-        yield piece(segments=[files]), _weight(source, [entry for entry in weighed if entry is not None])
+        yield piece(segments=[files]), *_weight(source, [entry for entry in weighed if entry is not None])
         return
     indexes = {"part_index": segment.index, "part_time_index": segment.time_index if query.is_ranged else None}
-    weight = _size(segment.log) // len(starts) + file_cost(source)
+    read = (0 if segment.log is None else read_bytes(segment.log)) // len(starts)
     for start, end in zip(starts, [*starts[1:], None], strict=True):
-        yield piece(segments=[log_only if start else files], start=start, end=end, **indexes), weight
+        yield piece(segments=[log_only if start else files], start=start, end=end, **indexes), read, file_cost(source)
 
 
 def _part_starts(source: ByteSource, segment: SegmentFiles, query: FactQuery) -> list[int]:
@@ -307,8 +316,9 @@ def _size(entry: Entry | None) -> int:
     return 0 if entry is None else entry.size_in_bytes
 
 
-def _weight(source: ByteSource, files: Iterable[Entry]) -> int:
-    return sum(entry.size_in_bytes + file_cost(source) for entry in files)
+def _weight(source: ByteSource, files: Collection[Entry]) -> tuple[int, int]:
+    """The bytes that are read of these files, and the cost of opening them."""
+    return sum(map(read_bytes, files)), len(files) * file_cost(source)
 
 
 def _joined(pieces: list[FactPiece]) -> list[FactPiece]:
@@ -339,7 +349,7 @@ def _replica_of(piece: FactPiece) -> tuple[object, ...]:
 
 def _in_order(source: ByteSource, pieces: list[WeightedPiece]) -> list[FactPiece]:
     """Pieces of a source that cannot seek, in the order of its files."""
-    by_path = {path: piece for piece, _ in pieces if (path := _first_path(piece))}
+    by_path = {path: piece for piece, *_ in pieces if (path := _first_path(piece))}
     return _joined([by_path[path] for path in reading_order(source, by_path)])
 
 

@@ -10,7 +10,7 @@ from kafka_forensics.parsers.log_dir import LogDirectory
 from kafka_forensics.scanning.engine.task_values import FoldPart, FoldWork, NumberedSplit, PartitionSlice
 from kafka_forensics.scanning.folding.splits import split_count
 from kafka_forensics.scanning.folding.waiting import CONCURRENT_PARTITIONS
-from kafka_forensics.storage.source import ByteSource, DistantSource
+from kafka_forensics.storage.source import ByteSource, Entry
 
 FILE_COST_BYTES: Final = 256 << 10
 """Cost of opening a local file, in bytes read: an eighth of a millisecond. It keeps thousands of tiny files out of one task."""
@@ -20,6 +20,10 @@ REQUESTS_AT_ONCE: Final = 6
 """Requests that are typically under way together when a storage service serves many small files."""
 LONGEST_REQUEST: Final = 0.1
 """Seconds; a longer request was retried."""
+GROUPS_A_CORE: Final = 2
+"""Of little work, so that no core waits for long at the end."""
+LEAST_OPENING_SHARE: Final = 1 / 16
+"""Of the costs of opening files: work that mostly opens files is in groups of at most a second by this estimate."""
 SMALL_BYTES: Final = 16 << 20
 """Largest size of the logs of all replicas of a small partition: its cost is mostly not reading."""
 _Unit = TypeVar("_Unit")
@@ -47,9 +51,29 @@ def packed(units: Iterable[tuple[_Unit, int]], limit: int, most: int | None = No
         yield group
 
 
+def packed_for_cores(units: Iterable[tuple[_Unit, int, int]], limit: int, cores: int | None) -> Iterator[list[_Unit]]:
+    """Group (unit, bytes read, cost of opening its files in bytes) in their order, up to a total of `limit`.
+
+    Starting a task costs as much as opening hundreds of files, so if few bytes are read, the costs of opening count less until
+    there are only `GROUPS_A_CORE` groups for each core; None: the number of cores is unknown.
+    """
+    listed = list(units)
+    opening = sum(cost for _, _, cost in listed)
+    share = 1.0
+    if cores is not None and opening:
+        room = GROUPS_A_CORE * cores * limit - limit // 4 - sum(read for _, read, _ in listed)
+        share = min(1.0, max(LEAST_OPENING_SHARE, room / opening))
+    return packed(((unit, read + int(share * cost)) for unit, read, cost in listed), limit)
+
+
+def read_bytes(entry: Entry) -> int:
+    """The bytes of a file that have to be read: holes, as in preallocated indexes, cost nothing."""
+    return entry.size_in_bytes if entry.allocated_bytes is None else min(entry.size_in_bytes, entry.allocated_bytes)
+
+
 def file_cost(source: ByteSource) -> int:
     """Cost of opening a file of this source, in bytes read; for a storage service, by its response time."""
-    if not isinstance(source, DistantSource):
+    if source.request_seconds is None:
         return FILE_COST_BYTES
     return FILE_COST_BYTES + int(min(source.request_seconds, LONGEST_REQUEST) / REQUESTS_AT_ONCE * BYTES_A_SECOND)
 
@@ -86,32 +110,36 @@ def is_small(plans: Sequence[ReplicaPlan], most_bytes: int = SMALL_BYTES) -> boo
 
 def mostly_waits(plans: Sequence[ReplicaPlan]) -> bool:
     """Whether a partition is small and all its replicas are on storage services."""
-    return bool(plans) and is_small(plans) and all(isinstance(plan.log_dir.source, DistantSource) for plan in plans)
+    return bool(plans) and is_small(plans) and all(plan.log_dir.source.request_seconds is not None for plan in plans)
 
 
-def small_slice_works(parts: Iterable[tuple[int, _Slice]], limit: int, most_works: int) -> Iterator[list[tuple[int, _Slice]]]:
-    """Group small numbered slices into works that each cost as much as reading `limit` bytes, or more to stay below `most_works`.
+def small_slice_works(
+    parts: Iterable[tuple[int, _Slice]], limit: int, most_works: int, cores: int | None = None
+) -> Iterator[list[tuple[int, _Slice]]]:
+    """Group small numbered slices into works that each cost as much as reading `limit` bytes, or more to stay below `most_works`
+    and to be few for each of the cores.
 
     A work of slices on storage services has at least twice as many slices as a task reads at once.
     """
-    costs = [(numbered, sum(map(_cost, numbered[1].replicas))) for numbered in parts]
-    limit = max(limit, sum(cost for _, cost in costs) // most_works)
+    costs = [(part, sum(plan.bytes for plan in part[1].replicas), sum(map(_opening_cost, part[1].replicas))) for part in parts]
+    limit = max(limit, sum(read + opening for _, read, opening in costs) // most_works)
     most = limit // (2 * CONCURRENT_PARTITIONS)
-    return packed(((part, min(cost, most) if mostly_waits(part[1].replicas) else cost) for part, cost in costs), limit)
+    units = (
+        (part, min(read, most), min(opening, max(most - read, 0))) if mostly_waits(part[1].replicas) else (part, read, opening)
+        for part, read, opening in costs
+    )
+    return packed_for_cores(units, limit, cores)
 
 
-def _cost(plan: ReplicaPlan) -> int:
-    """Cost of folding and judging a replica, in bytes read."""
-    files = 1 + len(plan.directory.entries) + 3 * len(plan.directory.segments)
-    return plan.bytes + file_cost(plan.log_dir.source) * files
+def _opening_cost(plan: ReplicaPlan) -> int:
+    """Cost of opening the files of a replica to fold and judge it, in bytes read."""
+    return file_cost(plan.log_dir.source) * (1 + len(plan.directory.entries) + 3 * len(plan.directory.segments))
 
 
 def _splits(plan: ReplicaPlan, split_bytes: int) -> Iterator[NumberedSplit]:
     for segment, log, next_base_offset in plan.directory.logs():
-        count, size = split_count(plan, segment, split_bytes), log.size_in_bytes
-        if log.allocated_bytes is not None:
-            size = min(size, log.allocated_bytes)  # holes cost nothing
-        yield from (NumberedSplit(segment, number, next_base_offset, size // count) for number in range(count))
+        count = split_count(plan, segment, split_bytes)
+        yield from (NumberedSplit(segment, number, next_base_offset, read_bytes(log) // count) for number in range(count))
 
 
 def bare_plan(plan: ReplicaPlan) -> ReplicaPlan:

@@ -1,5 +1,6 @@
 """Replicas without a copy: the ledger of expected replicas in a scan, and the findings about it."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -343,6 +344,7 @@ def _lost_beyond_copies(
     None if a log could not be read to its end, or the copies are of several topics or clusters.
     """
     lost = []
+    facts, unread_paths = _BrokerFacts(inputs.log_dirs), sorted(unread.path for unread in incomplete)
     ids: dict[TopicPartition, set[str]] = {}
     for context in (plan.context for plan in inputs.replicas if plan.context.topic_id is not None):
         ids.setdefault(context.topic_partition, set()).add(context.topic_id or "")
@@ -351,10 +353,9 @@ def _lost_beyond_copies(
         absent = _proving(by_key.get(key, ()), inputs)
         if not absent or len(ids.get(key, ())) > 1 or summary.read is not ReadExtent.WHOLE:
             continue
-        directories = tuple(f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas)
-        if any(unread.path.startswith(directories) for unread in incomplete):
+        if any(_has_prefix(unread_paths, f"{replica.log_dir}/{replica.directory}/") for replica in summary.replicas):
             continue
-        if (beyond := _beyond_every_log(inputs, summary, absent)) is not None:
+        if (beyond := _beyond_every_log(facts, summary, absent)) is not None:
             lost.append(beyond)
             summary.high_watermark_at_least = beyond.evidence["high_watermark"]
             summary.high_watermark_witness = beyond.evidence["witness"]
@@ -362,18 +363,36 @@ def _lost_beyond_copies(
     return lost
 
 
-def _beyond_every_log(inputs: Inputs, summary: PartitionSummary, absent: Sequence[ExpectedReplica]) -> Finding | None:
+def _has_prefix(ordered: Sequence[str], prefix: str) -> bool:
+    """Whether one of the paths, which are in order, begins with `prefix`."""
+    following = bisect_left(ordered, prefix)
+    return following < len(ordered) and ordered[following].startswith(prefix)
+
+
+class _BrokerFacts:
+    """The cluster ids of all log directories of each broker, and of each log directory; and the brokers that may run."""
+
+    def __init__(self, log_dirs: Iterable[LogDir]) -> None:
+        self.of_broker: dict[int | str, set[str | None]] = {}
+        self.of_log_dir: dict[tuple[int | str, str | None], set[str | None]] = {}
+        self.running: set[int | str] = set()
+        for log_dir in log_dirs:
+            self.of_broker.setdefault(log_dir.broker, set()).add(_cluster(log_dir))
+            self.of_log_dir.setdefault((log_dir.broker, log_dir.name), set()).add(_cluster(log_dir))
+            self.running |= {log_dir.broker} if log_dir.clean_shutdown is None else set()
+
+
+def _beyond_every_log(facts: _BrokerFacts, summary: PartitionSummary, absent: Sequence[ExpectedReplica]) -> Finding | None:
     """The finding if the checkpoint of an absent replica proves records committed that no log has."""
     best = max(absent, key=lambda row: row.high_watermark or 0)
     committed, end = best.high_watermark or 0, max(replica.log_end_offset or 0 for replica in summary.replicas)
     brokers = {replica.broker for replica in summary.replicas}
-    holders = [log_dir for log_dir in inputs.log_dirs if log_dir.broker in brokers]
-    of_witness = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (best.broker, best.log_dir)]
-    clusters = {_cluster(log_dir) for log_dir in [*of_witness, *holders]} - {None}
+    of_witness = facts.of_log_dir.get((best.broker, best.log_dir), set())
+    clusters = of_witness.union(*(facts.of_broker.get(broker, ()) for broker in brokers)) - {None}
     start = max(end, *(row.log_start_offset for row in absent))
     if committed <= start or len(clusters) > 1:
         return None
-    running = any(log_dir.clean_shutdown is None for log_dir in holders)
+    running = not brokers.isdisjoint(facts.running)
     evidence = {
         "missing": committed - start,
         "high_watermark": committed,

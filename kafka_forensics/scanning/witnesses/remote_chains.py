@@ -25,7 +25,7 @@ from kafka_forensics.scanning.folding.fold_split import FoldedStretch, FoldOptio
 from kafka_forensics.scanning.folding.waiting import map_concurrently
 from kafka_forensics.scanning.witnesses.remote_log import read_remote_log
 from kafka_forensics.scanning.witnesses.remote_stores import RemoteStores, StoredPartition, list_remote_stores
-from kafka_forensics.storage.source import DistantSource, Entry, EntryKind
+from kafka_forensics.storage.source import Entry, EntryKind
 from kafka_forensics.storage.tiered import RemotePart, stem_of
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _segments(selected: Sequence[_Selected]) -> list[list[ChainSegment]]:
         for objects in (item.stored.log.segments.values() if item.remote_log is None else ())
         if item.stored.log.needed[0] in objects.objects
     ]
-    waits = any(isinstance(stored.store.source, DistantSource) for _, stored, _ in without_events)
+    waits = any(stored.store.source.request_seconds is not None for _, stored, _ in without_events)
     read = map_concurrently if waits else map
     described = read(lambda item: _described(*item[1:]), without_events)
     for (segments, _, _), segment in zip(without_events, described, strict=True):

@@ -133,7 +133,7 @@ class RemoteSource(ByteSource):
         self._listed_count = 0
         begin = time.monotonic()
         self._root_entry: Entry | None = self._look_up_root()
-        self.request_seconds = time.monotonic() - begin
+        self.request_seconds: float = time.monotonic() - begin
         """Of the fastest request; the first one includes connecting."""
 
     @property

@@ -1,7 +1,7 @@
 """The parts of remote segments with the bytes that brokers copied, for layouts whose objects hold other bytes."""
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.source import ByteFile, ByteSource, DistantSource, Entry
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
 from kafka_forensics.storage.tiered.layout import RemoteLayout, RemotePart
 
 
@@ -13,8 +13,7 @@ class DecodedStore(ByteSource):
         assert layout.part_opener is not None, "the objects are the parts"
         self._open_part = layout.part_opener(stored)
         self.stored, self.layout = stored, layout
-        if isinstance(stored, DistantSource):
-            self.request_seconds = stored.request_seconds
+        self.request_seconds = stored.request_seconds
 
     def list(self, path: str = "") -> list[Entry]:
         """The objects as they are stored. Raises SourceError."""

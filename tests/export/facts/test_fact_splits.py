@@ -1,5 +1,6 @@
 """Tasks that read parts of a log together give the rows of the whole log, for any division and any damage."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -158,6 +159,19 @@ def test_small_files_share_a_task_and_large_ones_do_not(tmp_path: Path) -> None:
     tasks = plan_tasks([str(log_dir)], query("batches", split_bytes=one_file // 4))
     assert len(tasks) == 200
     assert {piece.partition for task in tasks for piece in decode(task)[0]} == set(range(50))
+
+
+@pytest.mark.parametrize("fact", ["spans", "index_entries"])
+def test_preallocated_indexes_cost_what_they_hold(tmp_path: Path, fact: str) -> None:
+    partition = put_partition(tmp_path, [batch(offset) for offset in range(20)])
+    for index in ("index", "timeindex"):
+        with open(partition / segment_file(0, index), "r+b") as file:
+            file.truncate(10 << 20)
+    for number in range(1, 100):
+        (tmp_path / f"t-{number}").mkdir()
+        for path in partition.iterdir():
+            os.link(path, tmp_path / f"t-{number}" / path.name)
+    assert len(plan_tasks([str(tmp_path)], query(fact, split_bytes=110 * FILE_COST_BYTES))) == (3 if fact == "spans" else 2)
 
 
 def test_tasks_have_only_files_that_the_options_select(tmp_path: Path) -> None:

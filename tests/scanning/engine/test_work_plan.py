@@ -18,6 +18,7 @@ from kafka_forensics.scanning.engine.work_plan import (
     file_cost,
     fold_works,
     is_small,
+    packed_for_cores,
     small_slice_works,
 )
 from kafka_forensics.scanning.folding.waiting import CONCURRENT_PARTITIONS
@@ -76,6 +77,26 @@ def test_small_partitions_are_grouped_by_cost(part: PartitionSlice) -> None:
     assert [numbered for work in works for numbered in work] == parts
     assert {len(work) for work in works[:-1]} == {10}, "files of some bytes each"
     assert len(list(small_slice_works(parts, (10 * cost_of_one + 1) * FILE_COST_BYTES, 4))) == 4
+
+
+@pytest.mark.parametrize(
+    ("files", "size_in_bytes", "cores", "groups"),
+    [
+        (6_000, 1_000, None, 24),
+        (6_000, 1_000, 2, 4),
+        (6_000, 1_000, 100, 24),
+        (90_000, 1_000, 2, 24),  # no task opens more than sixteen times as many
+        (100, 1_000, 2, 1),
+        (64, 64 << 20, 2, 64),
+        (6_000, 64 << 10, 2, 8),
+    ],
+)
+def test_little_work_has_two_tasks_a_core(files: int, size_in_bytes: int, cores: int | None, groups: int) -> None:
+    units = [(number, size_in_bytes, FILE_COST_BYTES) for number in range(files)]
+    packed = list(packed_for_cores(units, 64 << 20, cores))
+    assert [number for group in packed for number in group] == list(range(files))
+    assert len(packed) == groups
+    assert max(len(group) for group in packed) * size_in_bytes <= 64 << 20
 
 
 class SlowSource(LocalSource):

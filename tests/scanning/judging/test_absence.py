@@ -4,9 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine.local import scan
+from kafka_forensics.scanning.judging.absence import _has_prefix
 from tests.support.brokers import BROKERS, Brokers, healthy, write_checkpoint
 from tests.support.controllers import setting, topic_with_isr, with_controller
 from tests.support.logs import HIGH_WATERMARK, LOG_END
@@ -73,3 +75,25 @@ def test_a_missing_first_segment_has_its_premises(
     [evidence] = [finding.evidence for finding in findings if finding.kind == "LOG_HEAD_MISSING"]
     assert evidence["premises"][0].startswith(premise)
     assert evidence["harmless_if"].startswith(harmless_if)
+
+
+@given(st.lists(st.text("ab/", max_size=8), max_size=6), st.text("ab/", max_size=6))
+def test_unread_paths_in_order_are_found_as_by_a_look_at_all(paths: list[str], directory: str) -> None:
+    assert _has_prefix(sorted(paths), f"{directory}/") == any(path.startswith(f"{directory}/") for path in paths)
+
+
+@pytest.mark.parametrize("running", [0, 1, 2])
+def test_a_running_broker_with_a_copy_may_hold_later_records(tmp_path: Path, running: int) -> None:
+    """Whichever it is; the broker without a copy does not matter."""
+    brokers = healthy(tmp_path)
+    shutil.rmtree(brokers.log_dir(2) / "t-0")
+    brokers.checkpoint("replication", 100, 2)
+    for broker in BROKERS:
+        (brokers.log_dir(broker) / ".kafka_cleanshutdown").write_bytes(b'{"version":0,"brokerEpoch":1}')
+    (brokers.log_dir(BROKERS[running]) / ".kafka_cleanshutdown").unlink()
+    [lost] = [
+        finding
+        for finding in scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
+        if finding.kind == "COMMITTED_LOST_EVERYWHERE"
+    ]
+    assert ("harmless_if" in lost.evidence) == (BROKERS[running] != 2)
