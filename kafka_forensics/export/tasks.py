@@ -103,7 +103,8 @@ def known_transactions(reader: FactReader) -> bytes:
 def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES, cores: int | None = None) -> list[Task]:
     """Tasks for those of the facts that are `BY_TASKS`, in the order of their rows.
 
-    They have about `split_bytes` of logs each, or more if there would be more than `MOST_TASKS` of a fact. They are few for each of the cores if few bytes are read.
+    They have about `split_bytes` of logs each, or more if there would be more than `MOST_TASKS` of a fact; they are few for each of
+    the cores if few bytes are read.
     """
     listed: list[Task] = []
     least_bytes = sum(plan.bytes for plan in reader.inputs.logs) // MOST_TASKS
