@@ -50,15 +50,16 @@ def scan(
     """Scan log directories by Spark's workers, which must be able to read the paths; options are those of `kafka_forensics.scan`
     without `jobs`.
 
-    The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises UsageError for invalid paths,
-    and if the workers cannot run tasks.
+    Local paths may be patterns. The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises
+    UsageError for invalid paths, and if the workers cannot run tasks.
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.spark.job import scan_on_spark
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    return scan_on_spark(spark, [paths] if isinstance(paths, str) else paths, options)
+    return scan_on_spark(spark, matching_paths([paths] if isinstance(paths, str) else paths), options)
 
 
 def scan_snapshots(
@@ -85,12 +86,26 @@ def scan_snapshots(
     from kafka_forensics.spark.job import compare_inputs
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    given, options = split_storage_options(snapshots, options)
+    given, options = split_storage_options(_matching_snapshots(snapshots), options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
     compared = compare_inputs(spark, gathered, options)
     compared.result.notes[:0] = notes
     return with_views(compared, options, json_document, changes_document)
+
+
+def _matching_snapshots(
+    snapshots: "str | Sequence[str] | Mapping[str, str | Sequence[str]]",
+) -> "list[str] | dict[str, list[str]]":
+    """The snapshots with the paths that patterns match."""
+    from collections.abc import Mapping
+
+    from kafka_forensics.evidence.paths import matching_paths
+
+    def listed(paths: "str | Sequence[str]") -> list[str]:
+        return matching_paths([paths] if isinstance(paths, str) else paths)
+
+    return {name: listed(paths) for name, paths in snapshots.items()} if isinstance(snapshots, Mapping) else listed(snapshots)
 
 
 def export(
@@ -114,10 +129,11 @@ def export(
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.spark.export_job import export_paths
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    listed = [paths] if isinstance(paths, str) else paths
+    listed = matching_paths([paths] if isinstance(paths, str) else paths)
     return export_paths(spark, listed, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
 
 

@@ -4,7 +4,6 @@ There is no `pushFilters`, and there must be none while Spark 4.3 and older are 
 use of the DataFrame, which then silently gives wrong rows. Options and `schema` limit what is read.
 """
 
-import glob
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import CopyExtent
-from kafka_forensics.evidence.paths import open_paths, split_name
+from kafka_forensics.evidence.paths import matching_paths, open_paths, split_name
 from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FROM_SCANS, FactQuery
 from kafka_forensics.export.facts.splits import plan_tasks
@@ -37,7 +36,7 @@ from kafka_forensics.spark.columns import (
 )
 from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.remote import without_uri_options
+from kafka_forensics.storage.remote import NON_SECRET_OPTIONS, without_uri_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,11 +178,41 @@ class SourceOptions:
     order: tuple[str, ...] = ()
     columns: tuple[SourceColumn, ...] = ()
     names: str = FACT_NAMES
+    table: tuple[tuple[str, str], ...] = ()
+    """All options, if they are of a table that is being created."""
+
+
+_OF_TABLES: Final = frozenset({"provider", "owner", "location", "external", "is_managed_location", "comment", "collation"})
+"""Properties of a table, which Spark mixes with its options where SQL creates it."""
+
+
+def _without_properties(given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """(options with names in lower case, whether they are of a table that is being created)."""
+    texts = {name.lower(): value for name, value in given.items()}
+    if "provider" not in texts:
+        return texts, False
+    if "location" not in texts:
+        raise UsageError("a table of kafka_log needs the option path", hint="create a temporary view for the option paths")
+    return {name: value for name, value in texts.items() if name not in _OF_TABLES and not name.startswith("option.")}, True
+
+
+_NO_PATH: Final = 'like spark.read.format("kafka_log").load("/copies/broker-1"); a table is created without a list of columns'
+
+
+def _require_no_secrets(parsed: SourceOptions) -> None:
+    """Raise UsageError for options of a table that Spark's catalog, and files written from the table, must not hold."""
+    secret = [name for name, _ in parsed.storage if name not in NON_SECRET_OPTIONS]
+    if secret:
+        raise UsageError(
+            "a table of kafka_log takes no credentials, because everyone can read a table's options",
+            hint="give them to a temporary view, or set them in the environment of Spark's Python",
+        )
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a reader, with names in any case. Raises UsageError for invalid options, and PathMissingError."""
-    texts = {name.lower(): value for name, value in given.items()}
+    texts, is_table = _without_properties(given)
+    table = tuple(sorted(texts.items())) if is_table else ()
     storage = tuple(sorted((name.removeprefix(STORAGE), texts.pop(name)) for name in [*texts] if name.startswith(STORAGE)))
     for name in texts:
         if name not in OPTIONS:
@@ -204,23 +233,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
     patterns = [*([values["path"]] if "path" in values else []), *values.get("paths", [])]
     if not patterns:
-        raise UsageError("no path was given", hint='like spark.read.format("kafka_log").load("/copies/broker-1")')
-    paths, storage = without_uri_options([path for pattern in patterns for path in _matches(pattern)], storage)
-    return SourceOptions(paths, query, storage, snapshots, order, tuple(by_name[name] for name in columns), names)
-
-
-def _matches(pattern: str) -> list[str]:
-    """The local paths that match a pattern; or the pattern, if it is an existing path or a URI, or has no wildcards."""
-    if not pattern.strip():
-        raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
-    name, path = split_name(pattern)
-    here = path if os.path.lexists(path) else local_path(path)
-    if here is None or os.path.lexists(here) or not glob.has_magic(here):
-        return [pattern]
-    paths = sorted(glob.glob(here))
-    if not paths:
-        raise PathMissingError(f"nothing matches {path}")
-    return paths if name is None else [f"{name}={path}" for path in paths]
+        raise UsageError("no path was given", hint=_NO_PATH)
+    paths, storage = without_uri_options(matching_paths(patterns), storage)
+    chosen = tuple(by_name[name] for name in columns)
+    parsed = SourceOptions(paths, query, storage, snapshots, order, chosen, names, table)
+    if is_table:
+        _require_no_secrets(parsed)
+    return parsed
 
 
 _OF_WORKERS: Final = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_SOCK_DIR")
@@ -298,12 +317,19 @@ def in_columns(batch: "pa.RecordBatch", columns: Sequence[SourceColumn], schema:
     return pa.RecordBatch.from_arrays([column.values(batch) for column in columns], schema=schema)
 
 
+_TABLE_OPTIONS: Final = "kafka_log.options"
+
+
 class KafkaLogDataSource(DataSource):
     """`spark.read.format("kafka_log")`; docs/spark.md describes the options."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Raises UsageError for invalid options and paths, before anything is planned."""
+        """Raises UsageError for invalid options and paths, before anything is planned; for no path, when it is read."""
         super().__init__(options)
+        if {"path", "paths", "provider"}.intersection(map(str.lower, options)):
+            self._open(options)
+
+    def _open(self, options: Mapping[str, str]) -> None:
         with readable_errors():
             self._parsed = parse_options(options)
             try:
@@ -317,11 +343,23 @@ class KafkaLogDataSource(DataSource):
         return "kafka_log"
 
     def schema(self) -> StructType:
-        """The declared schema of the fact, limited to the columns in the options."""
-        return spark_struct(self._parsed.columns)
+        """The declared schema of the fact, limited to the columns in the options.
+
+        Spark 4.3 and older give a source the options of a table when it is created, and not when it is read. So the first column
+        of a table has them in its metadata.
+        """
+        if not hasattr(self, "_parsed"):
+            self._open(self.options)
+        struct = spark_struct(self._parsed.columns)
+        if self._parsed.table:
+            struct[0].metadata[_TABLE_OPTIONS] = json.dumps(dict(self._parsed.table))
+        return struct
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         """A reader of the columns in `schema`. Raises UsageError for columns that the fact does not have."""
+        if not hasattr(self, "_parsed"):
+            of_table = [field.metadata[_TABLE_OPTIONS] for field in schema if _TABLE_OPTIONS in field.metadata]
+            self._open({**(json.loads(of_table[0]) if of_table else {}), **self.options})
         parsed = self._parsed
         with readable_errors():
             fact, snapshots = parsed.query.fact, parsed.snapshots
@@ -391,7 +429,7 @@ def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
 
 def _with_working_directory(error: PathMissingError, paths: list[str]) -> PathMissingError:
     """The error with the directory that relative paths start from, which may differ from the user's."""
-    if all(os.path.isabs(split_name(path)[1]) for path in paths):
+    if all(os.path.isabs(here) for path in paths if (here := local_path(split_name(path)[1])) is not None):
         return error
     hints = [*([error.hint] if error.hint else []), f"relative paths count from {os.getcwd()}, where Spark's Python runs"]
     return PathMissingError(str(error), hint="; ".join(hints))
