@@ -6,6 +6,7 @@ Parsers return bad bytes as facts; exceptions are for questions that cannot be a
     ├── UsageError            an invalid request: wrong option, output inside an input (exit 2)
     │   └── PathMissingError  an input that does not exist (exit 2)
     ├── SourceError           bytes exist but cannot be read: permission, I/O, unsupported container (exit 3)
+    ├── IncompleteError       rows are missing, and the caller did not allow that (exit 3)
     ├── TransientError          a transient failure of an output's service, or of another machine (exit 3)
     └── FormatError           a structure breaks its format; has path and byte position
 """
@@ -15,6 +16,8 @@ from typing import Final
 
 STILL_FAILING: Final = "still failing"
 """Start of the reason of a transient failure of a storage service."""
+DENIED: Final = "access denied: check credentials and rights (docs/storage.md)"
+"""Start of the reason of what a storage service refuses."""
 TRY_AGAIN: Final = "try again later: the storage service was too busy, or could not be reached"
 _NEXT: Final = {
     "permission denied": "read it as a user who may, or have such a user copy it and give the copy",
@@ -54,6 +57,15 @@ class SourceError(ForensicsError):
         self.hint = (
             TRY_AGAIN if is_transient(reason) else next((step for start, step in _NEXT.items() if reason.startswith(start)), None)
         )
+
+
+class IncompleteError(ForensicsError):
+    """Rows are missing because something cannot be read, is unfinished, or has changed; `path` and `reason` of the first such
+    thing, and how many `more` there are."""
+
+    def __init__(self, path: str, reason: str, more: int = 0) -> None:
+        others = f", and {more} more {'paths' if more > 1 else 'path'}" if more else ""
+        super().__init__(f"{path}: {reason}{others}; allow_incomplete=True reads what is left")
 
 
 class TransientError(ForensicsError):
