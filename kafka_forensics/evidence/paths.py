@@ -115,7 +115,7 @@ def _matches(pattern: str) -> list[str]:
         return [pattern]
     paths = sorted(glob.glob(here))
     if not paths:
-        raise PathMissingError(f"nothing matches {path}")
+        raise PathMissingError(f"nothing matches {path}", hint="give another pattern, or the directories themselves")
     return paths if name is None else [f"{name}={path}" for path in paths]
 
 

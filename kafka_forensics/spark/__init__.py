@@ -6,11 +6,11 @@
 options. Importing this package does not import pyspark.
 """
 
-import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
 
-__all__ = ["default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
+__all__ = ["default_builder", "export", "read_export", "readable_errors", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -29,11 +29,11 @@ def register(spark: "SparkSession") -> None:
     Logs a warning if the client is newer than its Connect server: it can read rows, but not scan. Raises UsageError if pyspark is
     not installed or too old.
     """
-    from kafka_forensics.spark.sessions import newer_than_server, require_pyspark
+    from kafka_forensics.spark.sessions import newer_than_server, notice, require_pyspark
 
     require_pyspark()
     if (sentence := newer_than_server(spark)) is not None:
-        logging.getLogger(__name__).warning("%s", sentence)
+        notice(spark, sentence)
     from kafka_forensics.spark.data_source import KafkaLogDataSource
 
     spark.dataSource.register(KafkaLogDataSource)
@@ -57,9 +57,11 @@ def scan(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.spark.job import scan_on_spark
+    from kafka_forensics.spark.sessions import notices_once
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    return scan_on_spark(spark, matching_paths([paths] if isinstance(paths, str) else paths), options)
+    with notices_once(spark):
+        return scan_on_spark(spark, matching_paths([paths] if isinstance(paths, str) else paths), options)
 
 
 def scan_snapshots(
@@ -80,7 +82,7 @@ def scan_snapshots(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.views import with_views
     from kafka_forensics.questions.changes import gather_snapshots, snapshot_paths, split_storage_options
-    from kafka_forensics.spark.sessions import require_pyspark
+    from kafka_forensics.spark.sessions import notices_once, require_pyspark
 
     require_pyspark()
     from kafka_forensics.spark.job import compare_inputs
@@ -88,7 +90,8 @@ def scan_snapshots(
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     given, options = split_storage_options(_matching_snapshots(snapshots), options)
     notes: list[str] = []
-    gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
+    with notices_once(spark):
+        gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
     compared = compare_inputs(spark, gathered, options)
     compared.result.notes[:0] = notes
     return with_views(compared, options, json_document, changes_document)
@@ -131,10 +134,12 @@ def export(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.spark.export_job import export_paths
+    from kafka_forensics.spark.sessions import notices_once
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     listed = matching_paths([paths] if isinstance(paths, str) else paths)
-    return export_paths(spark, listed, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
+    with notices_once(spark):
+        return export_paths(spark, listed, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
 
 
 def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
@@ -152,6 +157,16 @@ def read_export(spark: "SparkSession", output: str, fact: str) -> "DataFrame":
     columns = declared_columns(fact_named(fact).schema)
     frame = spark.read.schema(spark_struct(columns)).parquet(f"{output.rstrip('/')}/{fact}")
     return frame.select([column.name for column in columns])
+
+
+def readable_errors() -> "AbstractContextManager[None]":
+    """A block in which errors of Spark's actions become one sentence, with the setting to change if one is known.
+
+    Raises ForensicsError, and UsageError for a wrong set-up of workers.
+    """
+    from kafka_forensics.spark.sessions import readable_spark_errors
+
+    return readable_spark_errors()
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

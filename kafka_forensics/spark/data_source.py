@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean
+from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.paths import matching_paths, open_paths, split_name
 from kafka_forensics.export.facts.read import read_task
@@ -34,9 +35,11 @@ from kafka_forensics.spark.columns import (
     spark_arrow_schema,
     spark_struct,
 )
+from kafka_forensics.spark.listings import require_listed
+from kafka_forensics.spark.sessions import MORE_MEMORY
 from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.remote import NON_SECRET_OPTIONS, without_uri_options
+from kafka_forensics.storage.remote import NON_SECRET_OPTIONS, variables_here, with_missing_variables, without_uri_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,6 +152,7 @@ OPTIONS: Final[dict[str, Callable[[str, str], Any]]] = {
     "live": _truth,
     "copied": _choice_of({extent.value: extent for extent in (CopyExtent.WHOLE, CopyExtent.PARTIAL)}),
     "as_of": _timestamp,
+    "scanned": _text,
 }
 """Option in lower case → parser of (option, value), which raises UsageError; without the options of a storage service."""
 _QUERY_FIELDS: Final = {
@@ -180,6 +184,8 @@ class SourceOptions:
     names: str = FACT_NAMES
     table: tuple[tuple[str, str], ...] = ()
     """All options, if they are of a table that is being created."""
+    scanned: str | None = None
+    """The listing of the scan (`listings`) to which the rows belong; other files are refused."""
 
 
 _OF_TABLES: Final = frozenset({"provider", "owner", "location", "external", "is_managed_location", "comment", "collation"})
@@ -236,7 +242,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise UsageError("no path was given", hint=_NO_PATH)
     paths, storage = without_uri_options(matching_paths(patterns), storage)
     chosen = tuple(by_name[name] for name in columns)
-    parsed = SourceOptions(paths, query, storage, snapshots, order, chosen, names, table)
+    parsed = SourceOptions(paths, query, storage, snapshots, order, chosen, names, table, values.get("scanned"))
     if is_table:
         _require_no_secrets(parsed)
     return parsed
@@ -248,13 +254,21 @@ _HIDE: Final = "SPARK_HIDE_TRACEBACK"
 """The variable that a worker reads after an error; the worker then ends, so no other error loses its stack trace."""
 
 
+def _in_worker() -> bool:
+    return any(name in os.environ for name in _OF_WORKERS)
+
+
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Show users our own errors as one sentence with its hint; other errors keep their stack trace."""
+    """Show users our own errors as one sentence with its hint, and what to set for more memory; other errors keep their trace."""
     try:
         yield
+    except MemoryError as error:  # of Python, numpy or Arrow
+        if _in_worker():
+            os.environ[_HIDE] = "1"
+        raise ForensicsError(f"Spark's Python has too little memory ({error}): {MORE_MEMORY}") from error
     except ForensicsError as error:
-        if any(name in os.environ for name in _OF_WORKERS):
+        if _in_worker():
             os.environ[_HIDE] = "1"
         if isinstance(error, UsageError) and error.hint is not None:
             raise type(error)(f"{error}: {error.hint}") from error
@@ -276,13 +290,17 @@ class KafkaLogReader(DataSourceReader):
         self._snapshots = snapshots
         self._columns = columns
         self._query = replace(options.query, columns=tuple(dict.fromkeys(column.source for column in columns)))
+        self._variables = variables_here()
 
     def partitions(self) -> list[InputPartition]:
         """The tasks, by snapshot, topic, partition, broker and offset; none if there is nothing to read."""
         query, storage = self._query, self._options.storage
+        _quiet()  # the notes were logged when the source was made
         with readable_errors():
             if self._snapshots is None:
-                return [FactTask(task) for task in plan_tasks(self._options.paths, query, storage)]
+                listed = self._options.scanned
+                require = None if listed is None else partial(require_listed, listed=listed)
+                return [FactTask(task) for task in plan_tasks(self._options.paths, query, storage, require)]
             from kafka_forensics.export.facts.scan import plan_snapshots  # slow to import, rarely needed
 
             return [FactTask(task) for task in plan_snapshots(self._snapshots, query, storage)]
@@ -295,9 +313,18 @@ class KafkaLogReader(DataSourceReader):
             if (here := local_path(split_name(path)[1])) is not None:
                 exclude_input(here)
         schema = spark_arrow_schema(self._columns)
-        with readable_errors():
+        _quiet()
+        with readable_errors(), self._with_missing_variables():
             for batch in self._rows(partition.task):
                 yield in_columns(batch, self._columns, schema)
+
+    @contextmanager
+    def _with_missing_variables(self) -> Iterator[None]:
+        """Errors of storage services name what the environment of this worker lacks."""
+        try:
+            yield
+        except SourceError as error:
+            raise SourceError(error.path, with_missing_variables(error.reason, self._variables)) from error
 
     def _rows(self, task: str) -> "Iterator[pa.RecordBatch]":
         query, storage = self._query, self._options.storage
@@ -332,6 +359,8 @@ class KafkaLogDataSource(DataSource):
     def _open(self, options: Mapping[str, str]) -> None:
         with readable_errors():
             self._parsed = parse_options(options)
+            if self._parsed.scanned is not None:
+                _quiet()  # the scan has logged the notes
             try:
                 self._snapshots = _snapshots(self._parsed)
             except PathMissingError as error:
@@ -400,6 +429,12 @@ class RefusedStream(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - Spark's own signature
         """Raises UsageError."""
         self.initialOffset()
+
+
+def _quiet() -> None:
+    """Log no more notes about the inputs in this process, if it is one of Spark's."""
+    if _in_worker():
+        logging.getLogger("kafka_forensics.evidence").setLevel(logging.ERROR)
 
 
 def _refuse(sentence: str) -> NoReturn:
