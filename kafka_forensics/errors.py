@@ -16,6 +16,8 @@ from typing import Final
 
 STILL_FAILING: Final = "still failing"
 """Start of the reason of a transient failure of a storage service."""
+DENIED: Final = "access denied: check credentials and rights (docs/storage.md)"
+"""Start of the reason of what a storage service refuses."""
 TRY_AGAIN: Final = "try again later: the storage service was too busy, or could not be reached"
 _NEXT: Final = {
     "permission denied": "read it as a user who may, or have such a user copy it and give the copy",

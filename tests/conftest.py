@@ -196,11 +196,12 @@ def chosen_kernels() -> "Iterator[None]":
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """The only Spark session of a run: two cores of this machine, up to four attempts per task."""
     from kafka_forensics.spark import default_builder, register
 
-    session = default_builder("local[2,4]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    session = default_builder("local[2,4]").config(map=settings).getOrCreate()
     register(session)
     yield session
     session.stop()

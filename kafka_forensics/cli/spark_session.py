@@ -15,16 +15,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import BaseServer
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self, cast
 
 from kafka_forensics.cli.options import EngineOptions
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen
 from kafka_forensics.errors import ForensicsError
+from kafka_forensics.spark.jobs import PROGRESS_SETTING
 from kafka_forensics.spark.sessions import JavaOutput, readable_spark_errors, without_url_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafka_forensics.spark.sessions import Session
 
@@ -56,10 +57,16 @@ def running_session(screen: Screen, engine: EngineOptions, jobs: int) -> "Iterat
             if stages := _STAGES.findall(line):
                 progress(sum(int(done) for _, done, _ in stages), sum(int(total) for _, _, total in stages))
 
+        def show_tasks(stages: "Iterable[Any]", **_: object) -> None:
+            counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages]
+            progress(sum(done for done, _ in counts), sum(total for _, total in counts))
+
         with JavaOutput(show_stages) as java_output:
             with readable_spark_errors(place, java_output), java_output.child():
                 if remote is not None:  # `local[N]` starts a server on this machine
                     spark = session(remote=remote)
+                    spark.conf.set(PROGRESS_SETTING, "false")  # ours replaces it
+                    spark.registerProgressHandler(cast("Any", show_tasks))
                 else:
                     spark = default_builder(place).config("spark.ui.showConsoleProgress", "true").getOrCreate()
             with _stopped_at_end(spark, children, is_remote=remote is not None):

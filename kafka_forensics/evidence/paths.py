@@ -1,5 +1,6 @@
 """Opens the paths that a user typed: each source is read once, and has files of Kafka's."""
 
+import glob
 import logging
 import os
 import re
@@ -8,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.model.amounts import first_few
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete
@@ -29,7 +30,7 @@ from kafka_forensics.parsers.log_dir import (
 from kafka_forensics.storage.archives import container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import OUTSIDE, LocalSource
-from kafka_forensics.storage.open import ARCHIVES, expand_patterns, follow_links_between, local_spelling, open_source
+from kafka_forensics.storage.open import ARCHIVES, expand_patterns, follow_links_between, local_path, local_spelling, open_source
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, Identity, LostSource, path_in
 
 if TYPE_CHECKING:
@@ -95,6 +96,27 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
     opened = [path_or_bundle for opened_path in opened for path_or_bundle in _with_bundles(opened_path, storage_options, by_place)]
     opened = _without_strangers(opened, logs_only=logs_only)
     return _read_once(opened) if may_have_duplicates(opened) else opened
+
+
+def matching_paths(patterns: Iterable[str]) -> list[str]:
+    """The paths that local patterns match, each with the pattern's `NAME=`; existing paths, paths without wildcards and URIs stay.
+
+    Raises UsageError for an empty path, and PathMissingError for a pattern that matches nothing.
+    """
+    return [path for pattern in patterns for path in _matches(pattern)]
+
+
+def _matches(pattern: str) -> list[str]:
+    if not pattern.strip():
+        raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
+    name, path = split_name(pattern)
+    here = path if os.path.lexists(path) else local_path(path)
+    if here is None or os.path.lexists(here) or not glob.has_magic(here):
+        return [pattern]
+    paths = sorted(glob.glob(here))
+    if not paths:
+        raise PathMissingError(f"nothing matches {path}", hint="give another pattern, or the directories themselves")
+    return paths if name is None else [f"{name}={path}" for path in paths]
 
 
 def _real_path(path: str) -> str:

@@ -6,11 +6,11 @@
 options. Importing this package does not import pyspark.
 """
 
-import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
 
-__all__ = ["default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
+__all__ = ["default_builder", "export", "read_export", "readable_errors", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -29,11 +29,11 @@ def register(spark: "SparkSession") -> None:
     Logs a warning if the client is newer than its Connect server: it can read rows, but not scan. Raises UsageError if pyspark is
     not installed or too old.
     """
-    from kafka_forensics.spark.sessions import newer_than_server, require_pyspark
+    from kafka_forensics.spark.sessions import newer_than_server, notice, require_pyspark
 
     require_pyspark()
     if (sentence := newer_than_server(spark)) is not None:
-        logging.getLogger(__name__).warning("%s", sentence)
+        notice(spark, sentence)
     from kafka_forensics.spark.data_source import KafkaLogDataSource
 
     spark.dataSource.register(KafkaLogDataSource)
@@ -50,15 +50,18 @@ def scan(
     """Scan log directories by Spark's workers, which must be able to read the paths; options are those of `kafka_forensics.scan`
     without `jobs`.
 
-    The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises UsageError for invalid paths,
-    and if the workers cannot run tasks.
+    Local paths may be patterns. The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises
+    UsageError for invalid paths, and if the workers cannot run tasks.
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.spark.job import scan_on_spark
+    from kafka_forensics.spark.sessions import notices_once
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    return scan_on_spark(spark, [paths] if isinstance(paths, str) else paths, options)
+    with notices_once(spark):
+        return scan_on_spark(spark, matching_paths([paths] if isinstance(paths, str) else paths), options)
 
 
 def scan_snapshots(
@@ -79,18 +82,33 @@ def scan_snapshots(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.views import with_views
     from kafka_forensics.questions.changes import gather_snapshots, snapshot_paths, split_storage_options
-    from kafka_forensics.spark.sessions import require_pyspark
+    from kafka_forensics.spark.sessions import notices_once, require_pyspark
 
     require_pyspark()
     from kafka_forensics.spark.job import compare_inputs
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    given, options = split_storage_options(snapshots, options)
+    given, options = split_storage_options(_matching_snapshots(snapshots), options)
     notes: list[str] = []
-    gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
+    with notices_once(spark):
+        gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
     compared = compare_inputs(spark, gathered, options)
     compared.result.notes[:0] = notes
     return with_views(compared, options, json_document, changes_document)
+
+
+def _matching_snapshots(
+    snapshots: "str | Sequence[str] | Mapping[str, str | Sequence[str]]",
+) -> "list[str] | dict[str, list[str]]":
+    """The snapshots with the paths that patterns match."""
+    from collections.abc import Mapping
+
+    from kafka_forensics.evidence.paths import matching_paths
+
+    def listed(paths: "str | Sequence[str]") -> list[str]:
+        return matching_paths([paths] if isinstance(paths, str) else paths)
+
+    return {name: listed(paths) for name, paths in snapshots.items()} if isinstance(snapshots, Mapping) else listed(snapshots)
 
 
 def export(
@@ -118,13 +136,17 @@ def export(
     """
     register(spark)
     from kafka_forensics.evidence.options import scan_options
+    from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.export.opening import SnapshotOptions
     from kafka_forensics.spark.export_job import export_paths
+    from kafka_forensics.spark.sessions import notices_once
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    listed = [paths] if isinstance(paths, str) else paths
+    listed = matching_paths([paths] if isinstance(paths, str) else paths)
     labelled = SnapshotOptions(cluster, snapshot, append)
-    return export_paths(spark, listed, output, facts, options, labelled, payloads=payloads, allow_incomplete=allow_incomplete)
+    how = {"payloads": payloads, "allow_incomplete": allow_incomplete}
+    with notices_once(spark):
+        return export_paths(spark, listed, output, facts, options, labelled, **how)
 
 
 def read_export(spark: "SparkSession", output: str, fact: str, *, allow_incomplete: bool = False) -> "DataFrame":
@@ -140,6 +162,16 @@ def read_export(spark: "SparkSession", output: str, fact: str, *, allow_incomple
     from kafka_forensics.spark.exports import read_fact
 
     return read_fact(spark, output.rstrip("/"), fact_named(fact), allow_incomplete=allow_incomplete)
+
+
+def readable_errors() -> "AbstractContextManager[None]":
+    """A block in which errors of Spark's actions become one sentence, with the setting to change if one is known.
+
+    Raises ForensicsError, and UsageError for a wrong set-up of workers.
+    """
+    from kafka_forensics.spark.sessions import readable_spark_errors
+
+    return readable_spark_errors()
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

@@ -4,7 +4,6 @@ There is no `pushFilters`, and there must be none while Spark 4.3 and older are 
 use of the DataFrame, which then silently gives wrong rows. Options and `schema` limit what is read.
 """
 
-import glob
 import json
 import logging
 import os
@@ -13,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafka_forensics.errors import ForensicsError, PathMissingError, UsageError, did_you_mean
+from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import CopyExtent
-from kafka_forensics.evidence.paths import open_paths, split_name
+from kafka_forensics.evidence.paths import matching_paths, open_paths, split_name
 from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FROM_SCANS, FactQuery
 from kafka_forensics.export.facts.splits import plan_tasks
@@ -35,9 +35,11 @@ from kafka_forensics.spark.columns import (
     spark_arrow_schema,
     spark_struct,
 )
+from kafka_forensics.spark.listings import require_listed
+from kafka_forensics.spark.sessions import MORE_MEMORY
 from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.open import local_path
-from kafka_forensics.storage.remote import without_uri_options
+from kafka_forensics.storage.remote import NON_SECRET_OPTIONS, variables_here, with_missing_variables, without_uri_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,6 +152,7 @@ OPTIONS: Final[dict[str, Callable[[str, str], Any]]] = {
     "live": _truth,
     "copied": _choice_of({extent.value: extent for extent in (CopyExtent.WHOLE, CopyExtent.PARTIAL)}),
     "as_of": _timestamp,
+    "scanned": _text,
 }
 """Option in lower case → parser of (option, value), which raises UsageError; without the options of a storage service."""
 _QUERY_FIELDS: Final = {
@@ -179,11 +182,43 @@ class SourceOptions:
     order: tuple[str, ...] = ()
     columns: tuple[SourceColumn, ...] = ()
     names: str = FACT_NAMES
+    table: tuple[tuple[str, str], ...] = ()
+    """All options, if they are of a table that is being created."""
+    scanned: str | None = None
+    """The listing of the scan (`listings`) to which the rows belong; other files are refused."""
+
+
+_OF_TABLES: Final = frozenset({"provider", "owner", "location", "external", "is_managed_location", "comment", "collation"})
+"""Properties of a table, which Spark mixes with its options where SQL creates it."""
+
+
+def _without_properties(given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """(options with names in lower case, whether they are of a table that is being created)."""
+    texts = {name.lower(): value for name, value in given.items()}
+    if "provider" not in texts:
+        return texts, False
+    if "location" not in texts:
+        raise UsageError("a table of kafka_log needs the option path", hint="create a temporary view for the option paths")
+    return {name: value for name, value in texts.items() if name not in _OF_TABLES and not name.startswith("option.")}, True
+
+
+_NO_PATH: Final = 'like spark.read.format("kafka_log").load("/copies/broker-1"); a table is created without a list of columns'
+
+
+def _require_no_secrets(parsed: SourceOptions) -> None:
+    """Raise UsageError for options of a table that Spark's catalog, and files written from the table, must not hold."""
+    secret = [name for name, _ in parsed.storage if name not in NON_SECRET_OPTIONS]
+    if secret:
+        raise UsageError(
+            "a table of kafka_log takes no credentials, because everyone can read a table's options",
+            hint="give them to a temporary view, or set them in the environment of Spark's Python",
+        )
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a reader, with names in any case. Raises UsageError for invalid options, and PathMissingError."""
-    texts = {name.lower(): value for name, value in given.items()}
+    texts, is_table = _without_properties(given)
+    table = tuple(sorted(texts.items())) if is_table else ()
     storage = tuple(sorted((name.removeprefix(STORAGE), texts.pop(name)) for name in [*texts] if name.startswith(STORAGE)))
     for name in texts:
         if name not in OPTIONS:
@@ -204,23 +239,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
     patterns = [*([values["path"]] if "path" in values else []), *values.get("paths", [])]
     if not patterns:
-        raise UsageError("no path was given", hint='like spark.read.format("kafka_log").load("/copies/broker-1")')
-    paths, storage = without_uri_options([path for pattern in patterns for path in _matches(pattern)], storage)
-    return SourceOptions(paths, query, storage, snapshots, order, tuple(by_name[name] for name in columns), names)
-
-
-def _matches(pattern: str) -> list[str]:
-    """The local paths that match a pattern; or the pattern, if it is an existing path or a URI, or has no wildcards."""
-    if not pattern.strip():
-        raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
-    name, path = split_name(pattern)
-    here = path if os.path.lexists(path) else local_path(path)
-    if here is None or os.path.lexists(here) or not glob.has_magic(here):
-        return [pattern]
-    paths = sorted(glob.glob(here))
-    if not paths:
-        raise PathMissingError(f"nothing matches {path}")
-    return paths if name is None else [f"{name}={path}" for path in paths]
+        raise UsageError("no path was given", hint=_NO_PATH)
+    paths, storage = without_uri_options(matching_paths(patterns), storage)
+    chosen = tuple(by_name[name] for name in columns)
+    parsed = SourceOptions(paths, query, storage, snapshots, order, chosen, names, table, values.get("scanned"))
+    if is_table:
+        _require_no_secrets(parsed)
+    return parsed
 
 
 _OF_WORKERS: Final = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_PATH", "PYTHON_WORKER_FACTORY_SOCK_DIR")
@@ -229,13 +254,21 @@ _HIDE: Final = "SPARK_HIDE_TRACEBACK"
 """The variable that a worker reads after an error; the worker then ends, so no other error loses its stack trace."""
 
 
+def _in_worker() -> bool:
+    return any(name in os.environ for name in _OF_WORKERS)
+
+
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Show users our own errors as one sentence with its hint; other errors keep their stack trace."""
+    """Show users our own errors as one sentence with its hint, and what to set for more memory; other errors keep their trace."""
     try:
         yield
+    except MemoryError as error:  # of Python, numpy or Arrow
+        if _in_worker():
+            os.environ[_HIDE] = "1"
+        raise ForensicsError(f"Spark's Python has too little memory ({error}): {MORE_MEMORY}") from error
     except ForensicsError as error:
-        if any(name in os.environ for name in _OF_WORKERS):
+        if _in_worker():
             os.environ[_HIDE] = "1"
         if isinstance(error, UsageError) and error.hint is not None:
             raise type(error)(f"{error}: {error.hint}") from error
@@ -257,13 +290,17 @@ class KafkaLogReader(DataSourceReader):
         self._snapshots = snapshots
         self._columns = columns
         self._query = replace(options.query, columns=tuple(dict.fromkeys(column.source for column in columns)))
+        self._variables = variables_here()
 
     def partitions(self) -> list[InputPartition]:
         """The tasks, by snapshot, topic, partition, broker and offset; none if there is nothing to read."""
         query, storage = self._query, self._options.storage
+        _quiet()  # the notes were logged when the source was made
         with readable_errors():
             if self._snapshots is None:
-                return [FactTask(task) for task in plan_tasks(self._options.paths, query, storage)]
+                listed = self._options.scanned
+                require = None if listed is None else partial(require_listed, listed=listed)
+                return [FactTask(task) for task in plan_tasks(self._options.paths, query, storage, require)]
             from kafka_forensics.export.facts.scan import plan_snapshots  # slow to import, rarely needed
 
             return [FactTask(task) for task in plan_snapshots(self._snapshots, query, storage)]
@@ -276,9 +313,18 @@ class KafkaLogReader(DataSourceReader):
             if (here := local_path(split_name(path)[1])) is not None:
                 exclude_input(here)
         schema = spark_arrow_schema(self._columns)
-        with readable_errors():
+        _quiet()
+        with readable_errors(), self._with_missing_variables():
             for batch in self._rows(partition.task):
                 yield in_columns(batch, self._columns, schema)
+
+    @contextmanager
+    def _with_missing_variables(self) -> Iterator[None]:
+        """Errors of storage services name what the environment of this worker lacks."""
+        try:
+            yield
+        except SourceError as error:
+            raise SourceError(error.path, with_missing_variables(error.reason, self._variables)) from error
 
     def _rows(self, task: str) -> "Iterator[pa.RecordBatch]":
         query, storage = self._query, self._options.storage
@@ -298,14 +344,23 @@ def in_columns(batch: "pa.RecordBatch", columns: Sequence[SourceColumn], schema:
     return pa.RecordBatch.from_arrays([column.values(batch) for column in columns], schema=schema)
 
 
+_TABLE_OPTIONS: Final = "kafka_log.options"
+
+
 class KafkaLogDataSource(DataSource):
     """`spark.read.format("kafka_log")`; docs/spark.md describes the options."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Raises UsageError for invalid options and paths, before anything is planned."""
+        """Raises UsageError for invalid options and paths, before anything is planned; for no path, when it is read."""
         super().__init__(options)
+        if {"path", "paths", "provider"}.intersection(map(str.lower, options)):
+            self._open(options)
+
+    def _open(self, options: Mapping[str, str]) -> None:
         with readable_errors():
             self._parsed = parse_options(options)
+            if self._parsed.scanned is not None:
+                _quiet()  # the scan has logged the notes
             try:
                 self._snapshots = _snapshots(self._parsed)
             except PathMissingError as error:
@@ -317,11 +372,23 @@ class KafkaLogDataSource(DataSource):
         return "kafka_log"
 
     def schema(self) -> StructType:
-        """The declared schema of the fact, limited to the columns in the options."""
-        return spark_struct(self._parsed.columns)
+        """The declared schema of the fact, limited to the columns in the options.
+
+        Spark 4.3 and older give a source the options of a table when it is created, and not when it is read. So the first column
+        of a table has them in its metadata.
+        """
+        if not hasattr(self, "_parsed"):
+            self._open(self.options)
+        struct = spark_struct(self._parsed.columns)
+        if self._parsed.table:
+            struct[0].metadata[_TABLE_OPTIONS] = json.dumps(dict(self._parsed.table))
+        return struct
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         """A reader of the columns in `schema`. Raises UsageError for columns that the fact does not have."""
+        if not hasattr(self, "_parsed"):
+            of_table = [field.metadata[_TABLE_OPTIONS] for field in schema if _TABLE_OPTIONS in field.metadata]
+            self._open({**(json.loads(of_table[0]) if of_table else {}), **self.options})
         parsed = self._parsed
         with readable_errors():
             fact, snapshots = parsed.query.fact, parsed.snapshots
@@ -364,6 +431,12 @@ class RefusedStream(DataSourceStreamReader):
         self.initialOffset()
 
 
+def _quiet() -> None:
+    """Log no more notes about the inputs in this process, if it is one of Spark's."""
+    if _in_worker():
+        logging.getLogger("kafka_forensics.evidence").setLevel(logging.ERROR)
+
+
 def _refuse(sentence: str) -> NoReturn:
     with readable_errors():
         raise UsageError(sentence)
@@ -391,7 +464,7 @@ def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
 
 def _with_working_directory(error: PathMissingError, paths: list[str]) -> PathMissingError:
     """The error with the directory that relative paths start from, which may differ from the user's."""
-    if all(os.path.isabs(split_name(path)[1]) for path in paths):
+    if all(os.path.isabs(here) for path in paths if (here := local_path(split_name(path)[1])) is not None):
         return error
     hints = [*([error.hint] if error.hint else []), f"relative paths count from {os.getcwd()}, where Spark's Python runs"]
     return PathMissingError(str(error), hint="; ".join(hints))

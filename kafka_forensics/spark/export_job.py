@@ -35,7 +35,9 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.spark.job import probe, scan_probed
+from kafka_forensics.spark.jobs import collected
 from kafka_forensics.spark.keys import Batches, batch_of, core_count, has_attempts_left, max_attempts, small_table
+from kafka_forensics.storage.remote import variables_here, with_missing_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +114,8 @@ def export_paths(
 def _check_target(spark: "SparkSession", arguments: ExportArguments) -> None:
     """Let some workers try to write. Raises UsageError if one cannot."""
     checks = small_table(spark, {"number": list(range(_LOOKS))}, "number bigint").repartitionByRange(_LOOKS, "number")
-    problems = checks.mapInArrow(partial(_target_problems, arguments.to_json()), "problem string").toArrow()
+    check = partial(_target_problems, arguments.to_json(), variables_here())
+    problems = collected(checks.mapInArrow(check, "problem string"), "check the target")
     _require_none(problems.column("problem").to_pylist())
 
 
@@ -120,13 +123,15 @@ def _require_none(problems: "Sequence[str | None]") -> None:
     for problem in problems:
         if problem is not None and is_transient(problem):
             raise TransientError(f"a worker of Spark: {problem}")
-        raise UsageError(f"a worker of Spark: {problem}", hint=_SHARE)
+        raise UsageError(f"a worker of Spark: {problem}", hint=None if "://" in str(problem) else _SHARE)
 
 
-def _target_problems(arguments: str, batches: Batches) -> Batches:
-    """On a worker: why it cannot write to the target, if it cannot."""
+def _target_problems(arguments: str, variables: tuple[str, ...], batches: Batches) -> Batches:
+    """On a worker: why it cannot write to the target, if it cannot; `variables` are the driver's."""
     for batch in batches:
         problem = target_problem(arguments) if batch.num_rows else None
+        if problem is not None:
+            problem = with_missing_variables(problem, variables)
         yield batch_of("problem string", {"problem": [] if problem is None else [problem]})
 
 
@@ -146,10 +151,9 @@ def _reports(
         small_table(spark, columns, WORK_SCHEMA)
         .repartitionByRange(len(listed), "number")
         .mapInArrow(partial(_write, arguments.to_json(), known, max_attempts(spark)), ANSWER_SCHEMA)
-        .toArrow()
     )
     lines_of: list[list[str]] = [[] for _ in listed]
-    for row in answers.to_pylist():
+    for row in collected(answers, "write facts").to_pylist():
         lines_of[row["number"]].append(row["line"])
     for task, lines in zip(listed, lines_of, strict=True):
         if lines.count(_DONE) != 1:

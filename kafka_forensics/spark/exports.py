@@ -15,6 +15,7 @@ from kafka_forensics.export.target import MANIFEST
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import Fact
 from kafka_forensics.spark.columns import declared_columns, spark_struct
+from kafka_forensics.spark.jobs import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,12 +68,13 @@ def _frame(spark: "SparkSession", output: str, columns: StructType, fact: Fact, 
 def _manifests(spark: "SparkSession", output: str) -> list[Json]:
     """The manifests of all finished snapshots."""
     try:
-        texts = spark.read.text(f"{output}/{_FINISHED}/{MANIFEST}", wholetext=True).toArrow().column(0)
+        texts = spark.read.text(f"{output}/{_FINISHED}/{MANIFEST}", wholetext=True)
+        texts.inputFiles()
     except AnalysisException as error:
         if "PATH_NOT_FOUND" not in str(error):
             raise
         return []
-    return [json.loads(str(text)) for text in texts.to_pylist()]
+    return [json.loads(str(text)) for text in collected(texts, "read manifests").column(0).to_pylist()]
 
 
 def _problems(manifests: list[Json], fact: Fact, found: set[str]) -> Iterator[str]:

@@ -6,7 +6,6 @@ which read logs again only where replicas differ. The driver lists files, reads 
 DataFrames are used, for Spark Connect.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -54,6 +53,7 @@ from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, i
 from kafka_forensics.scanning.judging.whole_scan import Scan, ScanInterruptedError, digest_key
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.spark import keys
+from kafka_forensics.spark.jobs import collected
 from kafka_forensics.spark.keys import (
     Batches,
     arrow_schema,
@@ -66,8 +66,10 @@ from kafka_forensics.spark.keys import (
     works_of,
     works_table,
 )
-from kafka_forensics.spark.sessions import job_errors, require_server_of_client
+from kafka_forensics.spark.listings import listing_of
+from kafka_forensics.spark.sessions import require_server_of_client
 from kafka_forensics.storage.open import address_of, open_address
+from kafka_forensics.storage.remote import variables_here, with_missing_variables
 from kafka_forensics.storage.source import LostSource
 from kafka_forensics.version import __version__
 
@@ -189,7 +191,7 @@ def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: TaskArguments)
     files = small_table(spark, columns, "number bigint, source bigint, path string, size bigint")
     spread = files.repartitionByRange(-(-len(plans) // TOPIC_IDS_PER_TASK), "number")
     rows = spread.mapInArrow(partial(_topic_ids, pack(common), max_attempts(spark)), _TOPIC_ID_SCHEMA)
-    for row in rows.toArrow().to_pylist():
+    for row in collected(rows, "read topic ids").to_pylist():
         plan = plans[row["number"]]
         plan.context.topic_id, plan.context.has_damaged_topic_id = row["topic_id"], row["damaged"]
         if row["reason"] is not None:
@@ -204,7 +206,7 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: TaskArguments) -
         return Witnesses()
     request = small_table(spark, {"packed": [pack(plans)]}, "packed binary")
     rows = request.mapInArrow(partial(_witness_logs, pack(common), max_attempts(spark)), "packed binary")
-    answer: WitnessAnswer = unpacked(inputs, rows.toArrow().column("packed")[0])
+    answer: WitnessAnswer = unpacked(inputs, collected(rows, "read internal topics").column("packed")[0])
     merge_notes(inputs, answer.task_notes)
     inputs.controller, inputs.remote_log = answer.witnesses.controller, answer.witnesses.remote_log
     return answer.witnesses
@@ -316,7 +318,7 @@ def judge_with_states(slice_table: "DataFrame", states: "DataFrame", tasks: int,
 
 def in_order(answers: "DataFrame", numbers: Sequence[int]) -> "Iterator[pa.BinaryScalar]":
     """The packed answers about the slices with these ascending numbers, in their order."""
-    ordered = answers.toArrow().sort_by("slice")
+    ordered = collected(answers, "fold logs and judge partitions").sort_by("slice")
     if ordered.column("slice").to_pylist() != list(numbers):
         raise ForensicsError("Spark did not give every partition's answer once")
     yield from ordered.column("packed")
@@ -401,32 +403,16 @@ def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     sources = [source for source in inputs.sources if not isinstance(source, LostSource)]
     columns = {"name": [source.name for source in sources], "place": [address_of(source) for source in sources]}
     places = small_table(spark, columns, "name string, place string").coalesce(1)
-    try:
-        problems = places.mapInArrow(partial(_first_problem, __version__, pack(options)), "problem string").toArrow()
-    except job_errors() as error:
-        reason = _reason(str(error))
-        if reason is None:
-            raise
-        raise UsageError(f"Spark's workers {reason}", hint=_INSTALL) from error
+    checks = places.mapInArrow(partial(_first_problem, __version__, pack(options), variables_here()), "problem string")
+    problems = collected(checks, "check the workers")
     for problem in map(str, problems.column("problem").to_pylist()):
         if is_transient(problem):
             raise TransientError(problem)
-        raise UsageError(problem, hint=_INSTALL if problem.startswith(_OTHER_VERSION) else _SHARE)
+        raise UsageError(problem, hint=_INSTALL if problem.startswith(_OTHER_VERSION) else None if "://" in problem else _SHARE)
 
 
-def _reason(text: str) -> str | None:
-    """What workers lack, from the text of an exception; None if it has another cause."""
-    if (missing := re.search(r"No module named '([\w.]+)'", text)) is not None:
-        return f"have no module {missing[1]}"
-    if (program := re.search(r'Cannot run program "([^"\n]+)"', text)) is not None:
-        return f"cannot run {program[1]}"
-    if (differs := re.search(r"^.*(?:PYTHON_VERSION_MISMATCH|Can't get attribute).*$", text, re.MULTILINE)) is not None:
-        return f"cannot do the work: {differs[0].strip()}"
-    return None
-
-
-def _first_problem(version: str, options: bytes, batches: Batches) -> Batches:
-    """On a worker: the first problem, which is another version or a path that it cannot read."""
+def _first_problem(version: str, options: bytes, variables: tuple[str, ...], batches: Batches) -> Batches:
+    """On a worker: the first problem, which is another version or a path that it cannot read; `variables` are the driver's."""
     problems = [] if version == __version__ else [f"{_OTHER_VERSION} {__version__}, and this is {version}"]
     scan_options: ScanOptions | None = None if problems else unpack(options)
     for batch in batches:
@@ -436,7 +422,7 @@ def _first_problem(version: str, options: bytes, batches: Batches) -> Batches:
             try:
                 open_address(str(place), scan_options.storage_options).stat("")
             except ForensicsError as error:
-                problems.append(f"a worker of Spark cannot read {name}: {error}")
+                problems.append(f"a worker of Spark cannot read {name}: {with_missing_variables(str(error), variables)}")
     yield batch_of("problem string", {"problem": problems[:1]})
 
 
@@ -517,17 +503,24 @@ class SparkScanResult(ScanResult):
     """Options of the data source `kafka_log` equal to those of the scan; may hold secrets."""
     paths: list[str] = field(default_factory=list)
 
-    def dataframe(self, fact: str) -> "DataFrame":
+    inputs: Inputs | None = field(default=None, repr=False, compare=False)
+    """What the scan listed."""
+
+    def dataframe(self, fact: str, *, payloads: bool = False, allow_incomplete: bool = False) -> "DataFrame":
         """A fact (docs/facts.md) of everything that was scanned: findings and replicas from this result, others read by Spark.
 
-        Raises UsageError for an unknown fact.
+        Without `payloads`, keys, values and headers of records are null. If files were changed, added or removed since the scan,
+        the read fails with IncompleteError, unless `allow_incomplete`. Raises UsageError for an unknown fact.
         """
         name = fact_named(fact).name
         assert self.spark is not None
+        assert self.inputs is not None
         if name in _IN_RESULT:
-            return self.spark.createDataFrame(self.facts(name))
-        reader = self.spark.read.format("kafka_log").option("fact", name).options(**self.options)
-        return reader.load(self.paths)
+            return self.spark.createDataFrame(self.facts(name, payloads=payloads, allow_incomplete=allow_incomplete))
+        options = (
+            self.options | {"payloads": str(payloads).lower()} | ({} if allow_incomplete else {"scanned": listing_of(self.inputs)})
+        )
+        return self.spark.read.format("kafka_log").option("fact", name).options(**options).load(self.paths)
 
 
 def scan_on_spark(spark: "SparkSession", paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> SparkScanResult:
@@ -543,7 +536,6 @@ def scan_on_spark(spark: "SparkSession", paths: list[str], options: ScanOptions,
         "topics": options.topic_glob,
         "partitions": None if options.partition is None else str(options.partition),
         "brokers": options.broker,
-        "payloads": "true",  # as in `facts`
         "deep": str(plain.totals.records_decoded).lower(),  # None may have been given
         "live": "true" if options.live else None,
         "copied": None if options.copied is None else options.copied.value,
@@ -558,6 +550,6 @@ def scan_on_spark(spark: "SparkSession", paths: list[str], options: ScanOptions,
         plain.final_partitions,
     )
     result.remote = plain.remote
-    result.spark, result.options, result.paths = spark, source_options, paths
+    result.spark, result.options, result.paths, result.inputs = spark, source_options, paths, inputs
     result.views = ScanViews(FactReader(inputs, options, result, witnesses, finding_text), json_document, lanes_of)
     return result

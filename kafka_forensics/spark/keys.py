@@ -4,7 +4,6 @@ Many tasks read keys, Spark's shuffle sorts them, and as many tasks compare them
 a task of the second stage gets every row of its keys in order.
 """
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ import numpy as np
 from kafka_forensics.analysis.compaction import KeyColumn
 from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, read_keys, sweep_keys
 from kafka_forensics.scanning.engine.serialization import pack, unpack
+from kafka_forensics.spark.jobs import collected
+from kafka_forensics.spark.sessions import notice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +112,7 @@ def cached(rows: "DataFrame") -> "Iterator[DataFrame]":
     except PySparkException as error:
         if "PERSIST" not in str(error):
             raise
-        logging.getLogger(__name__).warning("note: Spark keeps no rows here, so large compacted logs are read twice")
+        notice(rows.sparkSession, "note: Spark keeps no rows here, so large compacted logs are read twice")
         yield rows
         return
     try:
@@ -146,16 +147,16 @@ def answer_key_questions(
         .mapInArrow(partial(_read, common, max_attempts(spark)), KEY_SCHEMA)
     )
     with cached(key_rows) as rows:
-        readings = rows.filter("packed is not null").select("packed").toArrow()
+        readings = collected(rows.filter("packed is not null").select("packed"), "read keys of compacted logs")
         under_way.take_readings(unpack(reading.as_py()) for reading in readings.column("packed"))
-        tallies = (
+        sweeps = (
             rows.filter("packed is null")
             .drop("packed")
             .repartitionByRange(len(works), *_SORTED_BY[:3])
             .sortWithinPartitions(*_SORTED_BY)
             .mapInArrow(partial(_sweep, under_way.comparisons()), TALLY_SCHEMA)
-            .toArrow()
         )
+        tallies = collected(sweeps, "compare keys of compacted logs")
     for number, tally in zip(tallies.column("question"), tallies.column("packed"), strict=True):
         under_way.take_tally(number.as_py(), unpack(tally.as_py()))
     return under_way.answers()

@@ -4,6 +4,7 @@ Java processes write much to standard output and error while they start, and the
 ours, and a thread reads its other end as long as the process lives.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -157,12 +158,15 @@ OLDEST: Final = (4, 0)
 """The oldest pyspark with Python data sources."""
 _INSTALL: Final = "pip install 'kafka-forensics[spark]'"
 _JAVA: Final = "install Java 17 or newer (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+_SHORT: Final = {"spark.sql.connect.serverStacktrace.enabled": "false"}
+"""Errors of Connect without the 8,000 characters of the server's stack."""
 _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
+    **_SHORT,
 }
 
 
@@ -176,6 +180,11 @@ def require_pyspark() -> None:
         raise UsageError(f"pyspark {pyspark.__version__} is too old: Python data sources need 4.0 or newer", hint=_INSTALL)
 
 
+def is_connect(spark: "SparkSession") -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def require_server_of_client(spark: "SparkSession") -> None:
     """Raise UsageError if the client of a Connect server is newer than the server, which then lacks what it requests."""
     if (sentence := newer_than_server(spark)) is not None:
@@ -187,12 +196,43 @@ def newer_than_server(spark: "SparkSession") -> str | None:
     """A sentence with both versions if the client of a Connect server is of a newer release than the server; else None."""
     import pyspark
 
-    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+    if not is_connect(spark):
         return None
     client, server = str(pyspark.__version__), str(spark.version)
     if _release(client) <= _release(server):
         return None
     return f"this client is of Spark {client}, and the Connect server of Spark {server}: a client must not be the newer one"
+
+
+_NOTICED: Final[set[tuple[int, str]]] = set()
+
+
+def notice(spark: "SparkSession", text: str) -> None:
+    """Log a warning once a session."""
+    if (id(spark), text) not in _NOTICED:
+        _NOTICED.add((id(spark), text))
+        logging.getLogger(__name__).warning("%s", text)
+
+
+@contextmanager
+def notices_once(spark: "SparkSession") -> Iterator[None]:
+    """A block that logs each note about the inputs once a session."""
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        known = (id(spark), text) in _NOTICED
+        _NOTICED.add((id(spark), text))
+        return not known
+
+    modules = ("evidence.inputs", "evidence.options", "evidence.paths", "questions.changes.snapshots")
+    loggers = [logging.getLogger(f"kafka_forensics.{module}") for module in modules]
+    for logger in loggers:
+        logger.addFilter(is_new)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_new)
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -241,7 +281,7 @@ def readable_spark_errors(starting: str | None = None, java: JavaOutput | None =
     except tuple(errors) as error:
         reason = root_cause(str(error))
         if starting is None:
-            raise ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
+            raise known_error(str(error)) or ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
         if java is not None and _JAVA_ENDED in reason and (said := java.reason()) is not None:
             reason = f"Java ended and said: {said}"
         reason = reason.replace(starting, without_url_parameters(starting))
@@ -249,6 +289,58 @@ def readable_spark_errors(starting: str | None = None, java: JavaOutput | None =
             f"Spark does not start at {without_url_parameters(starting)}: {reason}",
             hint="`kafka-forensics doctor` checks Java and Spark",
         ) from error
+
+
+MORE_MEMORY: Final = "raise spark.executor.pyspark.memory if it is set, else spark.executor.memoryOverhead"
+_OUT_OF_MEMORY: Final = r"\w*MemoryError|can't start new thread|Cannot allocate memory|failed to map segment|std::bad_alloc"
+"""In Python, numpy, the loader of shared objects, and Arrow."""
+_KNOWN: Final[tuple[tuple[str, type[UsageError | ForensicsError], str], ...]] = (
+    (
+        r"serialized results of \d+ tasks \(([^)]*)\) is bigger than spark\.driver\.maxResultSize \(([^)]*)\)",
+        ForensicsError,
+        "the answers of tasks ({0}) exceed spark.driver.maxResultSize ({1}): raise it, and spark.driver.memory to twice as much",
+    ),
+    (
+        r"No module named '([\w.]+)'",
+        UsageError,
+        "Spark's workers have no module {0}: install the same kafka-forensics for their interpreter (PYSPARK_PYTHON)",
+    ),
+    (
+        r'Cannot run program "([^"\n]+)"',
+        UsageError,
+        "Spark's workers cannot run {0}: set PYSPARK_PYTHON or spark.pyspark.python to a Python that every worker has",
+    ),
+    (
+        r"(?m)^(.*(?:PYTHON_VERSION_MISMATCH|Can't get attribute).*)$",
+        UsageError,
+        "Spark's workers cannot do the work: {0}: install the same kafka-forensics and Python there (PYSPARK_PYTHON)",
+    ),
+    (
+        r"java\.lang\.(OutOfMemoryError: [^\n]*)",
+        ForensicsError,
+        "Java has too little memory for Spark ({0}): raise spark.driver.memory and spark.executor.memory",
+    ),
+    (
+        rf"\b({_OUT_OF_MEMORY})",
+        ForensicsError,
+        "Python on a worker of Spark has too little memory ({0}): " + MORE_MEMORY,
+    ),
+    (
+        r"(Python worker exited unexpectedly|java\.net\.SocketException: (?:Connection reset|Broken pipe))",
+        ForensicsError,
+        "Python on a worker of Spark ended during a task, probably for lack of memory ({0}): " + MORE_MEMORY,
+    ),
+)
+"""What a text of Spark matches → the error, and its sentence with the setting to change."""
+_OURS: Final = re.compile(r"kafka_forensics\.errors\.\w+: ")
+
+
+def known_error(text: str) -> ForensicsError | None:
+    """The error for a failure of Spark that a setting cures, None for another one; our own errors, in any words, are not."""
+    for pattern, kind, sentence in () if _OURS.search(text) else _KNOWN:
+        if (match := re.search(pattern, text)) is not None:
+            return kind(sentence.format(*map(str.strip, match.groups())))
+    return None
 
 
 def _full_disk(text: str) -> str:
@@ -333,7 +425,10 @@ def connected(remote: str) -> "SparkSession":
         session_builder = _configured(session_builder, is_local=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Failed to set", UserWarning)  # static options: the server has them already
-        return session_builder.getOrCreate()
+        spark = session_builder.getOrCreate()
+    for name, value in _SHORT.items():
+        spark.conf.set(name, value)
+    return spark
 
 
 def _require_listening(url: str) -> None:

@@ -1,5 +1,6 @@
 """A failing storage service gives status 3, and advice to try again where that may help, in every command and at any moment."""
 
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -127,6 +128,17 @@ def test_rights_lost_between_opening_and_reading_a_small_object_are_reported(sto
     status, _, err = run("dump", PARTITION)
     assert (status, bool(refused), "try again" in err) == (3, True, False)
     assert err.count("access denied: check credentials and rights") == err.count("incomplete: ") > 0
+
+
+def test_a_prefix_that_is_refused_is_one_line(store: S3Proxy, run: Run) -> None:
+    store.fault = fault_when(ACCESS_DENIED, lambda _, path: "/days/1/" in path and "list-type" not in path)
+    status, _, err = run("scan", "s3://failing/days")
+    assert status == 3
+    (line,) = [line for line in err.splitlines() if line.startswith("incomplete: ")]
+    assert re.match(
+        r"incomplete: \d+ objects below s3://failing/days/1/broker-1 cannot be read; the first, s3://failing/days/1/", line
+    )
+    assert line.count("access denied: check credentials and rights") == 1
 
 
 @pytest.mark.parametrize("moment", WRITING)

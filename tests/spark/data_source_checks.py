@@ -57,8 +57,12 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
     some = load("last_offset bigint, topic string", [str(sample / f"broker-{n}") for n in (1, 2)])
     of_times = load("last_offset bigint, snapshot string", times, snapshots=True, order="after")
     mistakes = {"missing_path": lambda: load(path=f"{sample}-x").count(), "unknown_column": lambda: load("ofset bigint").count()}
+    spark.sql(f"CREATE TABLE checked USING kafka_log OPTIONS (path '{sample}/broker-*', fact 'batches')")
+    table = digest(spark.sql("SELECT * FROM checked").toArrow())
+    spark.sql("DROP TABLE checked")
     return {
         "version": spark.version,
+        "table": table,
         "digests": {fact: digest(load(fact=fact, includePayloads=True).toArrow()) for fact in facts},
         "snapshots": {fact: digest(load(path=times, snapshots=True, fact=fact).toArrow()) for fact in OF_SNAPSHOTS},
         "snapshots_subset": [of_times.columns, sorted(map(tuple, of_times.groupBy("snapshot").count().collect()))],

@@ -78,7 +78,7 @@ def _started(before: "SparkSession | None", request: dict[str, Any]) -> "SparkSe
     os.environ["PYSPARK_PYTHON"] = request["python"]
     made = builder(request["master"]).config("spark.driver.memory", "512m").config("spark.driver.extraJavaOptions", QUICK_JAVA)
     for name, value in request["settings"].items():
-        made = made.config(name.replace("_", "."), value)
+        made = made.config(name if "." in name else name.replace("_", "."), value)
     return made.getOrCreate()
 
 

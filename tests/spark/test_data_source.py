@@ -39,6 +39,7 @@ def assert_right(values: dict[str, Any], facts: tuple[str, ...]) -> None:
     result = kf.scan(str(SAMPLE))
     wanted = {fact: as_source(result.facts(fact, payloads=True), fact) for fact in ("batches", *facts)}
     assert values["digests"] | {"batches": values["batches"]} == {fact: digest(table) for fact, table in wanted.items()}
+    assert values["table"] == values["batches"]
     topics = wanted["batches"]["topic"].to_pylist()
     counts = [topics.count("orders"), topics.count("payments")]
     union = [["orders", counts[0]], ["payments", counts[1]]]

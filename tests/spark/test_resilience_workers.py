@@ -73,27 +73,23 @@ def missing_python(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("make", "message", "hint"),
+    ("make", "message"),
     [
-        (without_package, "Spark's workers have no module kafka_forensics$", "PYSPARK_PYTHON"),
-        (python_with, "Spark's workers have no module ", "PYSPARK_PYTHON"),
-        (
-            with_other_version,
-            f"Spark's workers have kafka-forensics 0.0.1, and this is {re.escape(kafka_forensics.__version__)}$",
-            "install",
-        ),
-        (with_other_functions, "Spark's workers cannot do the work: ", ""),
-        (missing_python, ".*/bin/python", "PYSPARK_PYTHON"),
+        (without_package, "Spark's workers have no module kafka_forensics: install .*PYSPARK_PYTHON"),
+        (python_with, "Spark's workers have no module .*PYSPARK_PYTHON"),
+        (with_other_version, f"Spark's workers have kafka-forensics 0.0.1, and this is {re.escape(kafka_forensics.__version__)}$"),
+        (with_other_functions, "Spark's workers cannot do the work: .*PYSPARK_PYTHON"),
+        (missing_python, "Spark's workers cannot run .*/bin/python: set PYSPARK_PYTHON"),
     ],
 )
 def test_an_unsuitable_python_of_workers_is_reported(
-    isolated_driver: Driver, tmp_path: Path, make: Callable[[Path], str], message: str, hint: str
+    isolated_driver: Driver, tmp_path: Path, make: Callable[[Path], str], message: str
 ) -> None:
     isolated_driver.session("local[1]", python=make(tmp_path))
-    name, text, shown_hint = isolated_driver.scan(SAMPLE).error
+    name, text, hint = isolated_driver.scan(SAMPLE).error
     assert name == "UsageError"
     assert re.match(message, text), text
-    assert hint in shown_hint
+    assert "PYSPARK_PYTHON" in text + hint
 
 
 def test_the_next_session_works(isolated_driver: Driver) -> None:

@@ -2,13 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import chain, groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby, takewhile
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.streams import printable
-from kafka_forensics.errors import TRY_AGAIN, is_transient
+from kafka_forensics.errors import DENIED, TRY_AGAIN, is_transient
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.amounts import first_few, plural, size
@@ -262,10 +262,20 @@ def _named_topics(topics: Iterable[str]) -> str:
 
 
 def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
-    """A line for each of `gaps`, and hints."""
+    """A line for each of `gaps`, one for several objects that a storage service refuses, and hints."""
     listed_gaps = list(gaps)
-    rows = dict.fromkeys(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in listed_gaps)
-    return [*rows, *gap_hints(listed_gaps)]
+    denied = [unread for unread in listed_gaps if unread.reason.startswith(DENIED)]
+    several = len(denied) > 1
+    others = [unread for unread in listed_gaps if not (several and unread.reason.startswith(DENIED))]
+    rows = dict.fromkeys(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in others)
+    return [*([_denied_line(denied)] if several else []), *rows, *gap_hints(listed_gaps)]
+
+
+def _denied_line(denied: Sequence[Incomplete]) -> str:
+    parts = [unread.path.split("/")[:-1] for unread in denied]
+    shared = "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False)))
+    first = f"{printable(denied[0].path)}: {printable(denied[0].reason)}"
+    return f"incomplete: {len(denied)} objects below {printable(shared)} cannot be read; the first, {first}"
 
 
 def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:

@@ -97,14 +97,24 @@ WeightedPiece = tuple[FactPiece, int, int]
 """A piece that is not cut further, the bytes that are read, and the cost of opening its files in bytes."""
 
 
-def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[str, str], ...] = ()) -> list[str]:
+def plan_tasks(
+    paths: list[str],
+    query: FactQuery,
+    storage_options: tuple[tuple[str, str], ...] = (),
+    require_listing: "Callable[[Inputs], None] | None" = None,
+) -> list[str]:
     """Tasks as text, by topic, partition, broker and offset; none if there is nothing to read.
 
-    Raises UsageError for invalid paths and limits that nothing matches, and SourceError for what cannot be listed or read.
+    `require_listing` may refuse what is listed. Raises UsageError for invalid paths and limits that nothing matches, and
+    SourceError for what cannot be listed or read.
     """
-    if query.fact in FROM_SCANS:
+    if query.fact in FROM_SCANS and require_listing is None:
         return [json.dumps({"scan": paths})]
     inputs = gather_files(paths, storage_options)
+    if require_listing is not None:
+        require_listing(inputs)
+    if query.fact in FROM_SCANS:
+        return [json.dumps({"scan": paths})]
     require_readable(inputs)
     require_matches(inputs, query)
     return tasks_of(inputs, query)

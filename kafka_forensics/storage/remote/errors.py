@@ -1,5 +1,6 @@
 """Errors of storage services: which are transient, and what the others mean."""
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from kafka_forensics.errors import STILL_FAILING, SourceError
+from kafka_forensics.errors import DENIED, STILL_FAILING, SourceError, is_transient
 from kafka_forensics.storage.disks import FULL
 from kafka_forensics.storage.remote.options import StorageOptions
 
@@ -24,6 +25,7 @@ _FORBIDDEN: Final = re.compile(
     r"|AuthenticationFailed|AuthorizationFailure|[Pp]ermission denied|PERMISSION_DENIED|UNAUTHENTICATED"
 )
 _FINAL: Final = re.compile(r"status(?: code)?:? (?:301|307|400|416|501)|INVALID_RANGE|InvalidRange|INVALID_PARAMETER|\b416 ")
+_NO_ENDPOINT: Final = "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so Amazon was asked"
 _OURS: Final = frozenset({"builtins", "kafka_forensics"})
 _LONGEST: Final = 400
 """Characters of a service's message that are shown."""
@@ -114,10 +116,27 @@ def source_error(path: str, failure: RequestFailure) -> SourceError:
     if failure.kind == "missing":
         reason = "no such object (deleted since it was listed, or never there)"
     elif failure.kind == "forbidden":
-        reason = f"access denied: check credentials and rights (docs/storage.md); the service said: {failure.words}"
+        reason = f"{DENIED}; the service said: {failure.words}"
+    elif failure.words.startswith(_NO_ENDPOINT):
+        reason = f"{STILL_FAILING} after {len(PAUSES) + 1} attempts; {failure.words}"
     elif failure.kind == "transient":
         reason = f"{STILL_FAILING} after {len(PAUSES) + 1} attempts; try again later; the service said: {failure.words}"
     return SourceError(path, reason)
+
+
+def with_missing_variables(reason: str, elsewhere: Iterable[str]) -> str:
+    """The reason of a failure on a worker of Spark, with what its environment lacks of the driver's `variables_here`.
+
+    For a worker without the endpoint this replaces what Amazon said. Reasons that no variable can cure stay.
+    """
+    missing = [name for name in elsewhere if not os.environ.get(name)]
+    if not missing or not (is_transient(reason) or DENIED in reason):
+        return reason
+    lacks = (
+        f"the driver has {', '.join(missing)} in its environment and this worker has not: set spark.executorEnv.{missing[0]},"
+        " or give the value as a storage option"
+    )
+    return reason.partition(STILL_FAILING)[0] + lacks if _NO_ENDPOINT in reason else f"{reason}; {lacks}"
 
 
 def _failure(error: Exception, options: StorageOptions) -> RequestFailure:
@@ -130,4 +149,6 @@ def _failure(error: Exception, options: StorageOptions) -> RequestFailure:
     is_permanent = isinstance(error, ImportError | ValueError | RuntimeError | IsADirectoryError)
     if is_permanent or _FINAL.search(text) or getattr(error, "errno", None) in FULL:
         return RequestFailure("final", text)
+    if "NETWORK_CONNECTION" in text and options.endpoint is None:
+        text = f"{_NO_ENDPOINT}: {text}"
     return RequestFailure("transient", text)

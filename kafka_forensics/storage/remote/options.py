@@ -36,6 +36,24 @@ _SECRETS_IN_ENVIRONMENT: Final = (
     "AZURE_STORAGE_CONNECTION_STRING",
     "AZURE_CLIENT_SECRET",
 )
+_OTHERS_IN_ENVIRONMENT: Final = (
+    "AWS_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AZURE_STORAGE_ACCOUNT",
+    "AZURE_CLIENT_ID",
+    "AZURE_TENANT_ID",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+"""What else in the environment services' libraries use."""
+
+
+def variables_here() -> tuple[str, ...]:
+    """The names of the environment variables of this process by which storage services are reached."""
+    known = (*_ENVIRONMENT["endpoint"], *_ENVIRONMENT["region"], *_SECRETS_IN_ENVIRONMENT, *_OTHERS_IN_ENVIRONMENT)
+    return tuple(name for name in known if os.environ.get(name))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

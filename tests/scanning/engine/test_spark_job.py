@@ -18,7 +18,7 @@ from kafka_forensics.scanning.engine import local
 from kafka_forensics.scanning.engine.serialization import pack
 from kafka_forensics.scanning.engine.task_values import StretchRow, slices
 from kafka_forensics.spark import job, keys
-from tests.spark.fake_session import FakeSession
+from tests.spark.fake_session import FakeFrame, FakeSession
 from tests.support.brokers import put_copies, put_replica
 from tests.support.places import SAMPLES
 from tests.support.segments import log
@@ -88,30 +88,16 @@ def test_only_the_last_attempt_reports_errors_in_its_answer(
     assert keys.has_attempts_left(attempts) is strict
 
 
-@pytest.mark.parametrize(
-    ("exception_text", "reason"),
-    [
-        ("ModuleNotFoundError: No module named 'kafka_forensics.spark'", "have no module kafka_forensics.spark"),
-        ('java.io.IOException: Cannot run program "python9": error=2', "cannot run python9"),
-        ("x\n  [PYTHON_VERSION_MISMATCH] 3.11 is not 3.12 \ny", "cannot do the work: [PYTHON_VERSION_MISMATCH] 3.11 is not 3.12"),
-        ("AttributeError: Can't get attribute 'fold'", "cannot do the work: AttributeError: Can't get attribute 'fold'"),
-        ("disk full", None),
-    ],
-)
-def test_the_exception_shows_what_workers_lack(exception_text: str, reason: str | None) -> None:
-    assert job._reason(exception_text) == reason
-
-
 def test_workers_of_another_version_or_without_the_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path, 1, log(2))
     options = ScanOptions()
     inputs = gather([str(tmp_path / "broker-1")], options)
     job.probe(FakeSession(), inputs, options)  # type: ignore[arg-type]
     place = pa.record_batch({"name": ["logs", "more"], "place": [str(tmp_path / "gone"), str(tmp_path / "away")]})
-    (answer,) = job._first_problem(__version__, pack(options), iter([place]))
+    (answer,) = job._first_problem(__version__, pack(options), (), iter([place]))
     (problem,) = answer.column("problem").to_pylist()
     assert str(problem).startswith("a worker of Spark cannot read logs: ")
-    (answer,) = job._first_problem("0.0.7", pack(options), iter([place]))
+    (answer,) = job._first_problem("0.0.7", pack(options), (), iter([place]))
     assert answer.column("problem").to_pylist() == [f"Spark's workers have kafka-forensics {__version__}, and this is 0.0.7"]
     monkeypatch.setattr(job, "__version__", "0.0.8")
     monkeypatch.setattr(job, "_first_problem", lambda *_: iter([answer]))
@@ -120,14 +106,20 @@ def test_workers_of_another_version_or_without_the_files_are_reported(tmp_path: 
     assert raised.value.hint == job._INSTALL
 
 
-@pytest.mark.parametrize(("exception_text", "raised"), [("No module named 'numpy'", UsageError), ("disk full", PySparkException)])
-def test_other_failures_of_the_check_are_raised_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exception_text: str, raised: type[Exception]
+@pytest.mark.parametrize(
+    ("exception_text", "raised", "sentence"),
+    [
+        ("No module named 'numpy'", UsageError, "Spark's workers have no module numpy: install "),
+        ("disk full", ForensicsError, "Spark did not finish: disk full"),
+    ],
+)
+def test_a_failure_of_the_check_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exception_text: str, raised: type[Exception], sentence: str
 ) -> None:
     put_replica(tmp_path, 1, log(2))
     inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
-    monkeypatch.setattr(job, "_first_problem", Mock(side_effect=PySparkException(exception_text)))
-    with pytest.raises(raised, match="have no module numpy" if raised is UsageError else exception_text):
+    monkeypatch.setattr(FakeFrame, "toArrow", Mock(side_effect=PySparkException(exception_text)))
+    with pytest.raises(raised, match=f"^{sentence}"):
         job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
 
 
