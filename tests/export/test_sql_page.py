@@ -50,7 +50,7 @@ def in_duckdb(nights: Path) -> None:
 
 
 def rows(query: str) -> list[tuple[Any, ...]]:
-    return duckdb.sql(query).fetchall()
+    return duckdb.execute(query).fetchall()
 
 
 @pytest.mark.usefixtures("in_duckdb")
@@ -79,7 +79,7 @@ def test_records_an_hour_are_those_of_one_replica() -> None:
     for cluster, snapshot, _, _, count in rows(HOURLY.replace("date_trunc('hour', timestamp)", "epoch_ms(timestamp) // 3600000")):
         counts[f"{cluster} {snapshot}"] = counts.get(f"{cluster} {snapshot}", 0) + count
     assert counts == {"shop 2026-03-01": 1455, "shop 2026-03-02": 1455, "bank 2026-03-01": 1800}
-    assert duckdb.sql(HOURLY).to_arrow_table().schema.field("hour").type == pa.timestamp("us", "UTC")
+    assert duckdb.execute(HOURLY).to_arrow_table().schema.field("hour").type == pa.timestamp("us", "UTC")
 
 
 @pytest.mark.usefixtures("in_duckdb")
@@ -101,7 +101,7 @@ def test_spark_gives_the_rows_of_duckdb(spark: SparkSession, nights: Path) -> No
     session = spark.newSession()  # the example sets options
     exec(IN_SPARK.replace("NIGHTS", str(nights)), {"spark": session})  # noqa: S102 - an example of the page
     for query in (DIFFERING, GAPS, ABORTED, HOURLY, SHORT):
-        assert session.sql(query).toArrow().to_pylist() == duckdb.sql(query).to_arrow_table().to_pylist()
+        assert session.sql(query).toArrow().to_pylist() == duckdb.execute(query).to_arrow_table().to_pylist()
 
 
 @pytest.mark.parametrize("oldest", [True, False])
@@ -115,7 +115,7 @@ def test_readers_unite_files_of_two_versions(tmp_path: Path, *, oldest: bool) ->
     exec(UNIFIED.replace("NIGHTS", str(tmp_path / "nights")), names)  # noqa: S102 - an example of the page
     read = [names["frame"].to_arrow(), names["table"], pa.Table.from_pandas(names["replicas"])]
     exec(IN_DUCKDB.replace("NIGHTS", str(tmp_path / "nights")), names)  # noqa: S102 - an example of the page
-    read.append(duckdb.sql("FROM replicas").to_arrow_table())
+    read.append(duckdb.execute("FROM replicas").to_arrow_table())
     for table in read:
         counted = table.group_by(["snapshot"]).aggregate([("agreement_with_reference", "count"), ("topic", "count")])
         assert sorted(counted.to_pylist(), key=lambda row: str(row["snapshot"])) == [
