@@ -49,8 +49,15 @@ def in_duckdb(nights: Path) -> None:
     exec(IN_DUCKDB.replace("NIGHTS", str(nights)), {})  # noqa: S102 - an example of the page
 
 
+def table(query: str) -> pa.Table:
+    relation = duckdb.sql(query)
+    assert relation is not None
+    answer: pa.Table = relation.to_arrow_table()
+    return answer
+
+
 def rows(query: str) -> list[tuple[Any, ...]]:
-    return duckdb.sql(query).fetchall()
+    return [tuple(row.values()) for row in table(query).to_pylist()]
 
 
 @pytest.mark.usefixtures("in_duckdb")
@@ -79,7 +86,7 @@ def test_records_an_hour_are_those_of_one_replica() -> None:
     for cluster, snapshot, _, _, count in rows(HOURLY.replace("date_trunc('hour', timestamp)", "epoch_ms(timestamp) // 3600000")):
         counts[f"{cluster} {snapshot}"] = counts.get(f"{cluster} {snapshot}", 0) + count
     assert counts == {"shop 2026-03-01": 1455, "shop 2026-03-02": 1455, "bank 2026-03-01": 1800}
-    assert duckdb.sql(HOURLY).to_arrow_table().schema.field("hour").type == pa.timestamp("us", "UTC")
+    assert table(HOURLY).schema.field("hour").type == pa.timestamp("us", "UTC")
 
 
 @pytest.mark.usefixtures("in_duckdb")
@@ -101,7 +108,7 @@ def test_spark_gives_the_rows_of_duckdb(spark: SparkSession, nights: Path) -> No
     session = spark.newSession()  # the example sets options
     exec(IN_SPARK.replace("NIGHTS", str(nights)), {"spark": session})  # noqa: S102 - an example of the page
     for query in (DIFFERING, GAPS, ABORTED, HOURLY, SHORT):
-        assert session.sql(query).toArrow().to_pylist() == duckdb.sql(query).to_arrow_table().to_pylist()
+        assert session.sql(query).toArrow().to_pylist() == table(query).to_pylist()
 
 
 @pytest.mark.parametrize("oldest", [True, False])
@@ -115,9 +122,9 @@ def test_readers_unite_files_of_two_versions(tmp_path: Path, *, oldest: bool) ->
     exec(UNIFIED.replace("NIGHTS", str(tmp_path / "nights")), names)  # noqa: S102 - an example of the page
     read = [names["frame"].to_arrow(), names["table"], pa.Table.from_pandas(names["replicas"])]
     exec(IN_DUCKDB.replace("NIGHTS", str(tmp_path / "nights")), names)  # noqa: S102 - an example of the page
-    read.append(duckdb.sql("FROM replicas").to_arrow_table())
-    for table in read:
-        counted = table.group_by(["snapshot"]).aggregate([("agreement_with_reference", "count"), ("topic", "count")])
+    read.append(table("FROM replicas"))
+    for replicas in read:
+        counted = replicas.group_by(["snapshot"]).aggregate([("agreement_with_reference", "count"), ("topic", "count")])
         assert sorted(counted.to_pylist(), key=lambda row: str(row["snapshot"])) == [
             {"snapshot": snapshot, "agreement_with_reference_count": 0 if is_older else 42, "topic_count": 42}
             for snapshot, is_older in (("2026-03-01", oldest), ("2026-03-02", not oldest))
