@@ -19,8 +19,8 @@ schema and file (`kf.schema_version`); columns are only added while the first nu
   30 December 9999. Damage and hostile clients leave such numbers; `dump` shows the stored number.
 - -1 is "none" in other columns where Kafka's own bytes say so. Null is what the column's line says.
 - `broker` is text: brokers have ids, or the names they were given. `node_id` is the broker's number, whatever name it was given, so
-  it joins with `leader`, `isr`, `elr` and `replica_assignment`: `array_contains(isr, node_id)`. It is null where neither a number as
-  the name nor a `meta.properties` says it, and for remote stores. `log_dir` is the directory as it was named in the command.
+  it joins with `leader`, `isr`, `elr` and `replica_assignment`: `array_contains(isr, node_id)`. It is null where neither a numeric
+  name nor a `meta.properties` says it, and for remote stores. `log_dir` is the directory as it was named in the command.
 - Keys, values and headers of records, and what clients keep with their offsets or plugins with remote segments, are null unless
   asked for: `facts(name, payloads=True)`, `--show-payloads`. Their columns, and the lengths of keys and values, are always there.
 - A fact that is read after a scan is read whole or not at all: if a file that the scan read is gone or has changed, `facts(name)`
