@@ -19,11 +19,11 @@ tables.
   stored -1 (none), and where the stored number is no time that a calendar holds: before 3 January of the year 1 or after
   30 December 9999. Damage and hostile clients leave such numbers; `dump` shows the stored number.
 - -1 is "none" in other columns where Kafka's own bytes say so. Null is what the column's line says.
-- `broker` is text: brokers have ids, or the names they were given. `node_id` is the broker's number, whatever name it was given; it
-  joins with `leader`, `isr`, `elr` and `replica_assignment`: `array_contains(isr, node_id)`. It is null where no `meta.properties`
-  says it, and for remote stores. `log_dir` is the directory as it was named in the command.
+- `broker` is text: brokers have ids, or the names they were given. `node_id` is the broker's number, whatever name it was given, so
+  it joins with `leader`, `isr`, `elr` and `replica_assignment`: `array_contains(isr, node_id)`. It is null where neither a numeric
+  name nor a `meta.properties` says it, and for remote stores. `log_dir` is the directory as it was named in the command.
 - Keys, values and headers of records, and what clients keep with their offsets or plugins with remote segments, are null unless
-  they are requested: `facts(name, payloads=True)`, `--show-payloads`. Their columns and lengths are always there.
+  requested: `facts(name, payloads=True)`, `--show-payloads`. Their columns, and the lengths of keys and values, are always there.
 - A fact that is read after a scan is read whole or not at all: if a file that the scan read is gone or has changed, `facts(name)`
   raises an error that names it; `allow_incomplete=True` gives what is left and lists the file in `incomplete`.
 - What could not be read is no row of any table but `incomplete`, which every export has: a table that has no row of a replica says
