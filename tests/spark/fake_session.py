@@ -25,6 +25,11 @@ class FakeSession:
     def get(self, name: str, default: str) -> str:
         return self.settings.get(name, default)
 
+    def sql(self, query: str) -> "FakeFrame":
+        """The plan of a query on two cores."""
+        assert query.startswith("EXPLAIN ")
+        return FakeFrame(self, pa.table({"plan": ["Range (0, 1, step=1, splits=2)"]}))
+
     def createDataFrame(self, table: pa.Table) -> "FakeFrame":  # noqa: N802 - Spark's name
         self.made += 1
         return FakeFrame(self, table)
@@ -74,6 +79,9 @@ class FakeFrame:
         declared = pa.schema([(name, TYPES[kind]) for name, kind in fields])
         batches = [batch for part in reversed(self._cut()) for batch in task(iter(part.to_batches()))]
         return FakeFrame(self.session, pa.Table.from_batches(batches, declared))
+
+    def head(self) -> tuple[object, ...]:
+        return tuple(self.table.to_pylist()[0].values())
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         return self.table
