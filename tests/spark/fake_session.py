@@ -67,6 +67,11 @@ class FakeSession:
         assert tag in self.tags
         self.cancelled.set()
 
+    def sql(self, query: str) -> "FakeFrame":
+        """The plan of a query on two cores."""
+        assert query.startswith("EXPLAIN ")
+        return FakeFrame(self, pa.table({"plan": ["Range (0, 1, step=1, splits=2)"]}))
+
     def createDataFrame(self, table: pa.Table) -> "FakeFrame":  # noqa: N802 - Spark's name
         self.made += 1
         return FakeFrame(self, table)
@@ -116,6 +121,9 @@ class FakeFrame:
         declared = pa.schema([(name, TYPES[kind]) for name, kind in fields])
         batches = [batch for part in reversed(self._cut()) for batch in task(iter(part.to_batches()))]
         return FakeFrame(self.sparkSession, pa.Table.from_batches(batches, declared))
+
+    def head(self) -> tuple[object, ...]:
+        return tuple(self.table.to_pylist()[0].values())
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         return self.table

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
+from kafka_forensics.spark.keys import core_count
 from tests.spark.cluster import NEWEST, OLDEST
 from tests.spark.data_source_checks import FACTS, FACTS_OF_OTHER_SPARKS, answers, digest, snapshots_of
 from tests.spark.source_facts import as_source
@@ -108,3 +109,14 @@ def test_an_empty_log_directory_has_no_rows_and_a_missing_one_is_an_error(spark:
     (tmp_path / "empty").mkdir()
     with pytest.raises(PySparkException, match="there is no Kafka log in"):
         spark.read.format("kafka_log").load(str(tmp_path / "empty")).count()
+
+
+def test_records_are_counted_by_columns_that_need_none(spark: SparkSession) -> None:
+    """Also in SQL, and the plan of a range says how many tasks run at once."""
+    copies, path = spark.read.format("kafka_log").option("fact", "records"), str(SAMPLE)
+    records = copies.load(path).count()
+    assert copies.option("columns", "partition").load(path).count() == records > 0
+    options = f"fact 'records', columns 'topic,partition', path '{path}'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW counted USING kafka_log OPTIONS ({options})")
+    assert spark.sql("SELECT count(*) FROM counted").head() == (records,)
+    assert core_count(spark) == spark.sparkContext.defaultParallelism

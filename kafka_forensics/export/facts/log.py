@@ -4,14 +4,14 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.export.facts.rows import batch_without_keys, json_text, place_columns, record_batches
+from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, json_text, place_columns, record_batches
 from kafka_forensics.model.arrow import dictionary_array, numbers, times
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn, has_right_crc
 from kafka_forensics.model.constants import (
@@ -21,6 +21,7 @@ from kafka_forensics.model.constants import (
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    RECORD_BATCH_OVERHEAD,
     control_record_name,
 )
 from kafka_forensics.model.results import Incomplete
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile, Entry
 
 
+COUNTED: Final = frozenset({"topic", "partition", "broker", "node_id", "log_dir", "file"})
+"""Columns of `records` that are the same for all records of a file, so that rows of these need only the number of records."""
+_RECORDS_A_BYTE: Final = 32
+"""Most records that a byte of a batch is believed to hold; of more, as in a hostile header, the batch is decoded."""
+
+
 def count_nothing(_: int) -> None:
     """Ignore the number of bytes read."""
 
@@ -67,6 +74,8 @@ class ReplicaReader:
     passed: Callable[[int], None] = count_nothing
     payloads: bool = True
     deep: bool = False
+    needs_records: bool = True
+    """Whether a column of `records` is requested that is not in `COUNTED`; without any, ordinary batches are only counted."""
     remote: Sequence[ReplicaPlan] = ()
     """What remote stores have of the log before the replica's part, where that matters: for transactions."""
 
@@ -152,11 +161,36 @@ def record_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
         for row in rows[large]:
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             replica.incomplete(_too_large(chunk, position, size))
+        rows = rows[~large]
+        if not (replica.needs_records or isinstance(chunk.file, CollectedLog)):
+            counted = _has_all_records(columns[:, rows])
+            yield from _counted_rows(chunk.place, int(columns[BatchColumn.RECORDS_COUNT, rows[counted]].sum()))
+            rows = rows[~counted]
         try:
-            for arrays in record_arrays(chunk.file, columns, rows[~large], chunk.states, payloads=replica.payloads):
+            for arrays in record_arrays(chunk.file, columns, rows, chunk.states, payloads=replica.payloads):
                 yield batch_without_keys(FACTS["records"], [*place_columns(chunk.place, len(arrays[0])), *arrays])
         except SourceError as error:
             replica.missing(chunk.log.entry, error)
+
+
+def _has_all_records(columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+    """Which of these batches with a right CRC have a record for every offset by their headers; brokers check this of producers.
+
+    Headers of others prove no number: compacted batches, old formats, and headers that contradict themselves.
+    """
+    counts, sizes = columns[BatchColumn.RECORDS_COUNT], columns[BatchColumn.SIZE_IN_BYTES]
+    is_plausible = (counts > 0) & (counts <= _RECORDS_A_BYTE * (sizes - RECORD_BATCH_OVERHEAD))
+    answer: NDArray[np.bool_] = (
+        is_plausible & (columns[BatchColumn.MAGIC] >= 2) & (counts == columns[BatchColumn.LAST_OFFSET_DELTA] + 1)
+    )
+    return answer
+
+
+def _counted_rows(place: tuple[str, str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Record batches of `records` with the columns of the place alone."""
+    for start in range(0, rows, MAX_ROWS):
+        columns = place_columns(place, min(MAX_ROWS, rows - start))
+        yield pa.RecordBatch.from_arrays(columns, names=["log_dir", "file"])
 
 
 def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:

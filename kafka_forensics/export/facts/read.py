@@ -19,7 +19,7 @@ from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, typed_path
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.facts.log import ReplicaReader, batch_facts, control_facts, record_facts
+from kafka_forensics.export.facts.log import COUNTED, ReplicaReader, batch_facts, control_facts, record_facts
 from kafka_forensics.export.facts.rows import FROM_FILES, FROM_SCANS, RANGED, FactQuery, add_keys, row_groups
 from kafka_forensics.export.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
 from kafka_forensics.export.facts.spans import span_facts
@@ -174,9 +174,11 @@ class PieceReader(ReplicaReader):
     def of(
         cls, piece: FactPiece, source: "ByteSource", query: FactQuery, note: Callable[[Incomplete], None], *, deep: bool
     ) -> "PieceReader":
-        """A reader that decodes payloads only if the query has columns of them."""
+        """A reader that decodes payloads only if the query has columns of them, and records only if it needs any."""
         payloads = query.payloads and any(name in query.columns for name in PAYLOAD_COLUMNS)
-        return cls(_plan(piece, source), note, payloads=payloads, deep=deep, piece=piece, query=query)
+        needs_records = query.strict or query.is_ranged or not COUNTED.issuperset(query.columns)
+        plan = _plan(piece, source)
+        return cls(plan, note, payloads=payloads, deep=deep, needs_records=needs_records, piece=piece, query=query)
 
     def chunks(self, log: SegmentLog, file: "ByteFile", **inspectors: "Unpack[BatchInspectors]") -> Iterator[BatchChunk]:
         """The requested chunks of the piece. Raises SourceError, and FormatError at the first bad byte of a strict query."""

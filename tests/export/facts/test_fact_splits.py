@@ -6,14 +6,17 @@ import shutil
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from numpy.typing import NDArray
 
 from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.export.facts import spans as facts_spans, splits as fact_splits
+from kafka_forensics.export.facts import log as facts_log, spans as facts_spans, splits as fact_splits
 from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FactQuery
@@ -21,10 +24,13 @@ from kafka_forensics.export.facts.splits import decode, plan_tasks
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.scanning.engine.work_plan import FILE_COST_BYTES
+from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
+from kafka_forensics.storage.source import ByteFile
+from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
 from tests.support.brokers import put_segment
 from tests.support.logs import APP_ID, OTHER_ID, DataLog
-from tests.support.segments import BASE_TIMESTAMP, batch, segment_file, write_offset_index, write_time_index
+from tests.support.segments import BASE_TIMESTAMP, batch, replace_bytes, segment_file, write_offset_index, write_time_index
 from tests.support.strategies import batch_lists
 from tests.support.times import ms_of
 
@@ -264,3 +270,73 @@ def test_a_log_removed_or_cut_after_planning_is_an_error_with_its_path(tmp_path:
     log.unlink()
     with pytest.raises(SourceError, match=rf"{log}: no such file"):
         list(read_task(task, fact_query))
+
+
+def counted(path: Path, *columns: str, **limits: object) -> int:
+    """Rows of `records` in these columns."""
+    fact_query = FactQuery("records", columns, **limits)  # type: ignore[arg-type]
+    return sum(rows.num_rows for task in plan_tasks([str(path)], fact_query) for rows in read_task(task, fact_query))
+
+
+RECORDS_COUNT_FIELD = 57
+"""Position in a batch of magic 2."""
+
+
+@given(st.data())
+def test_records_are_counted_as_they_are_decoded(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """With damage, emptied batches, old formats, and headers with a right CRC that declare another number of records."""
+    folder = tmp_path_factory.getbasetemp() / f"counts-{next(FOLDER_NUMBERS)}"
+    batches = data.draw(st.one_of(transactions(), batch_lists(max_size=8)))
+    for number in data.draw(st.lists(st.integers(0, len(batches) - 1), max_size=2)) if batches else []:
+        if len(batches[number]) > RECORDS_COUNT_FIELD + 4 and batches[number][16] == 2:
+            count = data.draw(st.sampled_from([-1, 0, 4, 1 << 20, 2**31 - 1])).to_bytes(4, "big", signed=True)
+            batches[number] = fix_crc(replace_bytes(batches[number], RECORDS_COUNT_FIELD, count))
+    log = put_partition(folder, batches) / segment_file(0)
+    content = bytearray(log.read_bytes())
+    for _ in range(data.draw(st.integers(0, 2)) if content else 0):
+        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    log.write_bytes(content)
+    split_bytes = data.draw(st.sampled_from([500, 1 << 20]))
+    try:
+        expected = counted(folder, "partition", "offset", split_bytes=split_bytes)
+    except SourceError:
+        expected = counted(folder, "partition", "offset", split_bytes=(split_bytes := 1 << 30))
+    assert counted(folder, "partition", "file", split_bytes=split_bytes) == expected
+    assert counted(folder, split_bytes=split_bytes) == expected
+    shutil.rmtree(folder)
+
+
+def test_counting_records_decodes_no_ordinary_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    unpatched = record_arrays
+
+    def arrays(file: ByteFile, batches: NDArray[np.int64], rows: NDArray[np.int64], *states: Any, **how: Any) -> Any:
+        decoded.extend(rows.tolist())
+        return unpatched(file, batches, rows, *states, **how)
+
+    monkeypatch.setattr(facts_log, "record_arrays", arrays)
+    compacted = write_batch([RecordToWrite(b"k", b"v")], base_offset=9, base_timestamp=BASE_TIMESTAMP, last_offset_delta=4)
+    folder = put_partition(tmp_path, [*(batch(offset, 3, compression_type="lz4") for offset in (0, 3, 6)), compacted])
+    assert counted(folder, "topic", "partition", "broker", "log_dir", "file") == 10
+    assert decoded == [3], "only the compacted batch"
+    for columns, limits in ((("topic", "offset"), {}), (("topic",), {"offset_from": 4}), (("topic",), {"strict": True})):
+        decoded.clear()
+        assert counted(folder, *columns, **limits) == (6 if "offset_from" in limits else 10)
+        assert len(decoded) == (3 if "offset_from" in limits else 4)
+
+
+def test_a_hostile_number_of_records_is_not_believed(tmp_path: Path) -> None:
+    many = (2**31 - 1).to_bytes(4, "big")
+    lie = fix_crc(replace_bytes(replace_bytes(batch(0), RECORDS_COUNT_FIELD, many), 23, (2**31 - 2).to_bytes(4, "big")))
+    folder = put_partition(tmp_path, [lie])
+    assert counted(folder, "topic") == counted(folder, "offset") == 1
+
+
+def test_a_header_that_no_broker_accepts_is_counted_as_it_declares(tmp_path: Path) -> None:
+    """docs/spark.md says so: a right CRC, a record for every offset, and fewer records. A strict read fails."""
+    two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
+    lie = fix_crc(replace_bytes(replace_bytes(batch(0), RECORDS_COUNT_FIELD, two[1]), 23, two[0]))
+    folder = put_partition(tmp_path, [lie])
+    assert (counted(folder, "topic"), counted(folder, "offset")) == (2, 1)
+    with pytest.raises(FormatError, match="BATCH_COUNT_LIE"):
+        counted(folder, "topic", strict=True)
