@@ -17,10 +17,10 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from kafka_forensics.export.facts.facts import FactPart, FactReader
-from kafka_forensics.export.facts.rows import MAX_ROWS, SPLIT_BYTES, text
+from kafka_forensics.export.facts.facts import FactReader
+from kafka_forensics.export.facts.rows import SPLIT_BYTES, text
 from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
-from kafka_forensics.export.parquet import ReplicaRows, parquet_writer, row_groups
+from kafka_forensics.export.parquet import ReplicaRows, parquet_writer, replica_tables
 from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.model.json_objects import Json
@@ -34,7 +34,7 @@ MIN_FULL_FILE_BYTES: Final = 256 << 20
 MAX_REPLICAS: Final = 16 << 10
 """In one file; fewer if their logs are larger than those of a share."""
 LARGE_SHARES: Final = 16
-"""Of a fact of which there is much: each share ends with a file that is not full."""
+"""Shares of a large fact; each ends with a file that is not full."""
 NewFile = Callable[[str], AbstractContextManager[HashedFile]]
 """Creates a file that gets its name when it is complete."""
 
@@ -74,24 +74,33 @@ WriteFiles = Callable[[Event], Iterator[DatasetFile]]
 """Writes some files; raises CancelledError when the event is set."""
 
 
+@dataclass(slots=True)
+class OpenExport:
+    """An export that has begun."""
+
+    target: ExportPlace
+    output: str
+    """The target as the user would name it, for other processes."""
+    label: SnapshotLabel
+    commit: Callable[[Mapping[str, Sequence[DatasetFile]]], None] | None = None
+    """Adds the files of each fact to tables; None for Parquet files."""
+    replaced: bool = False
+    """Whether the dataset had this snapshot before."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExportOrder:
-    """An export: the facts `names`, to `target`, as the snapshot `label`.
+    """An export of the facts `names`.
 
     It ends with `_SUCCESS`, or with `_INCOMPLETE` if something could not be read and that is not allowed.
     """
 
-    target: ExportPlace
+    opened: OpenExport
     names: Sequence[str]
-    label: SnapshotLabel
-    output: str = ""
-    """The target as the user named it."""
     payloads: bool = False
     allow_incomplete: bool = False
     split_bytes: int = SPLIT_BYTES
     """Of logs that a task reads, where there are tasks."""
-    commit: Callable[[Mapping[str, Sequence[DatasetFile]]], None] | None = None
-    """Makes the files of each fact part of a dataset; None: the manifest and `_SUCCESS` do."""
 
 
 def export_facts(
@@ -112,31 +121,33 @@ def export_facts(
             dataset.add(file)
             yield file
 
-    if order.commit is not None:
-        order.commit({dataset.fact: list(files_of(dataset)) for dataset in datasets})
+    opened, label = order.opened, order.opened.label
+    if opened.commit is not None:
+        opened.commit({dataset.fact: list(files_of(dataset)) for dataset in datasets})
         return datasets
 
     def files_with_empty_one(dataset: Dataset) -> Iterator[DatasetFile]:
         yield from files_of(dataset)
-        if not dataset.files and not order.label.splits(FACTS[dataset.fact]):
-            dataset.add(empty := _empty_file(FACTS[dataset.fact], order))
+        if not dataset.files and not label.splits(FACTS[dataset.fact]):
+            dataset.add(empty := _empty_file(FACTS[dataset.fact], opened))
             yield empty
 
     files = list(chain.from_iterable(map(files_with_empty_one, datasets)))
-    is_complete = order.allow_incomplete or not reader.unread_inputs()
-    with order.target.file(MANIFEST) as manifest:
-        described = _manifest(reader, order.label, files, datasets) | {"is_complete": is_complete}
+    opened.target.require_own()
+    with opened.target.file(MANIFEST) as manifest:
+        described = _manifest(reader, order, files, datasets)
         manifest.write(f"{json.dumps(described, indent=1)}\n".encode("ascii"))
-    order.target.finish(whole=is_complete)
+    opened.target.finish(whole=order.allow_incomplete or not reader.unread_inputs())
     return datasets
 
 
-def _manifest(reader: FactReader, label: SnapshotLabel, files: list[DatasetFile], datasets: list[Dataset]) -> Json:
-    options = reader.options
+def _manifest(reader: FactReader, order: ExportOrder, files: list[DatasetFile], datasets: list[Dataset]) -> Json:
+    options, label = reader.options, order.opened.label
     return {
         "schema_version": FACT_SCHEMA_VERSION,
         "tool": {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine},
         **label.keys,
+        "partition_by": ["topic"] if label.by_topic else [],
         "options": {
             "topic": options.topic_glob,
             "partition": options.partition,
@@ -152,23 +163,24 @@ def _manifest(reader: FactReader, label: SnapshotLabel, files: list[DatasetFile]
             dataset.fact: {"rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes} for dataset in datasets
         },
         "incomplete": [asdict(unread) for unread in reader.unread_inputs()],
+        "allows_incomplete": order.allow_incomplete,
     }
 
 
-def _empty_file(fact: Fact, order: ExportOrder) -> DatasetFile:
+def _empty_file(fact: Fact, opened: OpenExport) -> DatasetFile:
     """Write a file without rows, for a fact that has none."""
-    file = DatasetFile(order.label.file(fact.name, 0))
-    with order.target.file(file.path) as opened:
-        _write_file(opened, _schema_of_file(fact, order.label), iter(()), file)
+    file = DatasetFile(opened.label.file(fact.name, 0))
+    with opened.target.file(file.path) as new_file:
+        _write_file(new_file, _schema_of_file(fact, opened.label), iter(()), file)
     return file
 
 
 def _dataset_files(fact: Fact, reader: FactReader, order: ExportOrder, jobs: int) -> Iterator[DatasetFile]:
     """The files of a fact in the order of its rows; several shares are written at once on `jobs` threads."""
-    label, new_file = order.label, order.target.file
+    label, new_file = order.opened.label, order.opened.target.file
     if not fact.by_replica:
         yield from write_part(
-            fact, label, [(None, _sorted_rows(fact, reader))], new_file, map(partial(label.file, fact.name, 0), count())
+            fact, label, [(None, reader.batches(fact.name))], new_file, map(partial(label.file, fact.name, 0), count())
         )
         return
     writes = (
@@ -177,24 +189,24 @@ def _dataset_files(fact: Fact, reader: FactReader, order: ExportOrder, jobs: int
     yield from _written_by(writes, jobs)
 
 
-def _sorted_rows(fact: Fact, reader: FactReader) -> Iterator[pa.RecordBatch]:
-    """The rows of a fact that is not about replicas, by topic, partition and broker; its own order is that within them."""
-    keys = [name for name in ("topic", "partition", "broker") if name in fact.schema.names]
-    table = pa.Table.from_batches(reader.batches(fact.name), fact.schema)
-    yield from table.sort_by([(name, "ascending") for name in keys]).to_batches(max_chunksize=MAX_ROWS)
-
-
-def _shares(fact: Fact, reader: FactReader, label: SnapshotLabel) -> Iterator[list[FactPart]]:
+def _shares(fact: Fact, reader: FactReader, label: SnapshotLabel) -> Iterator[list[ReplicaRows]]:
     """Neighbouring parts that go to the same files."""
     weights = [plan.bytes for plan in reader.logs_of(fact.name)]
     share_bytes = max(SPLIT_BYTES, sum(weights) // LARGE_SHARES)
-    weighed = zip(reader.parts(fact.name), weights, strict=True)
-    for _, of_topic in groupby(weighed, key=lambda part: part[0].keys.topic if label.splits(fact) else None):
+    parts: Iterator[ReplicaRows] = reader.parts(fact.name)
+    weighed = zip(parts, weights, strict=True)
+    for _, of_topic in groupby(weighed, key=lambda weighed_part: _topic(weighed_part[0], fact, label)):
         yield from packed(of_topic, share_bytes, MAX_REPLICAS)
 
 
+def _topic(rows: ReplicaRows, fact: Fact, label: SnapshotLabel) -> str | None:
+    """The topic whose directory the rows of a replica are written to, if there is one."""
+    keys = rows[0]
+    return keys.topic if keys is not None and label.splits(fact) else None
+
+
 def _write_share(
-    fact: Fact, label: SnapshotLabel, share: list[FactPart], new_file: NewFile, number: int, ended: Event
+    fact: Fact, label: SnapshotLabel, share: list[ReplicaRows], new_file: NewFile, number: int, ended: Event
 ) -> Iterator[DatasetFile]:
     """Write the files of a share; raises CancelledError once the export has `ended`."""
 
@@ -204,9 +216,9 @@ def _write_share(
                 raise CancelledError
             yield batch
 
-    topic = share[0].keys.topic if label.splits(fact) else None
+    topic = _topic(share[0], fact, label)
     names = (label.file(fact.name, number, following, topic) for following in count())
-    yield from write_part(fact, label, ((part.keys, until_end(part.batches)) for part in share), new_file, names)
+    yield from write_part(fact, label, ((keys, until_end(batches)) for keys, batches in share), new_file, names)
 
 
 def _written_by(writes: Iterable[WriteFiles], jobs: int) -> Iterator[DatasetFile]:
@@ -234,7 +246,7 @@ def write_part(
     fact: Fact, label: SnapshotLabel, replicas: Iterable[ReplicaRows], new_file: NewFile, names: Iterator[str]
 ) -> Iterator[DatasetFile]:
     """Write all rows to one file, or to several if they are large, with the next of `names`; no file if there are no rows."""
-    groups = row_groups(fact, label, replicas)
+    groups = replica_tables(fact, label, replicas)
     for first in groups:
         written = DatasetFile(next(names))
         with new_file(written.path) as file:

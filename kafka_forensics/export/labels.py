@@ -73,17 +73,17 @@ def encoded_value(topic: str) -> str:
     return percent_encode(text(topic)).replace(NO_VALUE, NO_VALUE.replace("_", "%5F", 1))
 
 
+def is_name(name: str) -> bool:
+    """Whether readers of directory names would read the name of a cluster or a snapshot back unchanged."""
+    is_clean = name.isprintable() and name == name.strip() and name not in ("", NO_VALUE)
+    return is_clean and len(percent_encode(name).encode()) <= MAX_ENCODED_BYTES
+
+
 def require_name(option: str, name: str) -> None:
-    """Raise UsageError for the name of a cluster or a snapshot that readers would not read back unchanged."""
-    if (
-        not name
-        or not name.isprintable()
-        or name != name.strip()
-        or name == NO_VALUE
-        or len(percent_encode(name).encode()) > MAX_ENCODED_BYTES
-    ):
+    """Raise UsageError unless `is_name`."""
+    if not is_name(name):
         hint = f"at most {MAX_ENCODED_BYTES} bytes of printable characters, percent-encoded, with no space at either end"
-        raise UsageError(f"{option} is no name: {name[:80]!r}", hint=hint)
+        raise UsageError(f"invalid name for {option}: {name[:80]!r}", hint=hint)
 
 
 def dataset_schema(fact: Fact, label: SnapshotLabel) -> pa.Schema:

@@ -8,17 +8,17 @@ in no table; they stay until the table's own tools remove them.
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs
-from kafka_forensics.export.datasets import DatasetFile
+from kafka_forensics.export.datasets import DatasetFile, OpenExport
 from kafka_forensics.export.delta import delta_opener
 from kafka_forensics.export.iceberg import CATALOG, iceberg_opener
-from kafka_forensics.export.labels import CLUSTER_DIRECTORY, SnapshotLabel, dataset_schema, require_name
+from kafka_forensics.export.labels import CLUSTER_DIRECTORY, SnapshotLabel, dataset_schema, is_name, require_name
 from kafka_forensics.export.places import ExportPlace, Storage, open_place, place_below, shared_place
 from kafka_forensics.export.snapshots import open_snapshot
 from kafka_forensics.export.target import LOCK, TEMPORARY, require_empty
@@ -51,28 +51,27 @@ class SnapshotOptions:
     namespace: str | None = None
 
     def label(self, inputs: Inputs) -> SnapshotLabel:
-        """The snapshot of these inputs. Raises UsageError for names that readers would not read back."""
-        clusters = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None, ""}
-        cluster = self.cluster or (clusters.pop() if len(clusters) == 1 else None) or UNKNOWN_CLUSTER
-        snapshot = self.snapshot or ONLY_SNAPSHOT
+        """The snapshot of these inputs.
+
+        Raises UsageError for names that readers would not read back, and if a snapshot to append has no name or no cluster.
+        """
+        if self.append and self.snapshot is None:
+            raise UsageError("a snapshot that is appended must be named", hint="for example --snapshot 2026-03-01")
+        cluster, snapshot = self.cluster or _cluster_of(inputs), self.snapshot or ONLY_SNAPSHOT
+        if self.append and cluster is None:
+            raise UsageError("the copies do not name one cluster", hint="name it, for example --cluster payments")
+        cluster = cluster or UNKNOWN_CLUSTER
         require_name("--cluster", cluster)
         require_name("--snapshot", snapshot)
         in_rows = self.table_format != PARQUET
         return SnapshotLabel(cluster, snapshot, uuid.uuid4().hex, in_rows=in_rows, by_topic=self.by_topic)
 
 
-@dataclass(slots=True)
-class OpenExport:
-    """An export that has begun."""
-
-    target: ExportPlace
-    output: str
-    """The target as the user would name it, for other processes."""
-    label: SnapshotLabel
-    commit: Callable[[Mapping[str, Sequence[DatasetFile]]], None] | None = None
-    """Adds the files of each fact to tables; None for Parquet files."""
-    replaced: bool = False
-    """Whether the dataset had this snapshot before."""
+def _cluster_of(inputs: Inputs) -> str | None:
+    """The cluster id, if the copies have one that can name a cluster."""
+    ids = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None, ""}
+    (cluster,) = ids if len(ids) == 1 else (None,)
+    return cluster if cluster is not None and is_name(cluster) else None
 
 
 @contextmanager

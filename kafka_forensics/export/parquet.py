@@ -9,13 +9,13 @@ plain text it would be hashed again in every row.
 import base64
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from kafka_forensics.export.facts.rows import MAX_BYTES, MAX_ROWS, bounded, text
+from kafka_forensics.export.facts import rows
+from kafka_forensics.export.facts.rows import text
 from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
 from kafka_forensics.model.arrow import TIME, numbers, plain, repeated_dictionary
 from kafka_forensics.model.schemas import Fact, ReplicaKeys
@@ -92,25 +92,15 @@ ReplicaRows = tuple[ReplicaKeys | None, Iterable[pa.RecordBatch]]
 """The keys of a replica, and its rows with the columns `Fact.file_schema`; None for facts that are not about replicas."""
 
 
-def row_groups(fact: Fact, label: SnapshotLabel, replicas: Iterable[ReplicaRows]) -> Iterator[pa.Table]:
+def replica_tables(fact: Fact, label: SnapshotLabel, replicas: Iterable[ReplicaRows]) -> Iterator[pa.Table]:
     """The rows of replicas as tables in the columns of `dataset_schema`, as large as `MAX_ROWS` and `MAX_BYTES` allow.
 
     Every column has the same type in all tables: text is plain or a dictionary as in the first rows.
     """
-    pending: list[tuple[ReplicaKeys | None, pa.RecordBatch]] = []
-    rows = size = 0
     types: list[pa.DataType] = []
-    for keys, batches in replicas:
-        for batch, added in chain.from_iterable(map(bounded, batches)):
-            types = types or batch.schema.types
-            if pending and (rows + batch.num_rows > MAX_ROWS or size + added > MAX_BYTES):
-                yield _table(fact, label, pending, types)
-                pending, rows, size = [], 0, 0
-            pending.append((keys, batch))
-            rows += batch.num_rows
-            size += added
-    if rows:
-        yield _table(fact, label, pending, types)
+    for group in rows.row_groups((keys, batch) for keys, batches in replicas for batch in batches):
+        types = types or group[0][1].schema.types
+        yield _table(fact, label, group, types)
 
 
 def _table(

@@ -155,8 +155,7 @@ class RemoteTarget:
     def join(cls, uri: str, token: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
         """Join the export with this token as a worker. Raises UsageError if another is at `uri`."""
         target = cls.opened(uri, storage, token)
-        if target._mark() != marker_text(token):
-            raise UsageError(f"{target.path}: another export is there", hint="run this one again, to a prefix of its own")
+        target.require_own()
         return target
 
     @contextmanager
@@ -198,9 +197,15 @@ class RemoteTarget:
         self._remove(f"{self._root}/{UNFINISHED}")
 
     def remove(self) -> None:
-        """Remove everything below the prefix."""
+        """Remove everything below the prefix, unless it is another export's."""
         with contextlib.suppress(ForensicsError):
-            self._ask(lambda: self._delete(self._root))
+            if self._mark() == marker_text(self.token):
+                self._ask(lambda: self._delete(self._root))
+
+    def require_own(self) -> None:
+        """Raise UsageError if another export began at the same moment, and is at the prefix now."""
+        if self._mark() != marker_text(self.token):
+            raise UsageError(f"{self.path}: another export is there", hint="run this one again, to a prefix of its own")
 
     def names(self, folder: str = "") -> list[str]:
         """The sorted names directly below the prefix, or a folder in it."""

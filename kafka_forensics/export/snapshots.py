@@ -14,6 +14,8 @@ A system lock on `_LOCK` prevents two runs at once. It ends with the process tha
 import contextlib
 import errno
 import fcntl
+import glob
+import json
 import os
 import re
 import shutil
@@ -24,7 +26,7 @@ from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.labels import CLUSTER_DIRECTORY, SNAPSHOT_DIRECTORY, SnapshotLabel
-from kafka_forensics.export.target import LOCK, Target, as_usage_errors, missing_directories, require_empty
+from kafka_forensics.export.target import LOCK, MANIFEST, Target, as_usage_errors, missing_directories, require_empty
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.disks import sync_directory
 from kafka_forensics.storage.private import FILE_MODE
@@ -79,7 +81,9 @@ def open_snapshot(root: str, label: SnapshotLabel, *, append: bool) -> Iterator[
     with _locked(root, required=append):
         _refuse_others(root)
         _repair(root)
-        if not append:
+        if append:
+            _require_partitioning(root, label)
+        else:
             _refuse_snapshots(root)
         folder = os.path.join(root, os.path.dirname(label.directory))
         snapshot = NewSnapshot(folder, label, Target.open(os.path.join(folder, f"{WRITTEN}{label.run}")))
@@ -130,7 +134,7 @@ def _lock(root: str, made: list[str], *, required: bool) -> int:
             if error.errno in _NO_LOCKS:  # otherwise another run may hold it
                 _remove_if_unused(root, made)
             raise UsageError(
-                f"no lock can be had in {root}: {error.strerror}",
+                f"cannot lock {root}: {error.strerror}",
                 hint="choose a directory on a file system that has locks, or --table-format delta or iceberg",
             ) from error
         with contextlib.suppress(FileNotFoundError):  # another run may have removed the file that is open here
@@ -181,6 +185,19 @@ def _refuse_others(root: str) -> None:
     if not FACTS.keys().isdisjoint(names):
         raise UsageError(f"{root} holds tables or an export of another layout", hint="choose another directory")
     require_empty(root, [name for name in names if name != LOCK and not name.startswith(CLUSTER_DIRECTORY)])
+
+
+def _require_partitioning(root: str, label: SnapshotLabel) -> None:
+    """Raise UsageError if the snapshots of the dataset have directories of topics and this one has not, or the other way round."""
+    pattern = os.path.join(glob.escape(root), f"{CLUSTER_DIRECTORY}*", f"{SNAPSHOT_DIRECTORY}*", MANIFEST)
+    with as_usage_errors(root):
+        for path in glob.iglob(pattern):
+            with open(path, encoding="ascii") as manifest:
+                by_topic = bool(json.load(manifest)["partition_by"])
+            if by_topic != label.by_topic:
+                hint = "add --partition-by topic" if by_topic else "leave --partition-by out"
+                raise UsageError(f"the snapshots of {root} are {'' if by_topic else 'not '}partitioned by topic", hint=hint)
+            return
 
 
 def _refuse_snapshots(root: str) -> None:

@@ -184,6 +184,9 @@ class Target:
             sync_directory(self.path)
             os.unlink(os.path.join(self.path, UNFINISHED))
 
+    def require_own(self) -> None:
+        """No other export is in the directory, whose name is unique to a run."""
+
     def put_names_on_disk(self) -> None:
         """Wait until the names of all files are on disk."""
         with as_usage_errors(self.path):

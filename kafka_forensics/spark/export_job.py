@@ -66,11 +66,11 @@ def export_on_spark(
 
     Raises UsageError if the workers cannot run tasks or write to the target.
     """
-    target = order.target
+    opened, target = order.opened, order.opened.target
     probe(spark, inputs, options)
     target.share()
-    path = absolute_place(order.output)
-    _check_target(spark, ExportArguments(path, target.token, options.storage_options, order.label))
+    path = absolute_place(opened.output)
+    _check_target(spark, ExportArguments(path, target.token, options.storage_options, opened.label))
     result, witnesses = scan_probed(spark, inputs, options)
     take_remote_logs(inputs, options, witnesses.remote_log)
     reader = FactReader(inputs, options, result, witnesses, finding_text, order.payloads)
@@ -78,8 +78,8 @@ def export_on_spark(
         result.findings = [without_payloads(finding) for finding in result.findings]
     work_bytes = sum(plan.bytes for plan in inputs.logs)
     listed = tasks(reader, order.names, order.split_bytes, core_count(spark))
-    arguments = export_arguments(reader, target.token, path, order.label, work_bytes=work_bytes)
-    written, incomplete = adopt_files(_reports(spark, arguments, reader, listed), target, order.label)
+    arguments = export_arguments(reader, target.token, path, opened.label, work_bytes=work_bytes)
+    written, incomplete = adopt_files(_reports(spark, arguments, reader, listed), target, opened.label)
     reader.incomplete += incomplete
     target.clear()
     for name in order.names:
@@ -106,7 +106,7 @@ def export_paths(
     inputs = gather(paths, options, ids_later=True)
     with open_export(output, options.storage_options, snapshot, inputs) as opened:
         names = [name for name in FACTS if name in wanted]
-        order = ExportOrder(opened.target, names, opened.label, opened.output, commit=opened.commit, **how)
+        order = ExportOrder(opened, names, **how)
         reader, datasets = export_on_spark(spark, inputs, options, order)
     return Exported(datasets, reader.result)
 

@@ -1,6 +1,7 @@
 """Reading facts of a Parquet dataset with Spark: every snapshot whole, or an error that says what is missing."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -10,85 +11,109 @@ from pyspark.sql.functions import lit
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kafka_forensics.errors import IncompleteError, UsageError
-from kafka_forensics.export.labels import LABELS, SnapshotLabel
+from kafka_forensics.export.labels import LABELS, SNAPSHOT_DIRECTORY, SnapshotLabel
+from kafka_forensics.export.snapshots import REPLACED
 from kafka_forensics.export.target import MANIFEST
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.schemas import Fact
+from kafka_forensics.model.schemas import INCOMPLETE_FACT, Fact
 from kafka_forensics.spark.columns import declared_columns, spark_struct
 from kafka_forensics.spark.jobs import collected
+from kafka_forensics.spark.sessions import notice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FINISHED: Final = "cluster=*/snapshot=*"
-_ANY: Final = "cluster=*/{snapshot=,_unfinished-}*"
-"""Directories of snapshots, and those that killed runs left."""
+_LEFT: Final = "cluster=*/{snapshot=,_unfinished-}*"
+"""Directories of snapshots, and those that killed runs left unfinished."""
+_NAMED: Final = f"cluster=*/{{{SNAPSHOT_DIRECTORY},{REPLACED}}}*"
+"""Directories of snapshots, and earlier ones of the same name that a rerun had renamed when it was killed."""
 
 
 def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplete: bool) -> "DataFrame":
     """The rows of a fact in all snapshots of the dataset at `output`: `cluster`, `snapshot`, and the declared columns.
 
-    Raises UsageError if no snapshot has the fact, and IncompleteError as `spark.read_export` says.
+    Raises UsageError if no snapshot has the fact, and IncompleteError as `spark.read_export` says; with `allow_incomplete` what is
+    missing is a warning.
     """
-    manifests = _manifests(spark, output)
-    if not manifests and not allow_incomplete:
-        reason = (
-            f"no finished snapshot: there is no {_FINISHED}/{MANIFEST}; an export was killed, is running, or has another layout"
-        )
-        raise IncompleteError(output, reason)
-    columns = declared_columns(fact.schema)
-    try:
-        frame = _frame(spark, output, spark_struct(columns), fact, manifests)
-        found = {uri.rpartition("/")[2] for uri in frame.inputFiles()}
-    except AnalysisException as error:
-        if "PATH_NOT_FOUND" not in str(error):
-            raise
-        raise UsageError(f"no snapshot in {output} has the fact {fact.name}", hint="`export --fact` chooses facts") from None
-    if not allow_incomplete:
-        for problem in _problems(manifests, fact, found):
+    escaped = re.sub(r"([\[\]{}*?\\])", r"\\\1", output)
+    every = _manifests(spark, escaped)
+    finished = [manifest for path, manifest in every if REPLACED not in path]
+    frame, found = _read(spark, output, escaped, fact, finished)
+    replaced = [manifest for path, manifest in every if REPLACED in path]
+    for problem in _problems(finished, replaced, fact, found):
+        if not allow_incomplete:
             raise IncompleteError(output, problem)
-    return frame.select([*(label.name for label in LABELS), *(column.name for column in columns)])
+        notice(spark, f"{output}: {problem}")
+    return frame.select([*(label.name for label in LABELS), *fact.schema.names])
 
 
-def _frame(spark: "SparkSession", output: str, columns: StructType, fact: Fact, manifests: list[Json]) -> "DataFrame":
-    """The rows of all snapshots; where topics are directories, one by one: Spark then takes no columns from names above FACT."""
-    by_topic = f"{fact.name}/topic="
-    if any(file["path"].startswith(by_topic) for manifest in manifests for file in manifest["files"]):
-        frames = []
-        for manifest in manifests:
-            label = SnapshotLabel(manifest["cluster"], manifest["snapshot"], "", in_rows=False)
-            rows = spark.read.schema(columns).parquet(f"{output}/{label.directory}/{fact.name}")
-            frames.append(rows.withColumns({name: lit(value) for name, value in label.keys.items()}))
-        return reduce(lambda left, right: left.unionByName(right), frames)
-    labels = [StructField(label.name, StringType()) for label in LABELS]
-    reader = spark.read.schema(StructType([*labels, *columns])).option("basePath", output)
-    return reader.parquet(f"{output}/{_FINISHED if manifests else _ANY}/{fact.name}")
-
-
-def _manifests(spark: "SparkSession", output: str) -> list[Json]:
-    """The manifests of all finished snapshots."""
+def _manifests(spark: "SparkSession", escaped: str) -> list[tuple[str, Json]]:
+    """The manifests of all snapshots with their paths."""
     try:
-        texts = spark.read.text(f"{output}/{_FINISHED}/{MANIFEST}", wholetext=True)
+        texts = spark.read.text(f"{escaped}/{_NAMED}/{MANIFEST}", wholetext=True).select("_metadata.file_path", "value")
         texts.inputFiles()
     except AnalysisException as error:
         if "PATH_NOT_FOUND" not in str(error):
             raise
         return []
-    return [json.loads(str(text)) for text in collected(texts, "read manifests").column(0).to_pylist()]
+    return [(str(path), json.loads(str(text))) for path, text in zip(*collected(texts, "read manifests").columns, strict=True)]
 
 
-def _problems(manifests: list[Json], fact: Fact, found: set[str]) -> Iterator[str]:
+def _read(spark: "SparkSession", output: str, escaped: str, fact: Fact, finished: list[Json]) -> "tuple[DataFrame, set[str]]":
+    """The rows of a fact in the finished snapshots, or if there is none, in what killed runs left, and the names of the files.
+
+    Where topics are directories, Spark takes no columns from the names above FACT, so snapshots are read one by one. Raises
+    UsageError if no snapshot has the fact.
+    """
+    columns = spark_struct(declared_columns(fact.schema))
+    labels = [StructField(label.name, StringType()) for label in LABELS]
+    rows: list[DataFrame] = []
+    try:
+        if fact.by_replica and any(manifest["partition_by"] for manifest in finished):
+            for manifest in finished:
+                if any(file["path"].startswith(f"{fact.name}/") for file in manifest["files"]):
+                    label = SnapshotLabel(manifest["cluster"], manifest["snapshot"], "", in_rows=False)
+                    of_snapshot = spark.read.schema(columns).parquet(f"{escaped}/{label.directory}/{fact.name}")
+                    rows.append(of_snapshot.withColumns({name: lit(value) for name, value in label.keys.items()}))
+            if not rows and any(fact.name in manifest["datasets"] for manifest in finished):
+                return spark.createDataFrame([], StructType([*labels, *columns])), set()
+        else:
+            reader = spark.read.schema(StructType([*labels, *columns])).option("basePath", output)
+            rows.append(reader.parquet(f"{escaped}/{_FINISHED if finished else _LEFT}/{fact.name}"))
+        files = {uri.rpartition("/")[2] for frame in rows for uri in frame.inputFiles()}
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        rows = []
+    if not rows:
+        hint = f"a dataset is a directory with {_FINISHED}/{fact.name}; `export --fact` chooses facts"
+        raise UsageError(f"no snapshot in {output} has the fact {fact.name}", hint=hint)
+    return reduce(lambda left, right: left.unionByName(right), rows), files
+
+
+def _problems(finished: list[Json], replaced: list[Json], fact: Fact, found: set[str]) -> Iterator[str]:
     """What is not whole about the fact's files with the names `found`."""
+    if not finished:
+        yield f"no snapshot is finished: there is no {_FINISHED}/{MANIFEST}"
+        return
+    keys = {(manifest["cluster"], manifest["snapshot"]) for manifest in finished}
+    for manifest in replaced:
+        if (manifest["cluster"], manifest["snapshot"]) not in keys:
+            yield f"{_name(manifest)} was being replaced when the run was killed: run `export --append` again"
     listed: set[str] = set()
-    for manifest in manifests:
-        name = f"snapshot {manifest['snapshot']} of {manifest['cluster']}"
+    for manifest in finished:
         unread: list[Any] = manifest["incomplete"]
-        if not manifest["is_complete"]:
+        if unread and not manifest["allows_incomplete"] and fact.name != INCOMPLETE_FACT.name:
             more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
-            yield f"{name} lacks what could not be read: {unread[0]['path']}: {unread[0]['reason']}{more}"
+            yield f"{_name(manifest)} lacks what could not be read: {unread[0]['path']}: {unread[0]['reason']}{more}"
         names = (file["path"].split("/") for file in manifest["files"])
         listed |= {name for folder, *_, name in names if folder == fact.name}
     if missing := sorted(listed - found):
         yield f"{len(missing):,} files of {fact.name} are missing, such as {missing[0]}"
     if others := sorted(found - listed):
         yield f"{len(others):,} files of {fact.name} are in no manifest, such as {others[0]}: a run has not finished"
+
+
+def _name(manifest: Json) -> str:
+    return f"snapshot {manifest['snapshot']} of cluster {manifest['cluster']}"

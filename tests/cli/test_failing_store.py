@@ -40,7 +40,7 @@ LISTING: dict[str, Callable[[str, str], bool]] = {
 WRITING: dict[str, Callable[[str, str], bool]] = {
     "listing": LISTING["listing"],
     "writing": lambda method, _: method in ("PUT", "POST"),
-    "naming": lambda method, path: method == "PUT" and "part-00000.parquet" in path and "_temporary" not in path,
+    "naming": lambda method, path: method == "PUT" and "/part-00000-000-" in path and "_temporary" not in path,
     "sealing": lambda method, path: method == "PUT" and path.endswith("/_SUCCESS"),
 }
 COMMANDS = {
@@ -148,7 +148,7 @@ def test_an_export_gives_status_3_if_throttled_and_2_if_forbidden(store: S3Proxy
         store.fault = fault_when(fault, WRITING[moment])
         status, _, err = run(*LOCAL_EXPORT, "--fact", "batches", "--output", output)
         assert status == expected
-        assert err.startswith(f"error: cannot write to {output}: ")
+        assert err.startswith(f"error: cannot write to {output}{':' if moment == 'listing' else '/cluster='}")
         assert err.endswith(TRY_AGAIN if status == 3 else "hint: check the bucket, credentials and rights (docs/storage.md)\n")
 
 

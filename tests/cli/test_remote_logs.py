@@ -139,7 +139,7 @@ def test_parts_of_transactions_have_the_weights_of_their_logs(tmp_path: Path) ->
     reader = scan_for_facts(gather(paths, ScanOptions()), ScanOptions(), lambda _: ("", None))
     for fact in ("records", "transactions"):
         logs = [(plan.context.topic, str(plan.context.broker)) for plan in reader.logs_of(fact)]
-        assert logs == [(part.keys.topic, part.keys.broker) for part in reader.parts(fact)]
+        assert logs == [(keys.topic, keys.broker) for keys, _ in reader.parts(fact)]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

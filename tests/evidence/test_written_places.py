@@ -11,6 +11,7 @@ import pytest
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.outputs import Output, check_outputs
+from kafka_forensics.export.opening import SnapshotOptions
 from kafka_forensics.spark.export_job import export_paths
 from tests.support.places import ROOT
 
@@ -74,7 +75,7 @@ def test_a_dataset_with_a_link_into_evidence_overlaps(copies: Path, tmp_path: Pa
 
 def test_library_functions_check_their_outputs(copies: Path) -> None:
     with pytest.raises(UsageError, match="output copies/b/out lies inside"):
-        export_paths(None, [str(copies / "b")], "copies/b/out", None, ScanOptions())  # type: ignore[arg-type]
+        export_paths(None, [str(copies / "b")], "copies/b/out", None, ScanOptions(), SnapshotOptions())  # type: ignore[arg-type]
 
 
 @pytest.mark.isolated

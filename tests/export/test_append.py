@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,7 +20,15 @@ import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.export.datasets import MIN_FULL_FILE_BYTES
 from kafka_forensics.export.facts import rows as facts_rows
-from kafka_forensics.export.labels import MAX_ENCODED_BYTES, NO_VALUE, SnapshotLabel, dataset_schema, percent_encode
+from kafka_forensics.export.labels import (
+    LABELS,
+    MAX_ENCODED_BYTES,
+    NO_VALUE,
+    SnapshotLabel,
+    dataset_schema,
+    encoded_value,
+    percent_encode,
+)
 from kafka_forensics.export.opening import TABLE_FORMATS
 from kafka_forensics.export.snapshots import open_snapshot
 from kafka_forensics.export.target import LOCK
@@ -71,7 +80,7 @@ def test_the_manifest_of_a_snapshot_lists_its_files(tmp_path: Path) -> None:
         assert parquet.metadata.num_rows == file["rows"]
         assert parquet.schema_arrow.equals(dataset_schema(FACTS[file["path"].partition("/")[0]], LABEL))
         assert (parquet.schema_arrow.metadata or {})[b"kf.snapshot"] == b"n1"
-    assert (content["cluster"], content["snapshot"], content["is_complete"]) == ("a", "n1", True)
+    assert (content["cluster"], content["snapshot"], content["partition_by"]) == ("a", "n1", [])
     assert list(content["datasets"]) == list(FACTS)
     assert (content["options"]["topic"], content["tool"]["name"], content["incomplete"]) == ("l*", "kafka-forensics", [])
     assert {path.name for path in folder.iterdir()} == {*FACTS, "manifest.json", "_SUCCESS"}
@@ -113,15 +122,15 @@ def test_replicas_share_files_for_any_number_of_jobs(tmp_path: Path, copies: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--append", "--cluster", "a"), "--append requires --snapshot"),
+        (("--append", "--cluster", "a"), "a snapshot that is appended must be named"),
         (("--partition-by", "topic", "--table-format", "delta"), "--partition-by does not apply to delta tables"),
         (("--partition-by", "broker"), "there is no partitioning 'broker'"),
         (("--append", "--cluster", "a", "--snapshot", "n", "--table-format", "orc"), "there is no table format 'orc'"),
         (("--append", "--cluster", "a", "--snapshot", "n", "--iceberg-catalog", "c"), "requires --table-format iceberg"),
-        (("--append", "--cluster", " ", "--snapshot", "n"), "--cluster is no name"),
-        (("--append", "--cluster", "a", "--snapshot", "n\u202e"), "--snapshot is no name"),
-        (("--append", "--cluster", "a", "--snapshot", NO_VALUE), "--snapshot is no name"),
-        (("--append", "--cluster", "a", "--snapshot", "=" * 81), "--snapshot is no name"),
+        (("--append", "--cluster", " ", "--snapshot", "n"), "invalid name for --cluster"),
+        (("--append", "--cluster", "a", "--snapshot", "n\u202e"), "invalid name for --snapshot"),
+        (("--append", "--cluster", "a", "--snapshot", NO_VALUE), "invalid name for --snapshot"),
+        (("--append", "--cluster", "a", "--snapshot", "=" * 81), "invalid name for --snapshot"),
     ],
 )
 def test_invalid_options_are_refused_before_writing(
@@ -198,7 +207,7 @@ def test_nothing_is_written_without_a_lock(
     monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(code, os.strerror(code))))
     assert append(tmp_path / "new" / "out", "a", "n1", *TWO_FACTS) == 2
     err = capsys.readouterr().err
-    assert f"no lock can be had in {tmp_path / 'new' / 'out'}: {os.strerror(code)}" in err
+    assert f"cannot lock {tmp_path / 'new' / 'out'}: {os.strerror(code)}" in err
     assert "hint: choose a directory on a file system that has locks, or --table-format delta or iceberg" in err
     left = [path.name for path in tmp_path.rglob("*")]
     assert left == ([] if code == errno.ENOTSUP else ["new", "out", LOCK])  # another run may hold the lock
@@ -296,3 +305,46 @@ def test_files_are_on_disk_before_the_directory_is_renamed(tmp_path: Path, monke
         assert (str(tmp_path / "new" / "out" / "cluster=a") in synced) is (
             count == 1
         )  # a replacement ends with the rename of the old one
+
+
+def test_the_cluster_is_called_by_its_id_if_that_is_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An id comes from evidence: one that cannot be a name is no error unless the snapshot is appended."""
+    copies = Path(shutil.copytree(SILENT_DIVERGENCE, tmp_path / "copies"))
+    for cluster_id, directory in (
+        ("../x/a b", "cluster=..%2Fx%2Fa%20b"),
+        (NO_VALUE, "cluster=unknown"),
+        ("x" * 241, "cluster=unknown"),
+    ):
+        for path in copies.rglob("meta.properties"):
+            path.write_text(f"version=1\nbroker.id={path.parent.name[-1]}\ncluster.id={cluster_id}\n")
+        target = tmp_path / f"out-{len(cluster_id)}"
+        assert export(target, copies, *TWO_FACTS) == 0
+        assert [path.name for path in target.iterdir() if path.name != LOCK] == [directory]
+    capsys.readouterr()
+    command = ["export", str(copies), "--append", "--output", str(tmp_path / "new"), "--snapshot", "n1", *TWO_FACTS]
+    assert outcome(command) == 2
+    assert "the copies do not name one cluster\nhint: name it, for example --cluster payments" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_snapshots_of_a_dataset_are_partitioned_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert append(tmp_path / "plain", "a", "n1", *TWO_FACTS) == 0
+    assert append(tmp_path / "plain", "a", "n2", *TWO_FACTS, "--partition-by", "topic") == 2
+    assert "are not partitioned by topic\nhint: leave --partition-by out" in capsys.readouterr().err
+    assert append(tmp_path / "topics", "a", "n1", *TWO_FACTS, "--partition-by", "topic") == 0
+    assert append(tmp_path / "topics", "a", "n2", *TWO_FACTS) == 2
+    assert "are partitioned by topic\nhint: add --partition-by topic" in capsys.readouterr().err
+
+
+def test_topics_are_directories_on_request(tmp_path: Path) -> None:
+    """The column is in the names alone, as readers of Hive-partitioned files expect; findings are about no topic alone."""
+    target = tmp_path / "out"
+    assert append(target, "a", "n1", *TWO_FACTS, "--partition-by", "topic", path=UNCLEAN_ELECTION) == 0
+    found = sorted(target.glob("cluster=*/snapshot=*/batches/topic=*/*.parquet"))
+    names = [*LABELS, pa.field("topic", pa.string())]
+    table = ds.dataset(list(map(str, found)), partitioning=ds.partitioning(pa.schema(names), flavor="hive")).to_table()
+    expected = kf.scan(str(UNCLEAN_ELECTION)).facts("batches")
+    assert rows(table.select(expected.schema.names)) == rows(expected)
+    assert "topic" not in pq.read_schema(found[0]).names
+    assert files(target, "findings")
+    assert encoded_value(NO_VALUE) == "%5F_HIVE_DEFAULT_PARTITION__", "readers take the unencoded name for null"

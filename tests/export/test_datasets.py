@@ -10,7 +10,7 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export import datasets, parquet
+from kafka_forensics.export import datasets
 from kafka_forensics.export.facts import log as facts_log, rows as facts_rows
 from kafka_forensics.export.target import Target
 from kafka_forensics.model.schemas import FACTS
@@ -112,7 +112,6 @@ def test_a_fact_without_rows_is_an_empty_file_with_all_columns(tmp_path: Path) -
 
 
 def test_row_groups_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "MAX_ROWS", 100)
     monkeypatch.setattr(facts_rows, "MAX_ROWS", 100)
     monkeypatch.setattr(datasets, "MIN_FULL_FILE_BYTES", 6000)
     assert export(tmp_path / "out", UNCLEAN_ELECTION, "--fact", "records", "--fact", "batches") == 0
@@ -128,7 +127,9 @@ def test_a_batch_of_rows_is_bounded_by_bytes() -> None:
     big = [(b"x" * (5 << 20),) for _ in range(7)]
     assert [batch.num_rows for batch in facts_rows.record_batches(schema, iter(big))] == [3, 3, 1]
     whole = pa.RecordBatch.from_pydict({"value": [value for (value,) in big]}, schema=schema)
-    assert max(group.nbytes for group in facts_rows.row_groups([whole], schema)) <= facts_rows.MAX_BYTES
+    groups = list(facts_rows.row_groups([("a", whole)]))
+    assert len(groups) > 1
+    assert max(sum(batch.nbytes for _, batch in group) for group in groups) <= facts_rows.MAX_BYTES
 
 
 def test_text_that_is_not_utf_8_is_escaped() -> None:
@@ -177,7 +178,7 @@ def test_unread_logs_are_a_dataset_and_prevent_success(tmp_path: Path, monkeypat
     assert export(tmp_path / "out", *brokers.log_dirs, *(["--allow-incomplete"] if allowed else [])) == 3
     markers = {path.name for path in snapshot_of(tmp_path / "out").iterdir() if path.name.startswith("_")}
     assert markers == {"_SUCCESS" if allowed else "_INCOMPLETE"}
-    assert manifest(tmp_path / "out")["is_complete"] is allowed
+    assert manifest(tmp_path / "out")["allows_incomplete"] is allowed
     place: dict[str, Any] = {"reason": REASON, "topic": "t", "partition": 0, "broker": "2"}
     expected = [{"path": f"{brokers.log_dir(2)}/t-0/{segment_file(segment)}", **place} for segment in (0, 29, 55)]
     assert read_back(tmp_path / "out", "incomplete").to_pylist() == [row | {"node_id": 2} for row in expected]
@@ -189,3 +190,16 @@ def test_unread_logs_are_a_dataset_and_prevent_success(tmp_path: Path, monkeypat
     replicas = read_back(tmp_path / "out", "replicas").to_pylist()
     extents = [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas]
     assert extents == [("1", 75, "whole"), ("2", None, "none"), ("3", 75, "whole")]
+
+
+def test_many_replicas_share_few_small_files(tmp_path: Path) -> None:
+    """A file for each fact, however many replicas there are, sorted by topic, partition, broker and offset."""
+    assert export(tmp_path / "out", SAMPLES / "unclean-election") == 0
+    files = parquet_files(tmp_path / "out")
+    assert len(files) == len(FACTS)
+    assert sum(path.stat().st_size for path in (tmp_path / "out").rglob("*.parquet")) < 400_000
+    table = read_back(tmp_path / "out", "batches")
+    keys = list(zip(*(table[name].to_pylist() for name in ("topic", "partition", "node_id", "base_offset")), strict=True))
+    assert keys == sorted(keys)
+    column = files[next(path for path in files if path.startswith("batches/"))].metadata.row_group(0).column(0)
+    assert (column.path_in_schema, "RLE_DICTIONARY" in column.encodings) == ("topic", True)

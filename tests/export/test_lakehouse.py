@@ -176,7 +176,7 @@ def test_concurrent_runs_add_their_snapshots(tmp_path: Path, table_format: str) 
     with open_export(str(tmp_path), (), SnapshotOptions("a", "n0", append=True, table_format=table_format), Inputs()) as first:
         assert append(tmp_path, "a", "n1", *TWO_FACTS, "--table-format", table_format) == 0
         reader = scan_for_facts(gather([str(SILENT_DIVERGENCE)], ScanOptions()), ScanOptions(), finding_text)
-        export_facts(reader, ExportOrder(first.target, ["batches", "findings"], first.label, commit=first.commit))
+        export_facts(reader, ExportOrder(first, ["batches", "findings"]))
     assert (
         snapshots_in(read(tmp_path, "batches", table_format))
         == snapshots_in(read(tmp_path, "findings", table_format))

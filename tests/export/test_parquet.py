@@ -10,7 +10,7 @@ import pytest
 
 from kafka_forensics.export.facts.rows import batch_without_keys, place_columns, record_batch
 from kafka_forensics.export.labels import SnapshotLabel
-from kafka_forensics.export.parquet import parquet_writer, row_groups
+from kafka_forensics.export.parquet import parquet_writer, replica_tables
 from kafka_forensics.model.arrow import TIME, dictionary_array, numbers, repeated_dictionary, times
 from kafka_forensics.model.schemas import FACTS, ReplicaKeys
 
@@ -95,7 +95,7 @@ def test_plain_and_dictionary_batches_get_the_types_of_the_first(*, dictionary_f
     assert dictionary_batch.schema.types != plain_batch.schema.types
     batches = [dictionary_batch, plain_batch] if dictionary_first else [plain_batch, dictionary_batch]
     replicas = [(ReplicaKeys("t", 0, f"{broker}", broker or None), [batch]) for broker, batch in enumerate(batches)]
-    (table,) = row_groups(INDEX, SnapshotLabel("c", "s", "0" * 32, in_rows=True), replicas)
+    (table,) = replica_tables(INDEX, SnapshotLabel("c", "s", "0" * 32, in_rows=True), replicas)
     assert pa.types.is_dictionary(table.schema.field("index_type").type) == dictionary_first
     row = {"cluster": "c", "snapshot": "s", "topic": "t", "partition": 0, "log_dir": "dir", "file": "file", "last_stable_offset": 7}
     assert table.num_rows == 2

@@ -12,6 +12,7 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import TransientError, UsageError
+from kafka_forensics.export import places
 from kafka_forensics.export.places import ExportPlace, join_place, open_place
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.remote import errors as remote_errors
@@ -111,6 +112,22 @@ def test_workers_join_an_export_by_its_token(s3: S3Server, bucket: str) -> None:
     assert {key for key in object_keys(s3, bucket) if not key.endswith("/")} == {"out/_SUCCESS", "out/batches/part-00000.parquet"}
     with pytest.raises(UsageError):
         join_place(uri, target.token, storage(s3))
+
+
+def test_an_export_that_began_at_the_same_moment_is_left_alone(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = f"s3://{bucket}/out"
+    with monkeypatch.context() as patch:
+        patch.setattr(places, "require_empty", lambda *_: None)
+        first, second = open_export(s3, uri), open_export(s3, uri)
+    with second.file("batches/second.parquet") as file:
+        file.write(b"whole")
+    with pytest.raises(UsageError, match="another export is there"):
+        first.require_own()
+    first.remove()
+    assert "out/batches/second.parquet" in object_keys(s3, bucket)
+    second.require_own()
+    second.remove()
+    assert not object_keys(s3, bucket)
 
 
 def test_errors_contain_no_secrets(s3: S3Server, capsys: pytest.CaptureFixture[str]) -> None:

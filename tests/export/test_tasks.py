@@ -75,7 +75,7 @@ class TaskExport:
         written, gaps = adopt_files(zip(self.tasks, outputs, strict=True), self.target, self.opened.label)
         self.reader.incomplete += gaps
         self.target.clear()
-        order = ExportOrder(self.target, list(FACTS), self.opened.label, commit=self.opened.commit)
+        order = ExportOrder(self.opened, list(FACTS))
         export_facts(self.reader, order, {name: written.get(name, []) for name in BY_TASKS})
         self.opening.__exit__(None, None, None)
 

@@ -5,9 +5,11 @@ import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+import kafka_forensics as kf
 from kafka_forensics.cli import spark_session
 from kafka_forensics.errors import IncompleteError, UsageError
 from kafka_forensics.evidence.inputs import gather
@@ -29,7 +31,7 @@ def append(spark: SparkSession, path: Path, target: Path, snapshot: str, table_f
     options = ScanOptions()
     inputs = gather([str(path)], options, ids_later=True)
     with open_export(str(target), (), SnapshotOptions("a", snapshot, append=True, table_format=table_format), inputs) as opened:
-        order = ExportOrder(opened.target, list(FACTS), opened.label, opened.output, payloads=True, commit=opened.commit)
+        order = ExportOrder(opened, list(FACTS), payloads=True)
         export_on_spark(spark, inputs, options, order)
 
 
@@ -66,7 +68,7 @@ def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_pat
 
 def test_only_whole_datasets_are_read_unless_allowed(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    with pytest.raises(IncompleteError, match="no finished snapshot"):
+    with pytest.raises(UsageError, match=r"no snapshot in .* has the fact batches"):
         read_export(spark, str(target), "batches")
     for snapshot in ("n1", "n2"):
         assert datasets.append(target, "a", snapshot, *datasets.TWO_FACTS) == 0
@@ -85,11 +87,27 @@ def test_only_whole_datasets_are_read_unless_allowed(spark: SparkSession, tmp_pa
         IncompleteError, match=r"1 files of batches are in no manifest, such as other\.parquet: a run has not finished"
     ):
         read_export(spark, str(target), "batches")
+    file.with_name("other.parquet").unlink()
+    folder.rename(target / "cluster=a" / "_replaced-n2")
+    with pytest.raises(IncompleteError, match="snapshot n2 of cluster a was being replaced when the run was killed"):
+        read_export(spark, str(target), "batches")
+    (target / "cluster=a" / "_replaced-n2").rename(folder)
     shutil.rmtree(target / "cluster=a" / "snapshot=n1")
     folder.rename(target / "cluster=a" / f"_unfinished-{'d' * 32}")
-    with pytest.raises(IncompleteError, match="no finished snapshot"):
+    with pytest.raises(IncompleteError, match="no snapshot is finished"):
         read_export(spark, str(target), "batches")
     assert read_export(spark, str(target), "batches", allow_incomplete=True).count() == count
+
+
+def test_snapshots_without_a_fact_are_read_with_topics_as_directories(spark: SparkSession, tmp_path: Path) -> None:
+    target = tmp_path / "g[a]"
+    for snapshot, path in (("n1", datasets.SILENT_DIVERGENCE), ("n2", UNCLEAN_ELECTION)):
+        assert datasets.append(target, "a", snapshot, "--partition-by", "topic", path=path) == 0
+    for fact in ("transactions", "control_records", "findings", "remote_segments"):
+        table = read_export(spark, str(target), fact).toArrow()
+        expected = kf.scan(str(UNCLEAN_ELECTION)).facts(fact).num_rows
+        assert table.filter(pa.compute.field("snapshot") == "n2").num_rows == expected
+    assert read_export(spark, str(target), "index_entries").count() >= 0
 
 
 def test_the_command_adds_a_snapshot_on_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

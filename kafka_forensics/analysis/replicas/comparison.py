@@ -23,6 +23,7 @@ from kafka_forensics.analysis.replicas.diff import (
     is_compacted,
     is_complete,
     is_misplaced,
+    was_moved,
 )
 from kafka_forensics.analysis.replicas.forks import (
     fork_findings,
@@ -309,7 +310,7 @@ def _add_content_differences(
             is_explained = any((number, int(batch.row[BatchColumn.BASE_OFFSET])) in damaged for number, batch in sides)
             same_epoch = difference.epochs[0] == difference.epochs[1]
             if (difference.kind == "damaged" and not is_explained) or (difference.kind == "header" and same_epoch):
-                wrong = {number for number, batch in sides if is_misplaced(batch) or not is_complete(batch)}
+                wrong = {number for number, batch in sides if is_misplaced(batch) or was_moved(batch) or not is_complete(batch)}
                 result.damaged |= wrong
                 result.unlike_content |= set() if wrong else {pair}
 

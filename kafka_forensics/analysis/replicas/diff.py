@@ -356,10 +356,13 @@ def _epoch_is_confirmed(batch: ReplicaBatch) -> bool:
 
 def is_misplaced(batch: ReplicaBatch) -> bool:
     """Whether a batch contradicts both neighbours and was not moved to its right offset: then its base offset is wrong."""
-    replica, place = batch.replica, batch.place
-    wrong = [anomaly.run for anomaly in replica.offset_sequence.anomalies if anomaly.kind == "OFFSET_DISCONTINUITY"]
-    moved = any(misplaced.place == place for misplaced in replica.misplaced)
-    return not moved and any((run.segment, run.position) == place for run in wrong)
+    wrong = [anomaly.run for anomaly in batch.replica.offset_sequence.anomalies if anomaly.kind == "OFFSET_DISCONTINUITY"]
+    return not was_moved(batch) and any((run.segment, run.position) == batch.place for run in wrong)
+
+
+def was_moved(batch: ReplicaBatch) -> bool:
+    """Whether the base offset of a batch is wrong, and the batch was moved to its right offset."""
+    return any(misplaced.place == batch.place for misplaced in batch.replica.misplaced)
 
 
 READ_AGAIN_BYTES: Final = 64 << 20

@@ -76,9 +76,7 @@ Append = Annotated[
     bool,
     typer.Option("--append", help="Add a snapshot to the dataset at --output, or begin one; one of the same name is replaced."),
 ]
-Cluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", help="The cluster of the snapshot [default: the cluster's id].")
-]
+Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="The cluster of the snapshot [default: its id].")]
 Snapshot = Annotated[
     str | None, typer.Option("--snapshot", metavar="NAME", help="The name of the snapshot, e.g. 2026-03-01 [default: 1].")
 ]
@@ -133,8 +131,6 @@ class DatasetOptions:
         """The options as `export.opening` takes them. Raises UsageError for options that contradict each other."""
         from kafka_forensics.export.opening import SnapshotOptions
 
-        if self.append and self.snapshot is None:
-            raise UsageError("--append requires --snapshot", hint="name it, for example --snapshot 2026-03-01")
         if self.partition_by is not None and self.table_format not in (None, "parquet"):
             raise UsageError(f"--partition-by does not apply to {self.table_format} tables", hint="leave one of the two out")
         for name, value in (("--iceberg-catalog", self.iceberg_catalog), ("--iceberg-namespace", self.iceberg_namespace)):
@@ -198,9 +194,7 @@ def export(
         paths, scan_options = without_secrets(paths, scan_options)
     inputs = gather(paths, scan_options, ids_later=on_spark)
     with open_export(output, scan_options.storage_options, snapshot_options, inputs) as opened:
-        order = ExportOrder(
-            opened.target, names, opened.label, opened.output, show_payloads, allow_incomplete, commit=opened.commit
-        )
+        order = ExportOrder(opened, names, show_payloads, allow_incomplete)
         run = _run_on_spark if on_spark else _run
         reader, datasets = run(inputs, scan_options, order, engine, screen)
     with open_output(None, color=console.color) as to:

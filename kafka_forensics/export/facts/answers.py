@@ -1,6 +1,7 @@
 """Facts from the scan's result and the internal topics: replicas, transactions, the controller's history, committed offsets."""
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
@@ -163,27 +164,27 @@ def metadata_facts(witnesses: Witnesses, options: ScanOptions) -> Iterator[pa.Re
     return record_batches(FACTS["metadata_history"].schema, rows_of(_EVENT, rows))
 
 
+_BY_GROUP: Final = itemgetter(*map(FACTS["group_offsets"].schema.names.index, ("topic", "partition", "broker", "group")))
+
+
 def group_facts(inputs: Inputs, witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[pa.RecordBatch]:
-    """Record batches of `group_offsets`, by partition of the log, status, group, topic and partition."""
-    return record_batches(FACTS["group_offsets"].schema, _group_rows(inputs, witnesses, options, payloads=payloads))
+    """Record batches of `group_offsets`, by topic, partition, broker and group."""
+    rows = sorted(_group_rows(inputs, witnesses, options, payloads=payloads), key=_BY_GROUP)
+    return record_batches(FACTS["group_offsets"].schema, rows)
 
 
 def _group_rows(inputs: Inputs, witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[tuple[object, ...]]:
     logs, node_ids = [] if witnesses.groups is None else witnesses.groups.logs, NodeIds.of(inputs.log_dirs)
     for log in sorted(logs, key=lambda log: (log.partition, str(log.broker))):
-        for committed in sorted(log.committed, key=_by_group):
+        for committed in sorted(log.committed, key=lambda committed: committed.record_offset):
             if fits((committed.topic, committed.partition), options):
                 values = *_commit(committed.last, payloads=payloads), committed.in_transaction, None
                 place = log.partition, committed.record_offset, committed.unknown_after
                 yield (*_group_place(log, committed, node_ids), "committed", *values, *place)
-        for pending in sorted(log.pending, key=_by_group):
+        for pending in sorted(log.pending, key=lambda pending: pending.record_offset):
             if fits((pending.topic, pending.partition), options):
                 values = *_commit(pending.commit, payloads=payloads), True, pending.producer_id
                 yield (*_group_place(log, pending, node_ids), "pending", *values, log.partition, pending.record_offset, None)
-
-
-def _by_group(offset: CommittedOffset | PendingCommit) -> tuple[str, str, int, int]:
-    return offset.group, offset.topic, offset.partition, offset.record_offset
 
 
 def _group_place(log: GroupLog, offset: CommittedOffset | PendingCommit, node_ids: NodeIds) -> tuple[object, ...]:

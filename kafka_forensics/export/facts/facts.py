@@ -106,14 +106,6 @@ def read_records(path: str, storage_options: "OptionsArgument" = None, *, payloa
                 yield pa.RecordBatch.from_arrays(list(map(plain, arrays)), schema=RECORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class FactPart:
-    """The rows of a fact about one replica, without its keys (`Fact.file_schema`)."""
-
-    keys: ReplicaKeys
-    batches: Batches
-
-
 def place_of_replica(plan: ReplicaPlan) -> ReplicaPlace:
     """The place of a replica."""
     return plan.context.topic, plan.context.partition, plan.context.broker, plan.log_dir.name
@@ -146,15 +138,15 @@ class FactReader:
         """Find the node ids once for all facts."""
         self.node_ids = NodeIds.of(self.inputs.log_dirs)
 
-    def parts(self, name: str) -> Iterator[FactPart]:
-        """A fact about replicas in parts, by topic, partition and broker."""
+    def parts(self, name: str) -> Iterator[tuple[ReplicaKeys, Batches]]:
+        """A fact about replicas in parts, by topic, partition and broker: the keys of a replica, and its rows without these."""
         read = self._transaction_reader() if name == "transactions" else READERS[name]
         for plan in self.logs_of(name):
             deep = self.result.totals.records_decoded
             reader = ReplicaReader(plan, self.incomplete.append, lambda count: self.passed(count), self.payloads, deep)
             if name == "transactions" and not plan.context.is_remote:
                 reader.remote = remote_logs_of(self.inputs, plan.context)
-            yield FactPart(self.keys_of(plan), read(reader))
+            yield self.keys_of(plan), read(reader)
 
     def keys_of(self, plan: ReplicaPlan) -> ReplicaKeys:
         """The keys of a replica."""
@@ -186,9 +178,9 @@ class FactReader:
         if not fact.by_replica:
             yield from self._whole(name)
             return
-        for part in self.parts(name):
-            for batch in part.batches:
-                yield add_keys(batch, fact, part.keys)
+        for keys, batches in self.parts(name):
+            for batch in batches:
+                yield add_keys(batch, fact, keys)
 
     def table(self, name: str) -> pa.Table:
         """The whole fact as one table in memory. Raises UsageError for an unknown fact."""

@@ -90,8 +90,9 @@ def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str
 def select_batches(batches: Batches, query: FactQuery, schema: pa.Schema) -> Batches:
     """The rows and columns of the query, of batches with the columns of `schema`; small batches are combined."""
     columns: list[ArrowField] = [schema.field(name) for name in query.columns]
-    for table in row_groups((select_rows(batch, query) for batch in batches), pa.schema(columns)):
-        chunks = table.to_batches()
+    for group in row_groups((None, select_rows(batch, query)) for batch in batches):
+        chunks = [batch for _, batch in group]
+        table = pa.Table.from_batches(chunks, pa.schema(columns))
         yield from chunks if table.num_rows >= _MIN_BATCH_ROWS * len(chunks) else table.combine_chunks().to_batches()
 
 

@@ -5,8 +5,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 
 import pyarrow as pa
 
@@ -137,28 +136,32 @@ def _size_of(value: object) -> int:
     return sum(map(_size_of, value.values())) if isinstance(value, dict) else _NUMBER_BYTES
 
 
-def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of `batches` in tables as large as `MAX_ROWS` and `MAX_BYTES` allow; the batches are the tables' chunks."""
-    pending: list[pa.RecordBatch] = []
+_Key = TypeVar("_Key")
+
+
+def row_groups(batches: Iterable[tuple[_Key, pa.RecordBatch]]) -> Iterator[list[tuple[_Key, pa.RecordBatch]]]:
+    """Neighbouring batches, each with something that belongs to it, in groups as large as `MAX_ROWS` and `MAX_BYTES` allow."""
+    pending: list[tuple[_Key, pa.RecordBatch]] = []
     rows = size = 0
-    for batch, added in chain.from_iterable(map(bounded, batches)):
-        if pending and (rows + batch.num_rows > MAX_ROWS or size + added > MAX_BYTES):
-            yield pa.Table.from_batches(pending, schema)
-            pending, rows, size = [], 0, 0
-        pending.append(batch)
-        rows += batch.num_rows
-        size += added
+    for key, batch in batches:
+        for part, added in _bounded(batch):
+            if pending and (rows + part.num_rows > MAX_ROWS or size + added > MAX_BYTES):
+                yield pending
+                pending, rows, size = [], 0, 0
+            pending.append((key, part))
+            rows += part.num_rows
+            size += added
     if pending:
-        yield pa.Table.from_batches(pending, schema)
+        yield pending
 
 
-def bounded(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _bounded(batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int]]:
     """`batch` and its bytes, halved until its parts are within the limits; nothing if it has no rows."""
     size = batch.nbytes
     if batch.num_rows > 1 and (batch.num_rows > MAX_ROWS or size > MAX_BYTES):
         half = batch.num_rows // 2
-        yield from bounded(batch.slice(0, half))
-        yield from bounded(batch.slice(half))
+        yield from _bounded(batch.slice(0, half))
+        yield from _bounded(batch.slice(half))
     elif batch.num_rows:
         yield batch, size
 

@@ -122,17 +122,22 @@ def _producer_rows(replica: ReplicaReader) -> Iterator[tuple[object, ...]]:
 
 
 def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> Iterator[pa.RecordBatch]:
-    """Record batches of `checkpoints`, by broker, log directory, file, topic and partition; only those that the options select."""
+    """Record batches of `checkpoints`, by topic, partition, broker, log directory and file; only those that the options select."""
     return record_batches(FACTS["checkpoints"].schema, _checkpoint_rows(inputs, options))
 
 
 def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[object, ...]]:
     node_ids = NodeIds.of(inputs.log_dirs)
-    for log_dir in sorted(inputs.log_dirs, key=lambda log_dir: (broker_order(log_dir.broker), log_dir.name)):
-        if options.broker is not None and str(log_dir.broker) != options.broker:
-            continue
-        for file in CHECKPOINTS:
-            checkpoint = log_dir.checkpoints.get(file)
-            for (topic, partition), offset in sorted({} if checkpoint is None else checkpoint.offsets.items()):
-                if fits((topic, partition), options):
-                    yield *node_ids.replica(topic, partition, log_dir.broker), log_dir.name, file, offset
+    lines = [
+        (key, number, file, offset)
+        for number, log_dir in enumerate(inputs.log_dirs)
+        if options.broker is None or str(log_dir.broker) == options.broker
+        for file in CHECKPOINTS
+        if (checkpoint := log_dir.checkpoints.get(file)) is not None
+        for key, offset in checkpoint.offsets.items()
+        if fits(key, options)
+    ]
+    order = {number: (broker_order(log_dir.broker), log_dir.name) for number, log_dir in enumerate(inputs.log_dirs)}
+    for key, number, file, offset in sorted(lines, key=lambda line: (line[0], order[line[1]], line[2])):
+        log_dir = inputs.log_dirs[number]
+        yield *node_ids.replica(*key, log_dir.broker), log_dir.name, file, offset
