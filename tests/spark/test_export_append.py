@@ -96,7 +96,7 @@ def test_only_whole_datasets_are_read_unless_allowed(spark: SparkSession, tmp_pa
     folder.rename(target / "cluster=a" / f"_unfinished-{'d' * 32}")
     with pytest.raises(IncompleteError, match="no snapshot is finished"):
         read_export(spark, str(target), "batches")
-    assert read_export(spark, str(target), "batches", allow_incomplete=True).count() == count
+    assert read_export(spark, str(target), "batches", allow_incomplete=True).count() == count // 2
 
 
 def test_snapshots_without_a_fact_are_read_with_topics_as_directories(spark: SparkSession, tmp_path: Path) -> None:
