@@ -10,6 +10,7 @@ or Spark did not finish.
 """
 
 import argparse
+import logging
 import re
 import sys
 from collections import Counter
@@ -129,5 +130,8 @@ def main() -> int:
         return 3
 
 
-if __name__ == "__main__" and (status := main()):
-    sys.exit(status)
+if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("kafka_forensics.spark").setLevel(logging.INFO)  # a line to standard error when a job ends
+    if status := main():
+        sys.exit(status)

@@ -21,7 +21,6 @@ from kafka_forensics.cli.options import EngineOptions
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.spark.jobs import PROGRESS_SETTING
 from kafka_forensics.spark.sessions import JavaOutput, readable_spark_errors, without_url_parameters
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ def running_session(screen: Screen, engine: EngineOptions, jobs: int) -> "Iterat
             with readable_spark_errors(place, java_output), java_output.child():
                 if remote is not None:  # `local[N]` starts a server on this machine
                     spark = session(remote=remote)
-                    spark.conf.set(PROGRESS_SETTING, "false")  # ours replaces it
                     spark.registerProgressHandler(cast("Any", show_tasks))
                 else:
                     spark = default_builder(place).config("spark.ui.showConsoleProgress", "true").getOrCreate()

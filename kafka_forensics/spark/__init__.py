@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.job import SparkScanResult
 
-__all__ = ["default_builder", "export", "read_export", "readable_errors", "register", "scan", "scan_snapshots", "session"]
+__all__ = ["default_builder", "export", "read_export", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -88,10 +87,10 @@ def scan_snapshots(
     from kafka_forensics.spark.job import compare_inputs
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    given, options = split_storage_options(_matching_snapshots(snapshots), options)
+    inputs, options = split_storage_options(_matching_snapshots(snapshots), options)
     notes: list[str] = []
     with notices_once(spark):
-        gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
+        gathered = gather_snapshots(snapshot_paths(inputs, options, order, notes), options)
     compared = compare_inputs(spark, gathered, options)
     compared.result.notes[:0] = notes
     return with_views(compared, options, json_document, changes_document)
@@ -162,16 +161,6 @@ def read_export(spark: "SparkSession", output: str, fact: str, *, allow_incomple
     from kafka_forensics.spark.exports import read_fact
 
     return read_fact(spark, output.rstrip("/"), fact_named(fact), allow_incomplete=allow_incomplete)
-
-
-def readable_errors() -> "AbstractContextManager[None]":
-    """A block in which errors of Spark's actions become one sentence, with the setting to change if one is known.
-
-    Raises ForensicsError, and UsageError for a wrong set-up of workers.
-    """
-    from kafka_forensics.spark.sessions import readable_spark_errors
-
-    return readable_spark_errors()
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

@@ -164,8 +164,10 @@ def requested_columns(
 ) -> tuple[str, ...]:
     """The names in a requested schema: a StructType, or the `pyarrow.Schema` of servers without a JVM.
 
-    Raises UsageError for unknown and repeated names, and for another type or nullability than the declared one.
+    Raises UsageError for unknown and repeated names, for none, and for another type or nullability than the declared one.
     """
+    if not schema.names:
+        raise UsageError(f"the schema has no column of the fact {fact}", hint="to count rows, name one column")
     known = spark_schema(fact, snapshots=snapshots, names=names)
     chosen = require_known(fact, list(schema.names), known.names)
     for column in schema.fields if isinstance(schema, StructType) else ():

@@ -35,8 +35,9 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
 from kafka_forensics.scanning.witnesses.remote_chains import take_remote_logs
 from kafka_forensics.spark.job import probe, scan_probed
-from kafka_forensics.spark.jobs import collected
-from kafka_forensics.spark.keys import Batches, batch_of, core_count, has_attempts_left, max_attempts, small_table
+from kafka_forensics.spark.keys import Batches, batch_of, has_attempts_left, max_attempts, small_table
+from kafka_forensics.spark.sessions import core_count
+from kafka_forensics.spark.watching import collected
 from kafka_forensics.storage.remote import variables_here, with_missing_variables
 
 if TYPE_CHECKING:

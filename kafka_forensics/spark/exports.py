@@ -17,8 +17,8 @@ from kafka_forensics.export.target import MANIFEST
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import INCOMPLETE_FACT, Fact
 from kafka_forensics.spark.columns import declared_columns, spark_struct
-from kafka_forensics.spark.jobs import collected
 from kafka_forensics.spark.sessions import notice
+from kafka_forensics.spark.watching import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

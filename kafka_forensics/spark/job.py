@@ -53,13 +53,11 @@ from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, i
 from kafka_forensics.scanning.judging.whole_scan import Scan, ScanInterruptedError, digest_key
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.spark import keys
-from kafka_forensics.spark.jobs import collected
 from kafka_forensics.spark.keys import (
     Batches,
     arrow_schema,
     batch_of,
     cached,
-    core_count,
     has_attempts_left,
     max_attempts,
     small_table,
@@ -67,7 +65,8 @@ from kafka_forensics.spark.keys import (
     works_table,
 )
 from kafka_forensics.spark.listings import listing_of
-from kafka_forensics.spark.sessions import require_server_of_client
+from kafka_forensics.spark.sessions import core_count, require_server_of_client
+from kafka_forensics.spark.watching import collected
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.remote import variables_here, with_missing_variables
 from kafka_forensics.storage.source import LostSource

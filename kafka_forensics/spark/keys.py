@@ -16,8 +16,8 @@ import numpy as np
 from kafka_forensics.analysis.compaction import KeyColumn
 from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, read_keys, sweep_keys
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.spark.jobs import collected
 from kafka_forensics.spark.sessions import notice
+from kafka_forensics.spark.watching import collected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,13 +93,6 @@ def max_attempts(spark: "SparkSession") -> int:
         return int(str(spark.conf.get("spark.task.maxFailures", "4")))
     except (PySparkException, ValueError):
         return 1
-
-
-def core_count(spark: "SparkSession") -> int | None:
-    """How many tasks Spark runs at once, by the plan of a query of its own; None if the plan does not say."""
-    plan = str(spark.sql("EXPLAIN SELECT * FROM range(1)").head())
-    splits = re.search(r"splits=(\d+)", plan)
-    return None if splits is None else int(splits[1])
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakKeyDictionary
 
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.wording import escape_unprintable
@@ -204,13 +205,27 @@ def newer_than_server(spark: "SparkSession") -> str | None:
     return f"this client is of Spark {client}, and the Connect server of Spark {server}: a client must not be the newer one"
 
 
-_NOTICED: Final[set[tuple[int, str]]] = set()
+def core_count(spark: "SparkSession") -> int | None:
+    """How many tasks Spark runs at once, by the plan of a query of its own; None if the plan does not say."""
+    plan = str(spark.sql("EXPLAIN SELECT * FROM range(1)").head())
+    splits = re.search(r"splits=(\d+)", plan)
+    return None if splits is None else int(splits[1])
+
+
+_LOGGED: "Final[WeakKeyDictionary[SparkSession, set[str]]]" = WeakKeyDictionary()
+
+
+def is_new_note(spark: "SparkSession", text: str) -> bool:
+    """Whether a session has not logged this note before; it has from now on."""
+    logged = _LOGGED.setdefault(spark, set())
+    is_new = text not in logged
+    logged.add(text)
+    return is_new
 
 
 def notice(spark: "SparkSession", text: str) -> None:
     """Log a warning once a session."""
-    if (id(spark), text) not in _NOTICED:
-        _NOTICED.add((id(spark), text))
+    if is_new_note(spark, text):
         logging.getLogger(__name__).warning("%s", text)
 
 
@@ -219,10 +234,7 @@ def notices_once(spark: "SparkSession") -> Iterator[None]:
     """A block that logs each note about the inputs once a session."""
 
     def is_new(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        known = (id(spark), text) in _NOTICED
-        _NOTICED.add((id(spark), text))
-        return not known
+        return is_new_note(spark, record.getMessage())
 
     modules = ("evidence.inputs", "evidence.options", "evidence.paths", "questions.changes.snapshots")
     loggers = [logging.getLogger(f"kafka_forensics.{module}") for module in modules]
@@ -282,8 +294,8 @@ def readable_spark_errors(starting: str | None = None, java: JavaOutput | None =
         reason = root_cause(str(error))
         if starting is None:
             raise known_error(str(error)) or ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
-        if java is not None and _JAVA_ENDED in reason and (said := java.reason()) is not None:
-            reason = f"Java ended and said: {said}"
+        if java is not None and _JAVA_ENDED in reason and (last_words := java.reason()) is not None:
+            reason = f"Java ended and said: {last_words}"
         reason = reason.replace(starting, without_url_parameters(starting))
         raise UsageError(
             f"Spark does not start at {without_url_parameters(starting)}: {reason}",

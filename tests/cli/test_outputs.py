@@ -16,8 +16,9 @@ import pytest
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
-from kafka_forensics.cli.outputs.words import by_kind, headline, replica_words, summary_lines
+from kafka_forensics.cli.outputs.words import by_kind, gap_lines, headline, replica_words, summary_lines
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.errors import DENIED
 from kafka_forensics.export.json_document import FINDING_COLUMNS
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.json_objects import with_number_texts
@@ -344,3 +345,16 @@ def test_unread_partitions_are_listed_beside_incidents() -> None:
     text = rendered(result)
     assert text.count("UNKNOWN   dark-") == 5
     assert "  4 more partitions of which something is to be said:\n" in text
+
+
+@pytest.mark.parametrize(
+    ("paths", "below"),
+    [
+        (("s3://a/x/1.log", "s3://a/x/2.log"), " below s3://a/x"),
+        (("s3://a/x/1.log", "s3://b/x/1.log"), ""),
+        (("s3://a/1.log", "gs://a/1.log"), ""),
+    ],
+)
+def test_refused_objects_are_a_line_that_names_what_they_share(paths: tuple[str, str], below: str) -> None:
+    (line,) = gap_lines(Incomplete(path, DENIED) for path in paths)
+    assert line == f"incomplete: 2 objects{below} cannot be read; the first, {paths[0]}: {DENIED}"

@@ -12,7 +12,7 @@ TYPES: dict[str, Any] = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.b
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeSession:
     """A session with the settings of `conf`; `made` and `kept` count DataFrames that were created and are persisted;
     `jobs` are the names of jobs."""
@@ -24,8 +24,8 @@ class FakeSession:
     properties: dict[str, str | None] = field(default_factory=dict)
     tags: set[str] = field(default_factory=set)
     cancelled: Event = field(default_factory=Event)
-    stages: list[tuple[int, int, int]] = field(default_factory=list)
-    """(tasks that run, tasks that are done, tasks) of each stage."""
+    stages: list[tuple[int, int]] = field(default_factory=list)
+    """(tasks that run, tasks that are done) of each stage."""
 
     @property
     def conf(self) -> "FakeSession":
@@ -45,7 +45,7 @@ class FakeSession:
         return range(len(self.stages))
 
     def getStageInfo(self, number: int) -> SimpleNamespace:  # noqa: N802 - Spark's name
-        return SimpleNamespace(**dict(zip(("numActiveTasks", "numCompletedTasks", "numTasks"), self.stages[number], strict=True)))
+        return SimpleNamespace(**dict(zip(("numActiveTasks", "numCompletedTasks"), self.stages[number], strict=True)))
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
         return self.properties.get(name)
@@ -61,7 +61,7 @@ class FakeSession:
         self.tags.add(tag)
 
     def removeJobTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
-        self.tags.remove(tag)
+        self.tags.discard(tag)
 
     def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
         assert tag in self.tags

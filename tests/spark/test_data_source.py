@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
-from kafka_forensics.spark.keys import core_count
+from kafka_forensics.spark.sessions import core_count
 from tests.spark.cluster import NEWEST, OLDEST
 from tests.spark.data_source_checks import FACTS, FACTS_OF_OTHER_SPARKS, answers, digest, snapshots_of
 from tests.spark.source_facts import as_source

@@ -137,6 +137,9 @@ def test_a_schema_selects_columns_in_any_order() -> None:
         (("last_offset", "int64"), ("topic", "string"))
     }
     assert requested_columns("batches", pa.schema([("topic", pa.string())])) == ("topic",)
+    for empty in (StructType([]), pa.schema([])):
+        with pytest.raises(UsageError, match="the schema has no column of the fact batches"):
+            requested_columns("batches", empty)
     with pytest.raises(UsageError) as caught:
         requested_columns("batches", pa.schema([("snapshot", pa.string())]))
     assert str(caught.value.hint).startswith("say snapshots=true")

@@ -30,7 +30,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_the_examples_work(spark: SparkSession, places: dict[str, str]) -> None:
-    assert len(CODE) == 5
+    assert len(CODE) == 4
     names: dict[str, Any] = {"spark": spark}
     for code in CODE:
         for name, place in places.items():

@@ -275,7 +275,8 @@ def _denied_line(denied: Sequence[Incomplete]) -> str:
     parts = [unread.path.split("/")[:-1] for unread in denied]
     shared = "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False)))
     first = f"{printable(denied[0].path)}: {printable(denied[0].reason)}"
-    return f"incomplete: {len(denied)} objects below {printable(shared)} cannot be read; the first, {first}"
+    below = f" below {printable(shared)}" if shared.strip("/") and not shared.endswith(":/") else ""
+    return f"incomplete: {len(denied)} objects{below} cannot be read; the first, {first}"
 
 
 def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:

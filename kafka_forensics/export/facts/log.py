@@ -15,9 +15,11 @@ from kafka_forensics.export.facts.rows import MAX_ROWS, batch_without_keys, json
 from kafka_forensics.model.arrow import dictionary_array, numbers, times
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, MarkerColumn, has_right_crc
 from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
     CONTROL_ABORT,
     CONTROL_COMMIT,
     CONTROL_MASK,
+    MIN_RECORD_SIZE,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 COUNTED: Final = frozenset({"topic", "partition", "broker", "node_id", "log_dir", "file"})
 """Columns of `records` that are the same for all records of a file, so that rows of these need only the number of records."""
 _RECORDS_A_BYTE: Final = 32
-"""Most records that a byte of a batch is believed to hold; of more, as in a hostile header, the batch is decoded."""
+"""Most records that a byte of a compressed batch is believed to hold; of more, as in a hostile header, the batch is decoded."""
 
 
 def count_nothing(_: int) -> None:
@@ -178,8 +180,9 @@ def _has_all_records(columns: "NDArray[np.int64]") -> "NDArray[np.bool_]":
 
     Headers of others prove no number: compacted batches, old formats, and headers that contradict themselves.
     """
-    counts, sizes = columns[BatchColumn.RECORDS_COUNT], columns[BatchColumn.SIZE_IN_BYTES]
-    is_plausible = (counts > 0) & (counts <= _RECORDS_A_BYTE * (sizes - RECORD_BATCH_OVERHEAD))
+    counts, sizes = columns[BatchColumn.RECORDS_COUNT], columns[BatchColumn.SIZE_IN_BYTES] - RECORD_BATCH_OVERHEAD
+    is_compressed = columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK != 0
+    is_plausible = (counts > 0) & (counts <= np.where(is_compressed, sizes * _RECORDS_A_BYTE, sizes // MIN_RECORD_SIZE))
     answer: NDArray[np.bool_] = (
         is_plausible & (columns[BatchColumn.MAGIC] >= 2) & (counts == columns[BatchColumn.LAST_OFFSET_DELTA] + 1)
     )

@@ -21,7 +21,7 @@ REQUESTS_AT_ONCE: Final = 6
 LONGEST_REQUEST: Final = 0.1
 """Seconds; a longer request was retried."""
 GROUPS_A_CORE: Final = 2
-"""Of little work, so that no core waits for long at the end."""
+"""Groups for each core when there is little work: with two, a core that finishes early takes another one."""
 LEAST_OPENING_SHARE: Final = 1 / 16
 """Of the costs of opening files: work that mostly opens files is in groups of at most a second by this estimate."""
 SMALL_BYTES: Final = 16 << 20

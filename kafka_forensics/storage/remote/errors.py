@@ -25,7 +25,7 @@ _FORBIDDEN: Final = re.compile(
     r"|AuthenticationFailed|AuthorizationFailure|[Pp]ermission denied|PERMISSION_DENIED|UNAUTHENTICATED"
 )
 _FINAL: Final = re.compile(r"status(?: code)?:? (?:301|307|400|416|501)|INVALID_RANGE|InvalidRange|INVALID_PARAMETER|\b416 ")
-_NO_ENDPOINT: Final = "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so Amazon was asked"
+_NO_ENDPOINT: Final = "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so the request went to Amazon"
 _OURS: Final = frozenset({"builtins", "kafka_forensics"})
 _LONGEST: Final = 400
 """Characters of a service's message that are shown."""
@@ -133,7 +133,7 @@ def with_missing_variables(reason: str, elsewhere: Iterable[str]) -> str:
     if not missing or not (is_transient(reason) or DENIED in reason):
         return reason
     lacks = (
-        f"the driver has {', '.join(missing)} in its environment and this worker has not: set spark.executorEnv.{missing[0]},"
+        f"the environment of this worker lacks {', '.join(missing)}, which the driver has: set spark.executorEnv.{missing[0]},"
         " or give the value as a storage option"
     )
     return reason.partition(STILL_FAILING)[0] + lacks if _NO_ENDPOINT in reason else f"{reason}; {lacks}"

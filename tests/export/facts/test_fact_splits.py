@@ -325,9 +325,10 @@ def test_counting_records_decodes_no_ordinary_batch(tmp_path: Path, monkeypatch:
         assert len(decoded) == (3 if "offset_from" in limits else 4)
 
 
-def test_a_hostile_number_of_records_is_not_believed(tmp_path: Path) -> None:
-    many = (2**31 - 1).to_bytes(4, "big")
-    lie = fix_crc(replace_bytes(replace_bytes(batch(0), RECORDS_COUNT_FIELD, many), 23, (2**31 - 2).to_bytes(4, "big")))
+@pytest.mark.parametrize("declared", [3, 200, 2**31 - 1])
+def test_a_number_of_records_for_which_there_is_no_room_is_not_believed(tmp_path: Path, declared: int) -> None:
+    counts = declared.to_bytes(4, "big"), (declared - 1).to_bytes(4, "big")
+    lie = fix_crc(replace_bytes(replace_bytes(batch(0), RECORDS_COUNT_FIELD, counts[0]), 23, counts[1]))
     folder = put_partition(tmp_path, [lie])
     assert counted(folder, "topic") == counted(folder, "offset") == 1
 

@@ -1,15 +1,14 @@
-"""Jobs of Spark: each has a name, shows its progress, ends if no executor works for it, and fails with one sentence.
+"""Jobs of Spark: each has a name, ends if no executor works for it, and fails with one sentence.
 
 A thread looks at the stages that run, on Classic by the status tracker, on Connect by the progress that the server reports.
 """
 
 import logging
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
@@ -24,12 +23,8 @@ if TYPE_CHECKING:
 
 LIMIT_SETTING: Final = "spark.kafka_forensics.executorTimeout"
 """Seconds after which a job ends for which no executor works; 0: it waits forever."""
-PROGRESS_SETTING: Final = "spark.kafka_forensics.progress"
-"""`false`: no lines about progress."""
 _LIMIT_SECONDS: Final = "600"
 WARN_SECONDS: Final = 60.0
-LINE_SECONDS: Final = 10.0
-"""Between two lines about progress, and before the first."""
 LOOK_SECONDS: Final = 1.0
 _DESCRIPTION: Final = "spark.job.description"
 
@@ -39,23 +34,31 @@ class Stages(NamedTuple):
 
     running: int
     done: int
-    total: int
 
 
 def collected(frame: "DataFrame", what: str) -> "pa.Table":
-    """The rows of a DataFrame, computed by the job `what`, which is its name in Spark's UI.
+    """The rows of a DataFrame, computed by the job `what`, which is its name in Spark's UI; its end is logged for level INFO.
 
     Raises UsageError and ForensicsError with one sentence, also if no executor works for the job.
     """
     with readable_spark_errors(), _watched(frame.sparkSession, what):
-        return frame.toArrow()
+        started = time.monotonic()
+        table = frame.toArrow()
+    logging.getLogger(__name__).info("Spark's job (%s) took %.1f s", what, time.monotonic() - started)
+    return table
 
 
 @contextmanager
 def _watched(spark: "SparkSession", what: str) -> Iterator[None]:
-    """A block whose job has a name and is watched."""
-    with (_connect_job if is_connect(spark) else _classic_job)(spark, what, f"kafka-forensics-{uuid4().hex}") as running:
-        watch = Watch(what, _settings(spark), running)
+    """A block whose job has a name and is watched, unless a policy of the cluster forbids the methods that this takes."""
+    with ExitStack() as block:
+        watch: Watch | None = None
+        with suppress(*job_errors()):
+            job = (_connect_job if is_connect(spark) else _classic_job)(spark, what, f"kafka-forensics-{uuid4().hex}")
+            watch = Watch(what, _settings(spark), block.enter_context(job))
+        if watch is None:
+            yield
+            return
         try:
             with watch.during():
                 yield
@@ -80,18 +83,18 @@ def _classic_job(spark: "SparkSession", what: str, tag: str) -> Iterator[Running
 
     def stages() -> Stages | None:
         active = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
-        counts = [(stage.numActiveTasks, stage.numCompletedTasks, stage.numTasks) for stage in active]
+        counts = [(stage.numActiveTasks, stage.numCompletedTasks) for stage in active]
         return Stages(*map(sum, zip(*counts, strict=True))) if counts else None
 
     before = context.getLocalProperty(_DESCRIPTION)
-    context.setJobDescription(f"kafka-forensics: {what}")
-    context.addJobTag(tag)  # SparkSession.interruptTag cancels only from the thread that set a tag
     try:
+        context.setJobDescription(f"kafka-forensics: {what}")
+        context.addJobTag(tag)  # SparkSession.interruptTag cancels only from the thread that set a tag
         yield RunningJob(stages, partial(context.cancelJobsWithTag, tag))
     finally:
         with suppress(*job_errors(), OSError):  # Java has ended
-            context.removeJobTag(tag)
             context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+            context.removeJobTag(tag)
 
 
 @contextmanager
@@ -100,8 +103,8 @@ def _connect_job(spark: "SparkSession", _what: str, tag: str) -> Iterator[Runnin
     last: list[Stages] = []
 
     def take(stages: "Iterable[StageInfo]", inflight_tasks: int, **_: object) -> None:
-        counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages]
-        last[:] = [Stages(inflight_tasks, *map(sum, zip(*counts, strict=True)))] if counts else []
+        done = [stage.num_completed_tasks for stage in stages]
+        last[:] = [Stages(inflight_tasks, sum(done))] if done else []
 
     handler: Any = take
     spark.registerProgressHandler(handler)
@@ -117,19 +120,16 @@ class Settings(NamedTuple):
     """Of the watch: `requested` are Spark's settings of executors."""
 
     limit: float
-    shows_progress: bool
     requested: str
 
 
 def _settings(spark: "SparkSession") -> Settings:
-    """The settings of a session; Spark's own progress bar replaces our lines."""
+    """The settings of a session."""
     limit = str(spark.conf.get(LIMIT_SETTING, _LIMIT_SECONDS))
-    has_bar = not is_connect(spark) and spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
     names = ("spark.executor.memory", "spark.executor.cores", "spark.executor.pyspark.memory")
     requested = {name: spark.conf.get(name, "") for name in names}
     return Settings(
         float(limit) if re.fullmatch(r"\d+(?:\.\d+)?", limit) else float(_LIMIT_SECONDS),
-        not has_bar and spark.conf.get(PROGRESS_SETTING, "true") != "false",
         ", ".join(f"{name} {value}" for name, value in requested.items() if value) or "spark.executor.memory",
     )
 
@@ -158,7 +158,7 @@ class Watch:
             self._look_until_over()
 
     def _look_until_over(self) -> None:
-        started = worked = shown = time.monotonic()
+        worked = time.monotonic()
         done, warned = 0, False
         while not self._over.wait(LOOK_SECONDS):
             now, seen = time.monotonic(), self._job.stages()
@@ -167,9 +167,6 @@ class Watch:
             done = done if seen is None else seen.done
             if seen is None or self._over.is_set():
                 continue
-            if self._settings.shows_progress and now - shown >= LINE_SECONDS:
-                shown = now
-                self._show(seen, now - started)
             if not warned and now - worked >= WARN_SECONDS:
                 warned = True
                 logging.getLogger(__name__).warning("%s", self._waiting(now - worked))
@@ -177,12 +174,6 @@ class Watch:
                 self.reason = f"{self._waiting(now - worked)}; {LIMIT_SETTING} {self._settings.limit:g} seconds are over"
                 self._job.cancel()
                 return
-
-    def _show(self, seen: Stages, seconds: float) -> None:
-        line = f"kafka-forensics: {self._what}: {seen.done} of {seen.total} tasks are done, {seconds:.0f} s\n"
-        with suppress(OSError, ValueError):  # it is closed
-            sys.stderr.write(line)
-            sys.stderr.flush()
 
     def _waiting(self, seconds: float) -> str:
         return (

@@ -1,8 +1,10 @@
-"""The names, progress, ends and errors of jobs, without Java."""
+"""The names, ends and errors of jobs, without Java."""
 
+import gc
 import io
 import logging
 import time
+import weakref
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -19,9 +21,9 @@ from kafka_forensics.cli.streams import Screen
 from kafka_forensics.errors import DENIED, STILL_FAILING, ForensicsError, PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine.serialization import pack
-from kafka_forensics.spark import data_source, export_job, job, jobs, sessions
+from kafka_forensics.spark import data_source, export_job, job, sessions, watching
 from kafka_forensics.spark.data_source import FactTask, KafkaLogDataSource
-from kafka_forensics.spark.jobs import RunningJob, Settings, Stages, Watch, collected
+from kafka_forensics.spark.watching import RunningJob, Settings, Stages, Watch, collected
 from kafka_forensics.storage.remote import RequestFailedError, StorageOptions, request_once, variables_here
 from kafka_forensics.storage.remote.errors import source_error
 from tests.spark.fake_session import FakeFrame, FakeSession
@@ -112,8 +114,8 @@ def test_jobs_have_names_and_the_users_return() -> None:
 
 
 def test_a_cancelled_job_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.005)
-    spark: Any = FakeSession({jobs.LIMIT_SETTING: "0.02", "spark.executor.memory": "30g"}, stages=[(0, 0, 2)])
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.005)
+    spark: Any = FakeSession({watching.LIMIT_SETTING: "0.02", "spark.executor.memory": "30g"}, stages=[(0, 0)])
 
     def wait(_: object) -> None:
         assert spark.cancelled.wait(20)
@@ -131,12 +133,12 @@ def test_a_cancelled_job_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.endswith("spark.kafka_forensics.executorTimeout 0.02 seconds are over")
 
 
-def watched(seen: "list[Stages | None]", limit: float = 0.0, *, progress: bool = False) -> tuple[Watch, list[str]]:
+def watched(seen: "list[Stages | None]", limit: float = 0.0) -> tuple[Watch, list[str]]:
     """A watch that has seen these stages, one after the other and the last for ever, and how it cancelled."""
     cancelled: list[str] = []
     left = list(seen)
     job_of_test = RunningJob(lambda: left.pop(0) if len(left) > 1 else left[0], lambda: cancelled.append("cancelled"))
-    watch = Watch("fold logs", Settings(limit, progress, "spark.executor.memory 1g"), job_of_test)
+    watch = Watch("fold logs", Settings(limit, "spark.executor.memory 1g"), job_of_test)
     with watch.during():
         deadline = time.monotonic() + 0.3
         while not cancelled and time.monotonic() < deadline:
@@ -145,30 +147,38 @@ def watched(seen: "list[Stages | None]", limit: float = 0.0, *, progress: bool =
 
 
 def test_only_a_job_without_an_executor_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.005)
-    assert watched([Stages(0, 0, 2)], 0.03)[1] == ["cancelled"]
-    assert watched([Stages(2, 0, 9), Stages(0, 3, 9)], 0.03)[1] == ["cancelled"], "the executors were lost"
-    for seen, limit in ((None, 0.03), (Stages(1, 0, 2), 0.03), (Stages(0, 0, 2), 0.0)):
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.005)
+    assert watched([Stages(0, 0)], 0.03)[1] == ["cancelled"]
+    assert watched([Stages(2, 0), Stages(0, 3)], 0.03)[1] == ["cancelled"], "the executors were lost"
+    for seen, limit in ((None, 0.03), (Stages(1, 0), 0.03), (Stages(0, 0), 0.0)):
         watch, cancelled = watched([seen], limit)
         assert (watch.reason, cancelled) == (None, [])
 
 
 def test_waiting_is_reported_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.005)
-    monkeypatch.setattr(jobs, "WARN_SECONDS", 0.02)
-    watched([Stages(0, 0, 2)])
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(watching, "WARN_SECONDS", 0.02)
+    watched([Stages(0, 0)])
     assert [record.getMessage()[:47] for record in caplog.records] == ["no executor has worked on the job (fold logs) f"]
 
 
-def test_progress_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.005)
-    watched([Stages(2, 3, 64)], progress=True)
-    assert capsys.readouterr().err == "", "short work shows none"
-    monkeypatch.setattr(jobs, "LINE_SECONDS", 0.05)
-    watched([Stages(2, 3, 64)], progress=True)
-    lines = capsys.readouterr().err.splitlines()
-    assert set(lines) == {"kafka-forensics: fold logs: 3 of 64 tasks are done, 0 s"}
-    assert 2 <= len(lines) <= 6
+def test_a_job_that_ends_is_logged_with_its_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka_forensics.spark")
+    frame: Any = FakeFrame(cast("Any", FakeSession()), pa.table({}))
+    collected(frame, "fold logs")
+    assert [record.getMessage() for record in caplog.records] == ["Spark's job (fold logs) took 0.0 s"]
+
+
+@pytest.mark.parametrize("method", ["getLocalProperty", "statusTracker", "addJobTag"])
+def test_a_job_runs_unwatched_where_a_policy_forbids_to_watch_it(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(FakeSession, method, Mock(side_effect=Py4JError(f"Method {method} is not whitelisted")))
+    spark: Any = FakeSession(properties={"spark.job.description": "mine"})
+    frame: Any = FakeFrame(spark, pa.table({"row": [1]}))
+    assert collected(frame, "fold logs").num_rows == 1
+    assert spark.properties == {"spark.job.description": "mine"}
+    monkeypatch.setattr(FakeFrame, "toArrow", Mock(side_effect=Py4JError("the job failed")))
+    with pytest.raises(ForensicsError, match="the job failed"):
+        collected(frame, "fold logs")
 
 
 def test_a_note_is_logged_once_a_session(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,13 +190,15 @@ def test_a_note_is_logged_once_a_session(caplog: pytest.LogCaptureFixture) -> No
     logging.getLogger("kafka_forensics.evidence.paths").warning("%s: read once", "a")
     assert [record.getMessage() for record in caplog.records].count("a: read once") == 3
     assert [record.getMessage() for record in caplog.records].count("the client is newer") == 2
+    gone = weakref.ref(first)
+    del first, second, spark
+    gc.collect()
+    assert gone() is None, "notes keep no session"
 
 
-NO_ENDPOINT = (
-    "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so Amazon was asked: Could not resolve host"
-)
+AT_AMAZON = "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so the request went to Amazon"
 LACKS = (
-    "the driver has AWS_ENDPOINT_URL_S3 in its environment and this worker has not: set spark.executorEnv.AWS_ENDPOINT_URL_S3,"
+    "the environment of this worker lacks AWS_ENDPOINT_URL_S3, which the driver has: set spark.executorEnv.AWS_ENDPOINT_URL_S3,"
     " or give the value as a storage option"
 )
 
@@ -194,7 +206,7 @@ LACKS = (
 @pytest.mark.parametrize(
     ("reason", "wanted"),
     [
-        (f"{STILL_FAILING} after 4 attempts; {NO_ENDPOINT}", LACKS),
+        (f"{STILL_FAILING} after 4 attempts; {AT_AMAZON}: Could not resolve host", LACKS),
         (f"{DENIED}; the service said: 403", f"{DENIED}; the service said: 403; {LACKS}"),
         ("no such object", "no such object"),
     ],
@@ -224,10 +236,7 @@ def test_a_worker_names_the_setting_that_did_not_reach_it(monkeypatch: pytest.Mo
 
 def test_a_command_shows_the_tasks_of_a_connect_server(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: list[Any] = []
-    settings: dict[str, str] = {}
-    server = SimpleNamespace(
-        conf=SimpleNamespace(set=settings.__setitem__), registerProgressHandler=handlers.append, stop=lambda: None
-    )
+    server = SimpleNamespace(registerProgressHandler=handlers.append, stop=lambda: None)
     monkeypatch.setattr("kafka_forensics.spark.session", lambda **_: server)
     monkeypatch.setattr(progress, "LINE_EVERY_SECONDS", 0.0)
     stream = io.StringIO()
@@ -235,7 +244,6 @@ def test_a_command_shows_the_tasks_of_a_connect_server(monkeypatch: pytest.Monke
     with running_session(Screen(stream, 80, colour=False), options, 1):
         handlers[0](stages=[SimpleNamespace(num_completed_tasks=3, num_tasks=64)], inflight_tasks=2, operation_id=None, done=False)
     assert stream.getvalue().startswith("3 of 64 tasks are done")
-    assert settings == {jobs.PROGRESS_SETTING: "false"}
 
 
 def test_errors_of_uris_say_nothing_of_relative_paths() -> None:
@@ -244,17 +252,15 @@ def test_errors_of_uris_say_nothing_of_relative_paths() -> None:
     assert "relative paths count from" in str(data_source._with_working_directory(error, ["x"]).hint)
 
 
-def test_a_store_without_an_endpoint_says_that_amazon_was_asked() -> None:
+def test_a_store_without_an_endpoint_says_that_the_request_went_to_amazon() -> None:
     text = "AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 6, Could not resolve hostname"
-    for endpoint, is_said in ((None, True), ("127.0.0.1:1", False)):
+    for endpoint, is_without in ((None, True), ("127.0.0.1:1", False)):
         with pytest.raises(RequestFailedError) as caught:
             request_once(Mock(side_effect=OSError(text)), StorageOptions(endpoint=endpoint))
         reason = source_error("s3://b/x", caught.value.failure).reason
         assert reason.startswith(STILL_FAILING)
-        assert (
-            "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so Amazon was asked" in reason
-        ) is is_said
-        assert ("try again later" in reason) is not is_said
+        assert (AT_AMAZON in reason) is is_without
+        assert ("try again later" in reason) is not is_without
 
 
 def test_too_little_memory_for_the_data_source_is_one_sentence() -> None:
