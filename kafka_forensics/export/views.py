@@ -10,7 +10,7 @@ from kafka_forensics.errors import IncompleteError, UsageError
 from kafka_forensics.evidence.inputs import NodeIds
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import between_batches, change_batches
-from kafka_forensics.export.facts.facts import READ_AGAIN, FactReader
+from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.export.facts.rows import repeated
 from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity, worst_first
@@ -54,8 +54,7 @@ class ScanViews:
         """A fact as one table. Raises UsageError for an unknown fact, and IncompleteError."""
         reader = replace(self._reader, payloads=payloads, incomplete=[])
         table = reader.table(fact)
-        if fact in READ_AGAIN:
-            reader.incomplete += reader.changed_files()
+        reader.incomplete += reader.changed_files([fact])
         lost = [unread for unread in reader.incomplete if unread.path not in self._unread]
         if lost and not allow_incomplete:
             raise IncompleteError(lost[0].path, lost[0].reason, len({unread.path for unread in lost}) - 1)

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.paths import matching_paths, open_paths, split_name
+from kafka_forensics.export.facts.listings import require_listed
 from kafka_forensics.export.facts.read import read_task
 from kafka_forensics.export.facts.rows import FROM_SCANS, FactQuery
 from kafka_forensics.export.facts.splits import plan_tasks
@@ -35,7 +36,6 @@ from kafka_forensics.spark.columns import (
     spark_arrow_schema,
     spark_struct,
 )
-from kafka_forensics.spark.listings import require_listed
 from kafka_forensics.spark.sessions import MORE_MEMORY
 from kafka_forensics.storage.code_cache import exclude_input
 from kafka_forensics.storage.open import local_path
@@ -185,7 +185,7 @@ class SourceOptions:
     table: tuple[tuple[str, str], ...] = ()
     """All options, if they are of a table that is being created."""
     scanned: str | None = None
-    """The listing of the scan (`listings`) to which the rows belong; other files are refused."""
+    """`listing_of` the scan to which the rows belong; other files are refused."""
 
 
 _OF_TABLES: Final = frozenset({"provider", "owner", "location", "external", "is_managed_location", "comment", "collation"})
@@ -299,7 +299,7 @@ class KafkaLogReader(DataSourceReader):
         with readable_errors():
             if self._snapshots is None:
                 listed = self._options.scanned
-                require = None if listed is None else partial(require_listed, listed=listed)
+                require = None if listed is None else partial(require_listed, query=query, listed=listed)
                 return [FactTask(task) for task in plan_tasks(self._options.paths, query, storage, require)]
             from kafka_forensics.export.facts.scan import plan_snapshots  # slow to import, rarely needed
 

@@ -6,6 +6,7 @@ which read logs again only where replicas differ. The driver lists files, reads 
 DataFrames are used, for Spark Connect.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from kafka_forensics.errors import ForensicsError, TransientError, UsageError, i
 from kafka_forensics.evidence.inputs import METADATA, Inputs, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.facts.facts import FactReader
+from kafka_forensics.export.facts.listings import listing_of
 from kafka_forensics.export.views import ScanViews, finding_text
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import fact_named
@@ -53,6 +55,7 @@ from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, i
 from kafka_forensics.scanning.judging.whole_scan import Scan, ScanInterruptedError, digest_key
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.spark import keys
+from kafka_forensics.spark.data_source import parse_options
 from kafka_forensics.spark.keys import (
     Batches,
     arrow_schema,
@@ -64,7 +67,6 @@ from kafka_forensics.spark.keys import (
     works_of,
     works_table,
 )
-from kafka_forensics.spark.listings import listing_of
 from kafka_forensics.spark.sessions import core_count, require_server_of_client
 from kafka_forensics.spark.watching import collected
 from kafka_forensics.storage.open import address_of, open_address
@@ -489,7 +491,7 @@ def _changes_answers(
     yield from judged_slices(spark, parts, states, functions, everything, sizes)
 
 
-_IN_RESULT: Final = ("findings", "replicas")
+_IN_RESULT: Final = ("findings", "replicas", "checkpoints")
 """Facts that the result holds; Spark reads all others."""
 
 
@@ -506,20 +508,21 @@ class SparkScanResult(ScanResult):
     """What the scan listed."""
 
     def dataframe(self, fact: str, *, payloads: bool = False, allow_incomplete: bool = False) -> "DataFrame":
-        """A fact (docs/facts.md) of everything that was scanned: findings and replicas from this result, others read by Spark.
+        """A fact (docs/facts.md) of everything that was scanned: those of `_IN_RESULT` from this result, others read by Spark.
 
-        Without `payloads`, keys, values and headers of records are null. If files were changed, added or removed since the scan,
-        the read fails with IncompleteError, unless `allow_incomplete`. Raises UsageError for an unknown fact.
+        Without `payloads`, keys, values and headers of records are null. If its files were changed, added or removed since the
+        scan, the read fails with IncompleteError, unless `allow_incomplete`. Raises UsageError for an unknown fact.
         """
         name = fact_named(fact).name
         assert self.spark is not None
         assert self.inputs is not None
         if name in _IN_RESULT:
             return self.spark.createDataFrame(self.facts(name, payloads=payloads, allow_incomplete=allow_incomplete))
-        options = (
-            self.options | {"payloads": str(payloads).lower()} | ({} if allow_incomplete else {"scanned": listing_of(self.inputs)})
-        )
-        return self.spark.read.format("kafka_log").option("fact", name).options(**options).load(self.paths)
+        options = self.options | {"fact": name, "payloads": str(payloads).lower()}
+        if not allow_incomplete:
+            query = parse_options(options | {"paths": json.dumps(self.paths)}).query
+            options["scanned"] = listing_of(self.inputs, query)
+        return self.spark.read.format("kafka_log").options(**options).load(self.paths)
 
 
 def scan_on_spark(spark: "SparkSession", paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> SparkScanResult:

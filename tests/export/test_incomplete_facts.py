@@ -1,19 +1,22 @@
 """Facts read after a scan: missing rows are an error, unless they are allowed or the scan itself lists what is missing."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.errors import IncompleteError
-from kafka_forensics.export.facts.facts import READ_AGAIN
+from kafka_forensics.export.facts.facts import LOG_FACTS
 from kafka_forensics.model.schemas import FACTS
 from tests.support.brokers import healthy
 from tests.support.logs import HEALTHY
+from tests.support.segments import segment_file
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 from tests.support.unread import REASON, refuse_logs
 
-KEPT = [fact for fact in FACTS if fact not in READ_AGAIN]
+NOT_OF_LOGS = [fact for fact in FACTS if fact not in LOG_FACTS]
 
 
 def test_a_log_that_is_gone_since_the_scan_is_an_error(tmp_path: Path) -> None:
@@ -22,10 +25,10 @@ def test_a_log_that_is_gone_since_the_scan_is_an_error(tmp_path: Path) -> None:
     whole = result.facts("batches").num_rows
     gone = brokers.file(2, 0)
     gone.unlink()
-    for fact in READ_AGAIN:
+    for fact in LOG_FACTS:
         with pytest.raises(IncompleteError, match=f"^{gone}: .*; allow_incomplete=True reads what is left$"):
             result.facts(fact)
-    for fact in KEPT:
+    for fact in NOT_OF_LOGS:
         result.facts(fact)
     assert result.incomplete == []
     assert result.facts("batches", allow_incomplete=True).num_rows < whole
@@ -54,9 +57,51 @@ def test_a_log_that_changed_since_the_scan_is_an_error(tmp_path: Path) -> None:
     changed = brokers.file(1, 0)
     changed.write_bytes(changed.read_bytes()[:-1])
     with pytest.raises(IncompleteError, match=f"^{changed}: changed since the scan; allow_incomplete=True"):
-        result.facts("epoch_entries")
-    assert result.facts("epoch_entries", allow_incomplete=True).num_rows > 0
+        result.facts("batches")
+    assert result.facts("batches", allow_incomplete=True).num_rows > 0
     assert [unread.reason for unread in result.incomplete] == ["changed since the scan"]
+
+
+FILES = {
+    "t-0/leader-epoch-checkpoint": ["epoch_entries"],
+    "t-0/00000000000000000000.timeindex": ["index_entries", "spans"],
+    "t-0/00000000000000000005.snapshot": ["producer_states", "spans"],
+    "replication-offset-checkpoint": [],
+}
+"""File of a log directory → the facts that are read from it after the scan."""
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_facts_of_a_changed_file_are_refused(tmp_path: Path, name: str) -> None:
+    """A running broker writes its checkpoints every few seconds."""
+    brokers = healthy(tmp_path)
+    file = brokers.log_dirs[0] / name
+    file.touch()
+    result = kf.scan([str(path) for path in brokers.log_dirs], live=True)
+    os.utime(file, (1, 1))
+    for fact in FACTS:
+        if fact in FILES[name]:
+            with pytest.raises(IncompleteError, match=f"^{file}: changed since the scan;"):
+                result.facts(fact)
+        else:
+            result.facts(fact)
+
+
+def test_added_logs_are_an_error_if_they_were_requested(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    paths = [str(path) for path in brokers.log_dirs]
+    every, first = kf.scan(paths), kf.scan(paths, partition=0)
+    added = brokers.log_dirs[0] / "t-2" / segment_file(0)
+    added.parent.mkdir()
+    shutil.copy(brokers.file(1, 0), added)
+    with pytest.raises(IncompleteError, match=f"^{added}: added since the scan;"):
+        every.facts("batches")
+    every.facts("epoch_entries")
+    first.facts("batches")
+    added = brokers.file(1, 0).with_name(segment_file(900))
+    added.touch()
+    with pytest.raises(IncompleteError, match=f"^{added}: added since the scan;"):
+        first.facts("batches")
 
 
 def test_what_the_scan_could_not_read_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,11 @@ def grow(log: Path) -> None:
         file.write(bytes(12))
 
 
-@pytest.mark.parametrize("change", [remove, grow])
+def add(log: Path) -> None:
+    log.with_name("00000000000000000900.log").touch()
+
+
+@pytest.mark.parametrize("change", [remove, grow, add])
 @pytest.mark.parametrize("fact", ["batches", "transactions"])
 def test_facts_of_changed_files_are_refused(spark: SparkSession, copy: Path, change: Callable[[Path], None], fact: str) -> None:
     result = scan(spark, str(copy))
@@ -107,9 +111,20 @@ def test_facts_of_changed_files_are_refused(spark: SparkSession, copy: Path, cha
     with pytest.raises(PySparkException) as caught:
         frame.count()
     (line,) = [line for line in str(caught.value).splitlines() if "IncompleteError" in line]
-    assert f"{copy}/broker-2: changed since the scan (" in line
+    assert f"{fact}: its files have changed since the scan (" in line
     assert line.rstrip().endswith("allow_incomplete=True reads what is left")
     assert result.dataframe(fact, allow_incomplete=True).count() <= rows
+    assert result.dataframe("epoch_entries").count() == kf.scan(str(copy)).facts("epoch_entries").num_rows
+
+
+def test_a_rewritten_checkpoint_matters_to_whole_scans_alone(spark: SparkSession, copy: Path) -> None:
+    result = scan(spark, str(copy), topic="orders")
+    (copy / "broker-2" / "replication-offset-checkpoint").touch()
+    (copy / "broker-2" / "audit-0" / "00000000000000000000.log").touch()
+    assert result.dataframe("batches").count() == result.facts("batches").num_rows
+    assert result.dataframe("checkpoints").count() == result.facts("checkpoints").num_rows
+    with pytest.raises(PySparkException, match="transactions: its files have changed"):
+        result.dataframe("transactions").count()
 
 
 def test_payloads_are_there_on_request(spark: SparkSession) -> None:

@@ -186,9 +186,10 @@ def _with_record_offsets(forks: list[Finding], conflicts: Conflicts, reader: Bat
 
 def lacks_offsets(replicas: list[Replica], number: int, comparison: Comparison) -> bool:
     """Whether a replica, by its number, has a gap or offsets lost to damage where another of the same history has batches; not
-    those of `Comparison.left_out`."""
+    those of `Comparison.left_out`, and no gaps in a compacted partition."""
     sequence = replicas[number].offset_sequence
-    missing = [gap for gap in sequence.gaps() if (replicas[number].broker, *gap) not in comparison.left_out]
+    gaps = [] if is_compacted(*replicas) else sequence.gaps()
+    missing = [gap for gap in gaps if (replicas[number].broker, *gap) not in comparison.left_out]
     return any(
         replicas[other].covers(*offsets) and not histories_differ(replicas, comparison.conflicts, (number, other), offsets)
         for offsets in [*missing, *sequence.lost_to_damage.values()]

@@ -92,7 +92,7 @@ class _ReferenceAgreements:
         return bool(holders if self.reference in (None, number) else self.reference in holders)
 
     def _without_difference(self, number: int, reference: int) -> str:
-        """How a replica agrees in which nothing is missing and nothing differs."""
+        """How a replica agrees with the reference if it lacks no records and both have the same ones as far as they reach."""
         pair = _pair(number, reference)
         if pair in self.comparison.read_in_part or not self.all_read:
             return "not_compared"

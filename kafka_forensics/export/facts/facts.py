@@ -1,6 +1,6 @@
 """Facts as Arrow tables: of one `.log` file, and of everything that a scan read, replica by replica and chunk by chunk."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +11,7 @@ from kafka_forensics.analysis.replicas import OTHERS_MISSING
 from kafka_forensics.evidence.inputs import Inputs, NodeIds, ReplicaPlan, with_replicas
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
+from kafka_forensics.export.facts.listings import changes_since
 from kafka_forensics.export.facts.log import ReplicaReader, count_nothing
 from kafka_forensics.export.facts.read import READERS
 from kafka_forensics.export.facts.remote_log import remote_event_facts, remote_segment_facts
@@ -29,7 +30,6 @@ from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.parsers.log_dir import max_plausible_offset
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
-from kafka_forensics.scanning.judging.environment import changed_findings
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates, base_offsets
 from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of, take_remote_logs
@@ -186,15 +186,14 @@ class FactReader:
         """The whole fact as one table in memory. Raises UsageError for an unknown fact."""
         return pa.Table.from_batches(self.batches(name), fact_named(name).schema)
 
-    def changed_files(self) -> list[Incomplete]:
-        """Files that have changed since the scan ended, without those in `incomplete`."""
-        reported = {
-            (finding.place.log_dir, finding.place.file) for finding in self.result.findings if finding.kind == "EVIDENCE_CHANGED"
-        }
-        places = [(finding.place.log_dir, finding.place.file) for finding in changed_findings(self.inputs)]
-        paths = ["/".join(filter(None, place)) for place in places if place not in reported]
-        listed = {unread.path for unread in self.incomplete}
-        return [Incomplete(path, "changed since the scan") for path in paths if path not in listed]
+    def changed_files(self, facts: Sequence[str] = READ_AGAIN) -> list[Incomplete]:
+        """Files of these facts that were changed, removed or added since the scan, without those that the scan saw changing, and
+        those in `incomplete`."""
+        places = [finding.place for finding in self.result.findings if finding.kind == "EVIDENCE_CHANGED"]
+        listed = {"/".join(filter(None, (place.log_dir, place.file))) for place in places}
+        listed |= {unread.path for unread in self.incomplete}
+        changes = changes_since(self.inputs, self.options, [fact for fact in facts if fact in READ_AGAIN])
+        return [Incomplete(path, reason) for path, reason in changes if path not in listed]
 
     def _whole(self, name: str) -> Batches:
         """A fact that is not about replicas."""

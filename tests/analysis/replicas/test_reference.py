@@ -56,6 +56,16 @@ def test_a_replica_with_a_gap_lacks_records_and_the_others_agree(leader: int | N
     assert {kinds[0], kinds[2]} <= {"reference", "identical"}
 
 
+@pytest.mark.parametrize("gapped", [0, 1])
+def test_a_gap_in_a_compacted_partition_is_what_the_cleaner_removed(gapped: int) -> None:
+    """Even if only the other broker's checkpoint lists the partition."""
+    reader, logs = Logs(), [LOG, LOG]
+    logs[gapped] = [*LOG[:2], *LOG[3:]]
+    replicas = [reader.add(broker + 1, log, compacted=broker != gapped) for broker, log in enumerate(logs)]
+    assert agreed(replicas, reader) == [1, "reference", "compacted"]
+    assert compare(replicas, reader).agreement.kind == "compacted"
+
+
 def test_one_gap_on_all_replicas_is_no_difference() -> None:
     gap = [*LOG[:2], *LOG[3:]]
     assert agreements(gap, gap, gap) == [1, "reference", "identical", "identical"]

@@ -1,0 +1,101 @@
+"""The files that a fact reads after a scan, compared with those that the scan listed: by path here, by a digest on Spark."""
+
+import hashlib
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+from kafka_forensics.errors import IncompleteError, SourceError
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.options import ScanOptions, fits
+from kafka_forensics.export.facts.rows import FROM_SCANS, FactQuery
+from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
+from kafka_forensics.parsers.log_dir import PartitionDirectory, discover
+from kafka_forensics.replication.recovery import EPOCHS_FILE
+from kafka_forensics.scanning.witnesses.remote_log import copies_of_remote_log
+from kafka_forensics.storage.archives import ArchiveSource
+from kafka_forensics.storage.open import Manifest
+from kafka_forensics.storage.source import ByteSource, Entry, path_in
+
+_OF_LOGS = frozenset({"batches", "records", "spans", "control_records", "transactions", "remote_events"})
+
+
+def _is_replica(directory: PartitionDirectory) -> bool:
+    return directory.legal and directory.suffix is None
+
+
+def files_of(fact: str, directory: PartitionDirectory) -> Iterator[Entry]:
+    """The files in a partition's directory that a fact reads after a scan."""
+    for segment in directory.segments:
+        if fact in _OF_LOGS and segment.log is not None:
+            yield segment.log
+        if fact in ("spans", "index_entries"):
+            yield from filter(None, (segment.index, segment.time_index, segment.transaction_index))
+    if fact in ("spans", "producer_states"):
+        yield from (entry for _, entry in directory.snapshots)
+    if fact == "epoch_entries" and EPOCHS_FILE in directory.entries:
+        yield directory.entries[EPOCHS_FILE]
+
+
+def changes_since(inputs: Inputs, options: ScanOptions, facts: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(path, reason) of each file of these facts that was changed or removed since it was listed, then of those that were added."""
+    manifest = Manifest()
+    for fact in facts:
+        plans = chain.from_iterable(copies_of_remote_log(inputs)) if fact == "remote_events" else inputs.logs
+        for plan in plans:
+            manifest.record(plan.log_dir.source, *files_of(fact, plan.directory))
+    yield from ((path, "changed since the scan") for path, _, _ in manifest.changes())
+    for source in inputs.sources if facts else ():
+        if not isinstance(source, ArchiveSource):  # an added member changes the archive
+            yield from ((path, "added since the scan") for path in sorted(_added_files(source, inputs, options, facts)))
+
+
+def _added_files(source: ByteSource, inputs: Inputs, options: ScanOptions, facts: Collection[str]) -> set[str]:
+    log_dirs = {log_dir.found.path: log_dir for log_dir in inputs.log_dirs if log_dir.source.name == source.name}
+    listed = {directory.path: directory for log_dir in log_dirs.values() for directory in log_dir.found.partitions}
+    try:
+        found = discover(source).log_directories
+    except SourceError:
+        return set()  # its files were removed
+    added = set()
+    for log_directory in found:
+        broker = str(log_dirs[log_directory.path].broker) if log_directory.path in log_dirs else None
+        for directory in filter(_is_replica, log_directory.partitions):
+            is_requested = options.broker in (None, broker) and fits((directory.topic or "", directory.partition), options)
+            is_remote_log = directory.topic == REMOTE_LOG_METADATA_TOPIC
+            wanted = [fact for fact in facts if (is_remote_log if fact == "remote_events" else is_requested)]
+            known = set(_paths(wanted, listed[directory.path])) if directory.path in listed else set()
+            added |= {path_in(source.name, path) for path in _paths(wanted, directory) if path not in known}
+    return added
+
+
+def _paths(facts: Collection[str], directory: PartitionDirectory) -> Iterator[str]:
+    return (entry.path for fact in facts for entry in files_of(fact, directory))
+
+
+def listing_of(inputs: Inputs, query: FactQuery) -> str:
+    """The number of files that the query reads, and a digest of their paths, sizes and modification times."""
+    files = sorted((name, entry.path, entry.size_in_bytes, entry.mtime_ns) for name, entry in _files(inputs, query))
+    return f"{len(files)} {hashlib.sha256(repr(files).encode('utf-8', 'backslashreplace')).hexdigest()}"
+
+
+def require_listed(inputs: Inputs, query: FactQuery, listed: str) -> None:
+    """Raise IncompleteError if the files that the query reads are not those of `listing_of`."""
+    now = listing_of(inputs, query)
+    if now != listed:
+        count, before = (listing.split(" ")[0] for listing in (now, listed))
+        raise IncompleteError(query.fact, f"its files have changed since the scan ({before} files then, {count} now)")
+
+
+def _files(inputs: Inputs, query: FactQuery) -> Iterator[tuple[str, Entry]]:
+    """(name of the log directory, file); all files for a fact of a whole scan."""
+    is_whole = query.fact in FROM_SCANS
+    for log_dir in inputs.log_dirs:
+        if is_whole:
+            yield from ((log_dir.name, entry) for entry in log_dir.found.entries.values())
+        for directory in log_dir.found.partitions:
+            if is_whole:
+                yield from ((log_dir.name, entry) for entry in directory.files())
+            elif (
+                _is_replica(directory) and query.wants(directory.topic, directory.partition) and query.wants_broker(log_dir.broker)
+            ):
+                yield from ((log_dir.name, entry) for entry in files_of(query.fact, directory))
