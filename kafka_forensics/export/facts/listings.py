@@ -37,10 +37,13 @@ def files_of(fact: str, directory: PartitionDirectory) -> Iterator[Entry]:
 
 
 def changes_since(inputs: Inputs, options: ScanOptions, facts: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(path, reason) of each file of these facts that was changed or removed since it was listed, then of those that were added."""
+    """(path, reason) of files of these facts that were changed or removed since they were listed, then of those that were added.
+
+    Objects of remote stores are not compared: nothing changes them, and a reader notices those that are missing.
+    """
     manifest = Manifest()
     for fact in facts:
-        plans = chain.from_iterable(copies_of_remote_log(inputs)) if fact == "remote_events" else inputs.logs
+        plans = chain.from_iterable(copies_of_remote_log(inputs)) if fact == "remote_events" else inputs.replicas
         for plan in plans:
             manifest.record(plan.log_dir.source, *files_of(fact, plan.directory))
     yield from ((path, "changed since the scan") for path, _, _ in manifest.changes())
