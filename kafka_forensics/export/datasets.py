@@ -115,7 +115,7 @@ def export_facts(
 
     def files_of(dataset: Dataset) -> Iterator[DatasetFile]:
         if dataset.fact == INCOMPLETE_FACT.name:
-            reader.incomplete += reader.changed_files()
+            reader.incomplete += reader.changed_files(order.names)
         files = None if written is None else written.get(dataset.fact)
         for file in _dataset_files(FACTS[dataset.fact], reader, order, jobs) if files is None else files:
             dataset.add(file)

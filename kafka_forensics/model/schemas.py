@@ -443,8 +443,8 @@ REPLICAS_FACT: Final = fact(
             "reference: it is the reference · identical · behind, ahead: the same up to the end of the shorter log · compacted: "
             "cleaned differently, with the same latest record of every key · content: it has a damaged batch, or another header "
             "or value · missing: it lacks records that another replica has, also of the reference · conflict: it has other "
-            "records · not_compared: not all could be read · null: none of these is known. It differs if it is content, missing "
-            "or conflict",
+            "records · not_compared: not all could be read · null: there is no reference to compare with. It differs if it is "
+            "content, missing or conflict",
         ),
         column("read", pa.string(), "how much of its log was read: whole · part · none"),
         nullable_column("read_end_offset", pa.int64(), "end of what was read of a log that was read in part, exclusive"),

@@ -1,7 +1,6 @@
 """Facts read after a scan: missing rows are an error, unless they are allowed or the scan itself lists what is missing."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from kafka_forensics.export.facts.facts import LOG_FACTS
 from kafka_forensics.model.schemas import FACTS
 from tests.support.brokers import healthy
 from tests.support.logs import HEALTHY
-from tests.support.segments import segment_file
 from tests.support.snapshot_trees import NEW, OLD, Snapshots
 from tests.support.unread import REASON, refuse_logs
 
@@ -85,23 +83,6 @@ def test_only_facts_of_a_changed_file_are_refused(tmp_path: Path, name: str) -> 
                 result.facts(fact)
         else:
             result.facts(fact)
-
-
-def test_added_logs_are_an_error_if_they_were_requested(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path)
-    paths = [str(path) for path in brokers.log_dirs]
-    every, first = kf.scan(paths), kf.scan(paths, partition=0)
-    added = brokers.log_dirs[0] / "t-2" / segment_file(0)
-    added.parent.mkdir()
-    shutil.copy(brokers.file(1, 0), added)
-    with pytest.raises(IncompleteError, match=f"^{added}: added since the scan;"):
-        every.facts("batches")
-    every.facts("epoch_entries")
-    first.facts("batches")
-    added = brokers.file(1, 0).with_name(segment_file(900))
-    added.touch()
-    with pytest.raises(IncompleteError, match=f"^{added}: added since the scan;"):
-        first.facts("batches")
 
 
 def test_what_the_scan_could_not_read_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,12 +187,12 @@ class FactReader:
         return pa.Table.from_batches(self.batches(name), fact_named(name).schema)
 
     def changed_files(self, facts: Sequence[str] = READ_AGAIN) -> list[Incomplete]:
-        """Files of these facts that were changed, removed or added since the scan, without those that the scan saw changing, and
-        those in `incomplete`."""
+        """Files of these facts that were changed or removed since the scan, without those that the scan saw changing, and those in
+        `incomplete`."""
         places = [finding.place for finding in self.result.findings if finding.kind == "EVIDENCE_CHANGED"]
         listed = {"/".join(filter(None, (place.log_dir, place.file))) for place in places}
         listed |= {unread.path for unread in self.incomplete}
-        changes = changes_since(self.inputs, self.options, [fact for fact in facts if fact in READ_AGAIN])
+        changes = changes_since(self.inputs, [fact for fact in facts if fact in READ_AGAIN])
         return [Incomplete(path, reason) for path, reason in changes if path not in listed]
 
     def _whole(self, name: str) -> Batches:

@@ -4,17 +4,14 @@ import hashlib
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from kafka_forensics.errors import IncompleteError, SourceError
+from kafka_forensics.errors import IncompleteError
 from kafka_forensics.evidence.inputs import Inputs
-from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.export.facts.rows import FROM_SCANS, FactQuery
-from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
-from kafka_forensics.parsers.log_dir import PartitionDirectory, discover
+from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.recovery import EPOCHS_FILE
 from kafka_forensics.scanning.witnesses.remote_log import copies_of_remote_log
-from kafka_forensics.storage.archives import ArchiveSource
 from kafka_forensics.storage.open import Manifest
-from kafka_forensics.storage.source import ByteSource, Entry, path_in
+from kafka_forensics.storage.source import Entry
 
 _OF_LOGS = frozenset({"batches", "records", "spans", "control_records", "transactions", "remote_events"})
 
@@ -36,8 +33,8 @@ def files_of(fact: str, directory: PartitionDirectory) -> Iterator[Entry]:
         yield directory.entries[EPOCHS_FILE]
 
 
-def changes_since(inputs: Inputs, options: ScanOptions, facts: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(path, reason) of files of these facts that were changed or removed since they were listed, then of those that were added.
+def changes_since(inputs: Inputs, facts: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(path, reason) of files of these facts that were changed or removed since they were listed; added ones are not read.
 
     Objects of remote stores are not compared: nothing changes them, and a reader notices those that are missing.
     """
@@ -47,32 +44,6 @@ def changes_since(inputs: Inputs, options: ScanOptions, facts: Collection[str]) 
         for plan in plans:
             manifest.record(plan.log_dir.source, *files_of(fact, plan.directory))
     yield from ((path, "changed since the scan") for path, _, _ in manifest.changes())
-    for source in inputs.sources if facts else ():
-        if not isinstance(source, ArchiveSource):  # an added member changes the archive
-            yield from ((path, "added since the scan") for path in sorted(_added_files(source, inputs, options, facts)))
-
-
-def _added_files(source: ByteSource, inputs: Inputs, options: ScanOptions, facts: Collection[str]) -> set[str]:
-    log_dirs = {log_dir.found.path: log_dir for log_dir in inputs.log_dirs if log_dir.source.name == source.name}
-    listed = {directory.path: directory for log_dir in log_dirs.values() for directory in log_dir.found.partitions}
-    try:
-        found = discover(source).log_directories
-    except SourceError:
-        return set()  # its files were removed
-    added = set()
-    for log_directory in found:
-        broker = str(log_dirs[log_directory.path].broker) if log_directory.path in log_dirs else None
-        for directory in filter(_is_replica, log_directory.partitions):
-            is_requested = options.broker in (None, broker) and fits((directory.topic or "", directory.partition), options)
-            is_remote_log = directory.topic == REMOTE_LOG_METADATA_TOPIC
-            wanted = [fact for fact in facts if (is_remote_log if fact == "remote_events" else is_requested)]
-            known = set(_paths(wanted, listed[directory.path])) if directory.path in listed else set()
-            added |= {path_in(source.name, path) for path in _paths(wanted, directory) if path not in known}
-    return added
-
-
-def _paths(facts: Collection[str], directory: PartitionDirectory) -> Iterator[str]:
-    return (entry.path for fact in facts for entry in files_of(fact, directory))
 
 
 def listing_of(inputs: Inputs, query: FactQuery) -> str:
