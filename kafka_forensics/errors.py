@@ -41,6 +41,8 @@ class UsageError(ForensicsError):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if hint is not None:
+            self.add_note(f"hint: {hint}")  # Python and notebooks show it below the message
 
 
 class PathMissingError(UsageError):

@@ -183,7 +183,8 @@ def _refuse_others(root: str) -> None:
     """Raise UsageError if `root` is not a directory, or holds anything but snapshots."""
     names = Target(root, "").names()
     if not FACTS.keys().isdisjoint(names):
-        raise UsageError(f"{root} holds tables or an export of another layout", hint="choose another directory")
+        hint = "add --table-format delta or iceberg, as they are, or choose another directory"
+        raise UsageError(f"{root} holds tables or an export of another layout", hint=hint)
     require_empty(root, [name for name in names if name != LOCK and not name.startswith(CLUSTER_DIRECTORY)])
 
 

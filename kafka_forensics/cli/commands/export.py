@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafka_forensics.evidence.inputs import Inputs
     from kafka_forensics.export.datasets import Dataset, ExportOrder
     from kafka_forensics.export.facts.facts import FactReader
-    from kafka_forensics.export.opening import OpenExport, SnapshotOptions
+    from kafka_forensics.export.opening import SnapshotOptions
 
 
 FACT_NAMES: Final = (
@@ -199,7 +199,7 @@ def export(
         reader, datasets = run(inputs, scan_options, order, engine, screen)
     with open_output(None, color=console.color) as to:
         AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
-    _print_summary(reader, names, screen, opened, dataset)
+    _print_summary(reader, order, screen, dataset)
     return options.exit_status(reader.result, fail_on)
 
 
@@ -245,15 +245,20 @@ def _cells(dataset: "Dataset") -> list[str]:
     return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
 
 
-def _print_summary(reader: "FactReader", names: list[str], screen: Screen, opened: "OpenExport", dataset: DatasetOptions) -> None:
+def _print_summary(reader: "FactReader", order: "ExportOrder", screen: Screen, dataset: DatasetOptions) -> None:
     from kafka_forensics.cli.outputs.words import incomplete_lines
 
     lines = []
     if dataset.append and not screen.quiet:
-        label = opened.label
-        lines.append(f"{'replaced' if opened.replaced else 'added'} snapshot {label.snapshot} of cluster {label.cluster}")
+        label = order.opened.label
+        lines.append(f"{'replaced' if order.opened.replaced else 'added'} snapshot {label.snapshot} of cluster {label.cluster}")
     if not reader.result.totals.partitions:
         lines.append("no partition was found in these paths")
-    if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(names):
+    if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(order.names):
         lines.append("keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
-    say(screen, [*lines, *incomplete_lines(reader.result)])
+    lines += incomplete_lines(reader.result)
+    if reader.unread_inputs() and not order.allow_incomplete:
+        lines.append(
+            "the snapshot lacks this and is marked _INCOMPLETE: export again when it can be read, or add --allow-incomplete"
+        )
+    say(screen, lines)

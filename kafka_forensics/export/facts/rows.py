@@ -228,6 +228,11 @@ class FactQuery:
         for name in ("offset_from", "offset_to", "timestamp_from", "timestamp_to"):
             if getattr(self, name) is not None and self.fact not in RANGED:
                 raise UsageError(f"{name} does not apply to the fact {self.fact}", hint=f"it applies to {', '.join(RANGED)}")
+        for start, end, name in (
+            (self.offset_from, self.offset_to, "offset"), (self.timestamp_from, self.timestamp_to, "timestamp"),
+        ):  # fmt: skip
+            if start is not None and end is not None and start >= end:
+                raise UsageError(f"{name}_from is not before {name}_to", hint=f"{name}_to is exclusive")
         if self.strict and self.fact in (*FROM_SCANS, *FROM_COMPARISONS):
             hint = f"it applies to {', '.join((*FROM_LOGS, *FROM_FILES, 'checkpoints'))}"
             raise UsageError(f"on_corrupt=strict does not apply to the fact {self.fact}", hint=hint)
