@@ -24,9 +24,9 @@ tables.
   name nor a `meta.properties` says it, and for remote stores. `log_dir` is the directory as it was named in the command.
 - Keys, values and headers of records, and what clients keep with their offsets or plugins with remote segments, are null unless
   requested: `facts(name, payloads=True)`, `--show-payloads`. Their columns, and the lengths of keys and values, are always there.
-- A fact that is read after a scan is read whole or not at all: if a file that it is read from was removed or changed since the scan,
-  `facts(name)` raises `kafka_forensics.errors.IncompleteError`, which names it; `allow_incomplete=True` gives what is left and lists
-  the file in `incomplete`. Other files may change: a running broker writes its checkpoints every few seconds.
+- A fact that is read after a scan is read whole or not at all: if a file that it is read from was removed or changed since,
+  `facts(name)` raises `kafka_forensics.errors.IncompleteError`, which names it; `allow_incomplete=True` gives what is left and
+  lists the file in `incomplete`. Other files may change: a running broker writes its checkpoints every few seconds.
 - What could not be read is no row of any table but `incomplete`, which every export has: a table that has no row of a replica says
   that it holds none only where `incomplete` does not name it. In `replicas`, what was not read is null.
 - Bad bytes are rows of `spans`, never an error: its rows tile every file, so what no batch holds can be asked for like all else.
