@@ -39,7 +39,7 @@ RUN_BY_TEST = {
     ("docs/datasets.md", "tests/export/test_datasets_page.py"): 4,
     ("docs/platforms.md", "tests/packaging/test_container.py"): 2,
     ("docs/recovery-walkthrough.md", "tests/broker/test_from_loss_to_verified.py"): 6,
-    ("docs/spark.md", "tests/spark/test_spark_page.py"): 5,
+    ("docs/spark.md", "tests/spark/test_spark_page.py"): 4,
     ("docs/sql.md", "tests/export/test_sql_page.py"): 3,
 }
 """(page, test) → number of its blocks that the test runs."""

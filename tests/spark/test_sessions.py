@@ -104,7 +104,10 @@ def test_a_failure_has_the_message_of_its_cause() -> None:
     with pytest.raises(ForensicsError, match=r"^Spark did not finish: java\.io\.IOException: no space$"), readable_spark_errors():
         raise Py4JError(stack)
     with (
-        pytest.raises(UsageError, match=r"^Spark does not start at sc://h:1: x sc://h:1$"),
+        pytest.raises(
+            UsageError,
+            match=r"^Spark does not start at sc://h:1: x sc://h:1\nhint: `kafka-forensics doctor` checks Java and Spark$",
+        ),
         readable_spark_errors("sc://h:1/;token=SECRET"),
     ):
         raise Py4JError("x sc://h:1/;token=SECRET")

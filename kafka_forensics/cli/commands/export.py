@@ -256,9 +256,6 @@ def _print_summary(reader: "FactReader", order: "ExportOrder", screen: Screen, d
         lines.append("no partition was found in these paths")
     if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(order.names):
         lines.append("keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
-    lines += incomplete_lines(reader.result)
     if reader.unread_inputs() and not order.allow_incomplete:
-        lines.append(
-            "the snapshot lacks this and is marked _INCOMPLETE: export again when it can be read, or add --allow-incomplete"
-        )
-    say(screen, lines)
+        lines.append("the snapshot is marked _INCOMPLETE: export again once everything can be read, or add --allow-incomplete")
+    say(screen, [*lines, *incomplete_lines(reader.result)])
