@@ -26,6 +26,7 @@ from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
 from kafka_forensics.parsers.kernels.compiling import worth_threads
+from kafka_forensics.scanning.engine.garbage import gc_less_often
 from kafka_forensics.scanning.engine.work_plan import packed
 from kafka_forensics.version import __version__
 
@@ -132,7 +133,8 @@ def export_facts(
             dataset.add(empty := _empty_file(FACTS[dataset.fact], opened))
             yield empty
 
-    files = list(chain.from_iterable(map(files_with_empty_one, datasets)))
+    with gc_less_often():
+        files = list(chain.from_iterable(map(files_with_empty_one, datasets)))
     opened.target.require_own()
     with opened.target.file(MANIFEST) as manifest:
         described = _manifest(reader, order, files, datasets)

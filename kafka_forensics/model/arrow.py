@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     ArrowArray = pa.Array[Any]
 
+DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
+"""Of text that many rows share."""
 TIME: Final = pa.timestamp("ms", tz="UTC")
 """Of every time in a fact."""
 NO_TIME: Final = -1
@@ -50,7 +53,7 @@ def time_or_none(milliseconds: int | None) -> int | None:
 def strings_array(values: Sequence[str]) -> "ArrowArray":
     """Strings as an array."""
     encoded = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    ends = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(encoded) + 1)
     return pa.Array.from_buffers(pa.string(), len(encoded), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))])
 
 

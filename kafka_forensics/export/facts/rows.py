@@ -5,15 +5,16 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 
 import pyarrow as pa
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
-from kafka_forensics.model.arrow import TIME, plain, repeated_dictionary, repeated_string, time_or_none
+from kafka_forensics.model.arrow import DICTIONARY, TIME, plain, repeated_dictionary, repeated_string, time_or_none
 from kafka_forensics.model.json_objects import Columns
-from kafka_forensics.model.schemas import Fact, ReplicaKeys
+from kafka_forensics.model.schemas import FACTS, Fact, ReplicaKeys
 
 if TYPE_CHECKING:
     from kafka_forensics.model.schemas import ArrowArray
@@ -86,11 +87,15 @@ def place_columns(place: Iterable[str], rows: int) -> "list[ArrowArray]":
 def batch_without_keys(fact: Fact, arrays: "Iterable[ArrowArray]") -> pa.RecordBatch:
     """A record batch with the columns `Fact.file_schema`, which lack the replica's keys; dictionary columns stay dictionaries."""
     columns = list(arrays)
-    fields = [
-        field.with_type(column.type) if isinstance(column, pa.DictionaryArray) else field
-        for field, column in zip(fact.file_schema, columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    schema = _file_schema(fact.name, *(isinstance(column, pa.DictionaryArray) for column in columns))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@cache
+def _file_schema(fact: str, *has_dictionary: bool) -> pa.Schema:
+    """`Fact.file_schema` with dictionaries in some columns; made once, because many small batches have the same."""
+    fields = zip(FACTS[fact].file_schema, has_dictionary, strict=True)
+    return pa.schema([field.with_type(DICTIONARY) if is_dictionary else field for field, is_dictionary in fields])
 
 
 def rows_of(columns: Columns, items: Iterable[object]) -> Iterator[tuple[object, ...]]:
