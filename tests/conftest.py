@@ -200,8 +200,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """The only Spark session of a run: two cores of this machine, up to four attempts per task."""
     from kafka_forensics.spark import default_builder, register
 
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    session = default_builder("local[2,4]").config(map=settings).getOrCreate()
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    builder = default_builder("local[2,4]").config("spark.sql.shuffle.partitions", "2")
+    session = builder.config("spark.sql.warehouse.dir", warehouse).getOrCreate()
     register(session)
     yield session
     session.stop()
