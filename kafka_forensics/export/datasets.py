@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain, count, groupby
+from itertools import chain, count, groupby, islice
 from threading import Event
 from typing import Any, Final, cast
 
@@ -225,15 +225,17 @@ def _write_share(
 
 def _written_by(writes: Iterable[WriteFiles], jobs: int) -> Iterator[DatasetFile]:
     """The files of each call, in order, written at once on `jobs` threads: parsing, compressing and writing release the GIL."""
-    if jobs <= 1:
-        for write in writes:
+    writes = iter(writes)
+    first_two = list(islice(writes, 2))
+    if jobs <= 1 or len(first_two) < 2:  # one call alone is faster without a thread
+        for write in chain(first_two, writes):
             yield from write(Event())
         return
     ended = Event()
     with ThreadPoolExecutor(jobs) as pool:
         ahead: deque[Future[list[DatasetFile]]] = deque()
         try:
-            for write in writes:
+            for write in chain(first_two, writes):
                 ahead.append(pool.submit(lambda write: list(write(ended)), write))
                 while len(ahead) > 2 * jobs:
                     yield from ahead.popleft().result()

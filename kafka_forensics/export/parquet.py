@@ -97,30 +97,26 @@ def replica_tables(fact: Fact, label: SnapshotLabel, replicas: Iterable[ReplicaR
 
     Every column has the same type in all tables: text is plain or a dictionary as in the first rows.
     """
-    types: list[pa.DataType] = []
+    first: pa.Schema | None = None
     for group in rows.row_groups((keys, batch) for keys, batches in replicas for batch in batches):
-        types = types or group[0][1].schema.types
-        yield _table(fact, label, group, types)
+        first = first or group[0][1].schema
+        yield _table(fact, label, [keys for keys, _ in group], [_with_schema(batch, first) for _, batch in group])
 
 
-def _table(
-    fact: Fact, label: SnapshotLabel, pending: list[tuple[ReplicaKeys | None, pa.RecordBatch]], types: list[pa.DataType]
-) -> pa.Table:
+def _table(fact: Fact, label: SnapshotLabel, keys_of: "list[ReplicaKeys | None]", batches: list[pa.RecordBatch]) -> pa.Table:
     """One table of the batches; the keys of each are repeated in its rows."""
-    batches = [batch for _, batch in pending]
+    of_files = pa.Table.from_batches(batches)
     replica_of_row = numbers(np.repeat(np.arange(len(batches)), [batch.num_rows for batch in batches]))
-    schema, positions = dataset_schema(fact, label), {name: index for index, name in enumerate(batches[0].schema.names)}
+    schema = dataset_schema(fact, label)
     columns: list[Any] = []
     for name, declared in zip(schema.names, schema.types, strict=True):
         if name in label.keys:
             columns.append(repeated_dictionary(label.keys[name], len(replica_of_row)))
-        elif name in positions:
-            index = positions[name]
-            chunks: Any = [_as_type(batch.column(index), types[index]) for batch in batches]
-            column: Any = pa.chunked_array(chunks)
-            columns.append(column if pa.types.is_dictionary(types[index]) or types[index] == declared else column.cast(declared))
+        elif name in of_files.schema.names:
+            column: Any = of_files.column(name)
+            columns.append(column if pa.types.is_dictionary(column.type) or column.type == declared else column.cast(declared))
         else:
-            values = [getattr(keys, name) for keys, _ in pending]
+            values = [getattr(keys, name) for keys in keys_of]
             of_replicas = (
                 pa.array([text(value) for value in values]).dictionary_encode()
                 if declared == pa.string()
@@ -128,6 +124,14 @@ def _table(
             )
             columns.append(of_replicas.take(replica_of_row))
     return pa.Table.from_arrays(columns, names=schema.names)
+
+
+def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with text plain or as dictionaries as in `schema`."""
+    if batch.schema.equals(schema):
+        return batch
+    arrays = [_as_type(column, arrow_type) for column, arrow_type in zip(batch.columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _as_type(array: "ArrowArray", arrow_type: pa.DataType) -> "ArrowArray":

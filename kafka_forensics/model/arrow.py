@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,10 @@ def numbers(values: "NDArray[np.generic]", *, null: "NDArray[np.bool_] | None" =
     if values.dtype == np.bool_:
         return pa.Array.from_buffers(pa.bool_(), count, [valid, _bits(values.astype(np.bool_, copy=False))])
     contiguous = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [valid, pa.py_buffer(contiguous.data)])
+    return pa.Array.from_buffers(_arrow_type(values.dtype), count, [valid, pa.py_buffer(contiguous.data)])
+
+
+_arrow_type: Final = cache(pa.from_numpy_dtype)
 
 
 def times(milliseconds: "NDArray[np.int64]", *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":
@@ -67,7 +71,17 @@ def dictionary_array(indices: "NDArray[Any]", spelled: Sequence[str], *, null: "
 
 def repeated_dictionary(word: str, rows: int) -> "ArrowArray":
     """The same string in all `rows`, as a dictionary array."""
-    return pa.DictionaryArray.from_arrays(numbers(np.zeros(rows, np.int32)), strings_array([word]))
+    return pa.DictionaryArray.from_arrays(_zeros(rows), _one_string(word))
+
+
+@lru_cache(maxsize=8)  # most small batches have one of few numbers of rows, and share names
+def _zeros(count: int) -> "ArrowArray":
+    return numbers(np.zeros(count, np.int32))
+
+
+@lru_cache(maxsize=64)
+def _one_string(word: str) -> "ArrowArray":
+    return strings_array([word])
 
 
 def plain(array: "ArrowArray") -> "ArrowArray":
