@@ -132,6 +132,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("kafka_forensics.spark").setLevel(logging.INFO)  # a line to standard error when a job ends
+    logging.getLogger("kafka_forensics.spark").setLevel(logging.INFO)  # a line when a job ends
     if status := main():
         sys.exit(status)

@@ -1,6 +1,7 @@
 """`examples/nightly_audit.py` works with `spark-submit` on this machine and on a cluster, and in the session of the tests."""
 
 import os
+import re
 import runpy
 import shutil
 import sys
@@ -80,6 +81,7 @@ def test_an_audit_on_a_cluster_writes_findings_and_exits_with_1(running: Cluster
 def test_an_unreadable_log_makes_the_audit_exit_with_3(spark: SparkSession, tmp_path: Path) -> None:
     done = submit(tmp_path, "local[2,4]", damaged(tmp_path), "--output", "lake", "--snapshot", "today", "--fact", "spans")
     assert done.returncode == 3, done.stderr[-4000:]
+    assert re.search(r"^Spark's job \(write facts\) took \d+\.\d s$", done.stdout, re.MULTILINE)
     assert "broker-2/payments-0/00000000000000000000.log: " in done.stdout
     assert "  error     BATCH_CRC_MISMATCH  orders-0\n" in done.stdout
     output = tmp_path / "lake"
