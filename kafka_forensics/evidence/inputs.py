@@ -635,7 +635,7 @@ def _has_partition_twice(log_dirs: Iterable[LogDir]) -> bool:
         (directory.topic, directory.partition)
         for log_dir in log_dirs
         for directory in log_dir.found.partitions
-        if directory.legal and directory.suffix is None
+        if directory.is_replica
     ]
     return len(live) > len(set(live))
 

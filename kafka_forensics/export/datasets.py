@@ -1,6 +1,6 @@
 """A snapshot as Parquet files: a directory for each fact, zstd, the declared schema, and a manifest of every file.
 
-Files hold many replicas, sorted by topic, partition, broker and offset, so that statistics of row groups tell readers what to skip.
+Files hold many replicas, sorted by topic, partition, broker and offset: readers skip row groups by their statistics.
 Memory holds one row group for each thread that writes.
 """
 
@@ -104,6 +104,7 @@ class ExportOrder:
     """Of logs that a task reads, where there are tasks."""
 
 
+@gc_less_often()
 def export_facts(
     reader: FactReader, order: ExportOrder, written: Mapping[str, Sequence[DatasetFile]] | None = None
 ) -> list[Dataset]:
@@ -133,8 +134,7 @@ def export_facts(
             dataset.add(empty := _empty_file(FACTS[dataset.fact], opened))
             yield empty
 
-    with gc_less_often():
-        files = list(chain.from_iterable(map(files_with_empty_one, datasets)))
+    files = list(chain.from_iterable(map(files_with_empty_one, datasets)))
     opened.target.require_own()
     with opened.target.file(MANIFEST) as manifest:
         described = _manifest(reader, order, files, datasets)
@@ -197,14 +197,8 @@ def _shares(fact: Fact, reader: FactReader, label: SnapshotLabel) -> Iterator[li
     share_bytes = max(SPLIT_BYTES, sum(weights) // LARGE_SHARES)
     parts: Iterator[ReplicaRows] = reader.parts(fact.name)
     weighed = zip(parts, weights, strict=True)
-    for _, of_topic in groupby(weighed, key=lambda weighed_part: _topic(weighed_part[0], fact, label)):
+    for _, of_topic in groupby(weighed, key=lambda weighed_part: label.topic_of(fact, weighed_part[0][0])):
         yield from packed(of_topic, share_bytes, MAX_REPLICAS)
-
-
-def _topic(rows: ReplicaRows, fact: Fact, label: SnapshotLabel) -> str | None:
-    """The topic whose directory the rows of a replica are written to, if there is one."""
-    keys = rows[0]
-    return keys.topic if keys is not None and label.splits(fact) else None
 
 
 def _write_share(
@@ -218,7 +212,7 @@ def _write_share(
                 raise CancelledError
             yield batch
 
-    topic = _topic(share[0], fact, label)
+    topic = label.topic_of(fact, share[0][0])
     names = (label.file(fact.name, number, following, topic) for following in count())
     yield from write_part(fact, label, ((keys, until_end(batches)) for keys, batches in share), new_file, names)
 

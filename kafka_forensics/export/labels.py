@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.facts.rows import text
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, column
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, ReplicaKeys, column
 
 CLUSTER: Final = column("cluster", pa.string(), "the cluster, as it was named")
 SNAPSHOT: Final = column("snapshot", pa.string(), "the snapshot of the cluster, as it was named")
@@ -53,6 +53,10 @@ class SnapshotLabel:
     def splits(self, fact: Fact) -> bool:
         """Whether the fact has a directory for each topic."""
         return self.by_topic and fact.by_replica
+
+    def topic_of(self, fact: Fact, keys: ReplicaKeys | None) -> str | None:
+        """The topic whose directory the rows of a replica are in; None if the fact has no directories of topics."""
+        return keys.topic if keys is not None and self.splits(fact) else None
 
     def file(self, fact: str, number: int, following: int = 0, topic: str | None = None) -> str:
         """The path of a file in the snapshot; `following` counts files with the same `number`, `topic` is that of its directory."""

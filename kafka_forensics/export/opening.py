@@ -21,7 +21,7 @@ from kafka_forensics.export.iceberg import CATALOG, iceberg_opener
 from kafka_forensics.export.labels import CLUSTER_DIRECTORY, SnapshotLabel, dataset_schema, is_name, require_name
 from kafka_forensics.export.places import ExportPlace, Storage, open_place, place_below, shared_place
 from kafka_forensics.export.snapshots import open_snapshot
-from kafka_forensics.export.target import LOCK, TEMPORARY, require_empty
+from kafka_forensics.export.target import LOCK, TEMPORARY, dataset_exists_error, require_empty
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.open import local_path
 from kafka_forensics.storage.private import private_files
@@ -161,4 +161,4 @@ def _refuse_others(root: ExportPlace, options: SnapshotOptions) -> None:
                 hint = f"give --table-format {other}, or choose another directory"
                 raise UsageError(f"{root.path} holds tables of the format {other}", hint=hint)
     if tables and not options.append:
-        raise UsageError(f"{root.path} holds a dataset", hint="add --append to add a snapshot to it, or choose a new directory")
+        raise dataset_exists_error(root.path)

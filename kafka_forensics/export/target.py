@@ -261,12 +261,17 @@ def _remove(folder: str) -> None:
             raise
 
 
+def dataset_exists_error(path: str) -> UsageError:
+    """The error for an export without `append` to a dataset, in any format."""
+    return UsageError(f"{path} holds a dataset", hint="add --append to add a snapshot to it, or choose a new directory")
+
+
 def require_empty(path: str, names: list[str]) -> None:
     """Raise UsageError, which says what the `names` at `path` are, if there are any."""
     if not names:
         return
     if any(name.startswith(CLUSTER_DIRECTORY) for name in names):
-        raise UsageError(f"{path} holds a dataset", hint="add --append to add a snapshot to it, or choose a new directory")
+        raise dataset_exists_error(path)
     if MANIFEST in names:
         raise UsageError(f"{path} holds this snapshot already", hint="give it another name, or remove that one first")
     if UNFINISHED in names:

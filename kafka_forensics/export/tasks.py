@@ -165,7 +165,7 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
         rows = _transactions(arguments, known, task, incomplete, strict=strict)
     else:
         rows = _pieces(arguments, task, incomplete, strict=strict)
-    for topic, of_topic in groupby(rows, key=lambda row: row[0].topic if label.splits(fact) else None):
+    for topic, of_topic in groupby(rows, key=lambda row: label.topic_of(fact, row[0])):
         for file in write_part(fact, label, of_topic, target.temporary_file, names):
             file.topic = topic
             yield json.dumps(asdict(file))

@@ -25,7 +25,7 @@ NO_TIME: Final = -1
 _DAY_MS: Final = 86_400_000
 FIRST_TIME_MS: Final = -62_135_596_800_000 + 2 * _DAY_MS
 LAST_TIME_MS: Final = 253_402_300_799_999 - _DAY_MS
-"""Calendars have the years 1 to 9999; a day or two less, so that each time is valid in every time zone."""
+"""Calendars have the years 1 to 9999; a day or two less, because each time must be valid in every time zone."""
 
 
 def numbers(values: "NDArray[np.generic]", *, null: "NDArray[np.bool_] | None" = None) -> "ArrowArray":

@@ -230,6 +230,11 @@ class PartitionDirectory:
     entry: Entry | None = None
     """The directory as listed; None if it is not a directory."""
 
+    @property
+    def is_replica(self) -> bool:
+        """Whether it is a partition's directory that a broker reads: not one that is moved, deleted or stray."""
+        return self.legal and self.suffix is None
+
     def segment(self, base_offset: int) -> SegmentFiles | None:
         """The segment with this base offset, or None."""
         at = bisect_left(self.segments, base_offset, key=attrgetter("base_offset"))

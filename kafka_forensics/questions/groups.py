@@ -31,7 +31,7 @@ class RemoteCoverage(NamedTuple):
     missing: Ranges
     """Offsets in none of them, or in one of which the store lacks objects or has a log of another size."""
     has_store: bool
-    """Whether the store was listed, so that the objects are known to be there."""
+    """Whether the store was listed: then the objects are known to be there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -482,7 +482,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
         (directory.topic, directory.partition)
         for log_dir in inputs.log_dirs
         for directory in log_dir.found.partitions
-        if directory.legal and not directory.suffix and directory.topic not in (None, CLUSTER_METADATA_TOPIC)
+        if directory.is_replica and directory.topic not in (None, CLUSTER_METADATA_TOPIC)
     }
     plans.others = sum(not fits(partition, options) for partition in partitions)
     return plans

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +12,8 @@ from pyspark.sql.functions import lit
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kafka_forensics.errors import IncompleteError, UsageError
-from kafka_forensics.export.labels import LABELS, SNAPSHOT_DIRECTORY, SnapshotLabel
-from kafka_forensics.export.snapshots import REPLACED
+from kafka_forensics.export.labels import CLUSTER_DIRECTORY, LABELS, SNAPSHOT_DIRECTORY, SnapshotLabel
+from kafka_forensics.export.snapshots import REPLACED, WRITTEN
 from kafka_forensics.export.target import MANIFEST
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import INCOMPLETE_FACT, Fact
@@ -23,10 +24,10 @@ from kafka_forensics.spark.watching import collected
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FINISHED: Final = "cluster=*/snapshot=*"
-_LEFT: Final = "cluster=*/{snapshot=,_unfinished-}*"
+_FINISHED: Final = f"{CLUSTER_DIRECTORY}*/{SNAPSHOT_DIRECTORY}*"
+_LEFT: Final = f"{CLUSTER_DIRECTORY}*/{{{SNAPSHOT_DIRECTORY},{WRITTEN}}}*"
 """Directories of snapshots, and those that killed runs left unfinished."""
-_NAMED: Final = f"cluster=*/{{{SNAPSHOT_DIRECTORY},{REPLACED}}}*"
+_NAMED: Final = f"{CLUSTER_DIRECTORY}*/{{{SNAPSHOT_DIRECTORY},{REPLACED}}}*"
 """Directories of snapshots, and earlier ones of the same name that a rerun had renamed when it was killed."""
 
 
@@ -48,16 +49,24 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
     return frame.select([*(label.name for label in LABELS), *fact.schema.names])
 
 
-def _manifests(spark: "SparkSession", escaped: str) -> list[tuple[str, Json]]:
-    """The manifests of all snapshots with their paths."""
+@contextmanager
+def _may_be_missing() -> Iterator[None]:
+    """A block that ends where Spark finds nothing at a path."""
     try:
-        texts = spark.read.text(f"{escaped}/{_NAMED}/{MANIFEST}", wholetext=True).select("_metadata.file_path", "value")
-        texts.inputFiles()
+        yield
     except AnalysisException as error:
         if "PATH_NOT_FOUND" not in str(error):
             raise
-        return []
-    return [(str(path), json.loads(str(text))) for path, text in zip(*collected(texts, "read manifests").columns, strict=True)]
+
+
+def _manifests(spark: "SparkSession", escaped: str) -> list[tuple[str, Json]]:
+    """The manifests of all snapshots with their paths."""
+    with _may_be_missing():
+        texts = spark.read.text(f"{escaped}/{_NAMED}/{MANIFEST}", wholetext=True).select("_metadata.file_path", "value")
+        texts.inputFiles()
+        rows = collected(texts, "read manifests").columns
+        return [(str(path), json.loads(str(text))) for path, text in zip(*rows, strict=True)]
+    return []
 
 
 def _read(spark: "SparkSession", output: str, escaped: str, fact: Fact, finished: list[Json]) -> "tuple[DataFrame, set[str]]":
@@ -69,7 +78,7 @@ def _read(spark: "SparkSession", output: str, escaped: str, fact: Fact, finished
     columns = spark_struct(declared_columns(fact.schema))
     labels = [StructField(label.name, StringType()) for label in LABELS]
     rows: list[DataFrame] = []
-    try:
+    with _may_be_missing():
         if fact.by_replica and any(manifest["partition_by"] for manifest in finished):
             for manifest in finished:
                 if any(file["path"].startswith(f"{fact.name}/") for file in manifest["files"]):
@@ -82,14 +91,10 @@ def _read(spark: "SparkSession", output: str, escaped: str, fact: Fact, finished
             reader = spark.read.schema(StructType([*labels, *columns])).option("basePath", output)
             rows.append(reader.parquet(f"{escaped}/{_FINISHED if finished else _LEFT}/{fact.name}"))
         files = {uri.rpartition("/")[2] for frame in rows for uri in frame.inputFiles()}
-    except AnalysisException as error:
-        if "PATH_NOT_FOUND" not in str(error):
-            raise
-        rows = []
-    if not rows:
-        hint = f"a dataset is a directory with {_FINISHED}/{fact.name}; `export --fact` chooses facts"
-        raise UsageError(f"no snapshot in {output} has the fact {fact.name}", hint=hint)
-    return reduce(lambda left, right: left.unionByName(right), rows), files
+        if rows:
+            return reduce(lambda left, right: left.unionByName(right), rows), files
+    hint = f"a dataset is a directory with {_FINISHED}/{fact.name}; `export --fact` chooses facts"
+    raise UsageError(f"no snapshot in {output} has the fact {fact.name}", hint=hint)
 
 
 def _problems(finished: list[Json], replaced: list[Json], fact: Fact, found: set[str]) -> Iterator[str]:

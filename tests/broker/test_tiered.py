@@ -117,7 +117,7 @@ def test_the_states_are_as_intended(lab: Lab) -> None:
 @pytest.mark.parametrize("with_store", [False, True], ids=["no store", "store"])
 @pytest.mark.parametrize("name", SILENT)
 def test_a_sound_copy_has_only_info(lab: Lab, name: str, with_store: bool) -> None:
-    """Deep with the store, so that every object is read."""
+    """Deep, with the store: every object is read."""
     state = lab.states[name]
     paths = [*state.log_dirs, *([state.folder / STORE] if with_store else [])]
     result = local.scan(list(map(str, paths)), ScanOptions(jobs=1, live=state.live, deep=with_store or None))

@@ -133,14 +133,14 @@ def test_a_cancelled_job_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.endswith("spark.kafka_forensics.executorTimeout 0.02 seconds are over")
 
 
-def watched(seen: "list[Stages | None]", limit: float = 0.0) -> tuple[Watch, list[str]]:
-    """A watch that has seen these stages, one after the other and the last for ever, and how it cancelled."""
+def watched(seen: "list[Stages | None]", limit: float = 0.0, *, at_most: float = 0.3) -> tuple[Watch, list[str]]:
+    """A watch that has seen these stages, one after the other and the last for ever, for `at_most` seconds, and how it cancelled."""
     cancelled: list[str] = []
     left = list(seen)
     job_of_test = RunningJob(lambda: left.pop(0) if len(left) > 1 else left[0], lambda: cancelled.append("cancelled"))
     watch = Watch("fold logs", Settings(limit, "spark.executor.memory 1g"), job_of_test)
     with watch.during():
-        deadline = time.monotonic() + 0.3
+        deadline = time.monotonic() + at_most
         while not cancelled and time.monotonic() < deadline:
             time.sleep(0.005)
     return watch, cancelled
@@ -148,8 +148,8 @@ def watched(seen: "list[Stages | None]", limit: float = 0.0) -> tuple[Watch, lis
 
 def test_only_a_job_without_an_executor_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.005)
-    assert watched([Stages(0, 0)], 0.03)[1] == ["cancelled"]
-    assert watched([Stages(2, 0), Stages(0, 3)], 0.03)[1] == ["cancelled"], "the executors were lost"
+    assert watched([Stages(0, 0)], 0.03, at_most=10)[1] == ["cancelled"]
+    assert watched([Stages(2, 0), Stages(0, 3)], 0.03, at_most=10)[1] == ["cancelled"], "the executors were lost"
     for seen, limit in ((None, 0.03), (Stages(1, 0), 0.03), (Stages(0, 0), 0.0)):
         watch, cancelled = watched([seen], limit)
         assert (watch.reason, cancelled) == (None, [])

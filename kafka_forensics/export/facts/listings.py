@@ -16,10 +16,6 @@ from kafka_forensics.storage.source import Entry
 _OF_LOGS = frozenset({"batches", "records", "spans", "control_records", "transactions", "remote_events"})
 
 
-def _is_replica(directory: PartitionDirectory) -> bool:
-    return directory.legal and directory.suffix is None
-
-
 def files_of(fact: str, directory: PartitionDirectory) -> Iterator[Entry]:
     """The files in a partition's directory that a fact reads after a scan."""
     for segment in directory.segments:
@@ -69,7 +65,5 @@ def _files(inputs: Inputs, query: FactQuery) -> Iterator[tuple[str, Entry]]:
         for directory in log_dir.found.partitions:
             if is_whole:
                 yield from ((log_dir.name, entry) for entry in directory.files())
-            elif (
-                _is_replica(directory) and query.wants(directory.topic, directory.partition) and query.wants_broker(log_dir.broker)
-            ):
+            elif directory.is_replica and query.wants(directory.topic, directory.partition) and query.wants_broker(log_dir.broker):
                 yield from ((log_dir.name, entry) for entry in files_of(query.fact, directory))

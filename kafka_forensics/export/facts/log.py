@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 COUNTED: Final = frozenset({"topic", "partition", "broker", "node_id", "log_dir", "file"})
-"""Columns of `records` that are the same for all records of a file, so that rows of these need only the number of records."""
+"""Columns of `records` that are the same for all records of a file: rows of these need only the number of records."""
 _RECORDS_A_BYTE: Final = 32
 """Most records that a byte of a compressed batch is believed to hold; of more, as in a hostile header, the batch is decoded."""
 

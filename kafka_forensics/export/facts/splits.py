@@ -221,10 +221,7 @@ def _no_match_error(option: str, requested: str, existing: list[str]) -> UsageEr
 
 def _all_replicas(inputs: Inputs) -> list[tuple[LogDir, PartitionDirectory]]:
     replicas = [
-        (log_dir, directory)
-        for log_dir in inputs.log_dirs
-        for directory in log_dir.found.partitions
-        if directory.legal and directory.suffix is None
+        (log_dir, directory) for log_dir in inputs.log_dirs for directory in log_dir.found.partitions if directory.is_replica
     ]
     return [*replicas, *((plan.log_dir, plan.directory) for plan in inputs.remote)]
 

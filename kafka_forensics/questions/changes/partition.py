@@ -115,9 +115,7 @@ class SnapshotTopics:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         founds = [log_dir.found for log_dir in inputs.log_dirs]
-        self._topics = {
-            directory.topic for found in founds for directory in found.partitions if directory.legal and not directory.suffix
-        }
+        self._topics = {directory.topic for found in founds for directory in found.partitions if directory.is_replica}
         self._topics |= {partition.topic for found in founds for partition in found.unlisted if not partition.suffix}
         self._ids: dict[str, set[str]] = {}
         for plan in inputs.replicas:

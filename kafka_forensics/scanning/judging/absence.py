@@ -82,7 +82,7 @@ def _present(log_dir: LogDir) -> dict[TopicPartition, Presence]:
     present = {
         _key(directory): Presence.UNREADABLE if log_dir.logs_left_out else _presence(directory)
         for directory in listed.partitions
-        if directory.legal and not directory.suffix
+        if directory.is_replica
     }
     links = [name for entry in listed.irregular if (name := parse_partition_name(entry.name)) is not None]
     for names, case in ((listed.unlisted, Presence.UNREADABLE), (listed.repeated, Presence.WHOLE), (links, Presence.LINK)):
@@ -442,7 +442,7 @@ def _without_logs(inputs: Inputs) -> list[Finding]:
     findings = []
     for log_dir in inputs.log_dirs:
         if log_dir.logs_left_out:
-            keys = [_key(part) for part in log_dir.found.partitions if part.legal and part.suffix is None]
+            keys = [_key(part) for part in log_dir.found.partitions if part.is_replica]
             evidence: PartialCopyEvidence = {
                 "partitions": len(keys),
                 "there": 0,
@@ -529,7 +529,7 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
 def _partitions_of_limited_scan(inputs: Inputs) -> set[TopicPartition] | None:
     """The partitions that a limited scan reads; None if it is not limited."""
     read = {plan.context.topic_partition for plan in inputs.replicas}
-    directories = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.legal and part.suffix is None)
+    directories = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions if part.is_replica)
     return None if {_key(part) for part in directories if part.topic not in WITNESS_TOPICS} <= read else read
 
 

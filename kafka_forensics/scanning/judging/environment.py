@@ -111,7 +111,7 @@ def _log_dir_findings(log_dir: LogDir, inputs: Inputs) -> list[Finding]:
         if file != META_PROPERTIES:
             findings += _malformed(damage, broker, name, file, log_dir.found.entries.get(file), {})
     findings += _identity_findings(log_dir, inputs)
-    live = [partition for partition in log_dir.found.partitions if partition.legal and partition.suffix is None]
+    live = [partition for partition in log_dir.found.partitions if partition.is_replica]
     data = [partition for partition in live if partition.topic != CLUSTER_METADATA_TOPIC]
     has_files = bool(log_dir.found.entries)
     if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
@@ -177,7 +177,7 @@ def _directory_findings(directory: PartitionDirectory, broker: int | str, name: 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:
     """`INDEX_MISSING`: how many segments of a log directory lack `.index` or `.timeindex`."""
-    live = (directory for directory in log_dir.found.partitions if directory.legal and directory.suffix is None)
+    live = (directory for directory in log_dir.found.partitions if directory.is_replica)
     lacking = [
         f"{directory.name}/{log.name}"
         for directory in live
@@ -352,7 +352,7 @@ def left_out_topic_ids(log_dir: LogDir) -> list[Finding]:
 def _lacks_id(log_dir: LogDir, directory: PartitionDirectory) -> bool:
     """Whether a live partition's directory has no `partition.metadata` under KRaft."""
     under_kraft = log_dir.meta is not None and log_dir.meta.version == _KRAFT
-    is_replica = directory.legal and directory.suffix is None and directory.topic != CLUSTER_METADATA_TOPIC
+    is_replica = directory.is_replica and directory.topic != CLUSTER_METADATA_TOPIC
     return under_kraft and is_replica and METADATA not in directory.entries
 
 

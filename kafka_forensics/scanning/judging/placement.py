@@ -24,7 +24,7 @@ class TopicPlacements:
 
     def __init__(self, inputs: Inputs, witnesses: Witnesses) -> None:
         directories = (part for log_dir in inputs.log_dirs for part in log_dir.found.partitions)
-        live = ((part.topic, part.partition or 0) for part in directories if part.legal and part.suffix is None)
+        live = ((part.topic, part.partition or 0) for part in directories if part.is_replica)
         self._copied_counts = _partition_counts((topic, partition) for topic, partition in live if topic is not None)
         self._exact_counts = _partition_counts(() if witnesses.controller is None else witnesses.controller.partitions)
         for plan in inputs.replicas:
