@@ -134,7 +134,7 @@ def test_a_cancelled_job_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watched(seen: "list[Stages | None]", limit: float = 0.0, *, at_most: float = 0.3) -> tuple[Watch, list[str]]:
-    """A watch that has seen these stages, one after the other and the last for ever, for `at_most` seconds, and how it cancelled."""
+    """A watch that has seen these stages, one after the other and the last for ever, for `at_most` seconds; how it cancelled."""
     cancelled: list[str] = []
     left = list(seen)
     job_of_test = RunningJob(lambda: left.pop(0) if len(left) > 1 else left[0], lambda: cancelled.append("cancelled"))
