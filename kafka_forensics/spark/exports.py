@@ -39,9 +39,9 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
     """
     escaped = re.sub(r"([\[\]{}*?\\])", r"\\\1", output)
     every = _manifests(spark, escaped)
-    finished = [manifest for path, manifest in every if REPLACED not in path]
+    finished = [manifest for folder, manifest in every if not folder.startswith(REPLACED)]
     frame, found = _read(spark, output, escaped, fact, finished)
-    replaced = [manifest for path, manifest in every if REPLACED in path]
+    replaced = [manifest for folder, manifest in every if folder.startswith(REPLACED)]
     for problem in _problems(finished, replaced, fact, found):
         if not allow_incomplete:
             raise IncompleteError(output, problem)
@@ -60,12 +60,12 @@ def _may_be_missing() -> Iterator[None]:
 
 
 def _manifests(spark: "SparkSession", escaped: str) -> list[tuple[str, Json]]:
-    """The manifests of all snapshots with their paths."""
+    """The names of the directories of all snapshots, with the manifests in them."""
     with _may_be_missing():
         texts = spark.read.text(f"{escaped}/{_NAMED}/{MANIFEST}", wholetext=True).select("_metadata.file_path", "value")
         texts.inputFiles()
         rows = collected(texts, "read manifests").columns
-        return [(str(path), json.loads(str(text))) for path, text in zip(*rows, strict=True)]
+        return [(str(path).split("/")[-2], json.loads(str(text))) for path, text in zip(*rows, strict=True)]
     return []
 
 

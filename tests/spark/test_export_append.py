@@ -56,7 +56,7 @@ def test_workers_add_what_the_local_engine_adds(spark: SparkSession, tmp_path: P
 
 def test_spark_reads_snapshots_by_their_directories(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    names = ("2026-03-01", "a/b=c%20é")
+    names = ("2026-03-01", "a/b=c%20é", "_replaced-n1")
     for snapshot in names:
         assert datasets.append(target, "1", snapshot) == 0
     (target / "cluster=1" / f"_unfinished-{'d' * 32}" / "batches").mkdir(parents=True)
