@@ -1,7 +1,7 @@
 """Clients of an incident: they write numbered records, count what brokers acknowledge, and commit offsets."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ class Clients:
     cluster: Cluster
     topics: Mapping[str, int]
     """Topic → number of partitions, without internal topics."""
+    transactional: Mapping[str, str] = field(default_factory=dict)
+    """Transactional topic → transactional id of its producer."""
     records: Counter[Place] = field(default_factory=Counter)
     """Acknowledged records in each log."""
     markers: Counter[Place] = field(default_factory=Counter)
@@ -37,21 +39,37 @@ class Clients:
     written: Counter[Place] = field(default_factory=Counter)
     """All acknowledged records, also those that a later leader lacks: the number of the next record."""
 
-    def write(self, counts: Mapping[Place, int]) -> None:
-        """Write records to partitions with acks=all. Raises LabError unless every record is acknowledged."""
-        producer = Writer(self.cluster, enable_idempotence=True, linger_ms=100).producer
-        for batch in _batches(counts):
-            self._produce(producer, batch)
+    def write(self, counts: Mapping[str, Sequence[int]], *, first_ms: int = 0, step_ms: int = 0) -> None:
+        """Write records with acks=all: topic → how many for each of its partitions. Raises LabError unless all are acknowledged.
 
-    def write_transactions(self, transactional_id: str, counts: Mapping[Place, int]) -> None:
-        """Write records to partitions, and commit a transaction after each batch. Raises LabError."""
+        `first_ms` is the timestamp of the first record of each partition, `step_ms` the time to the next; by default all have
+        the time of now. A producer of transactional topics commits a transaction after each batch.
+        """
+        chosen = {(topic, number): count for topic, row in counts.items() for number, count in enumerate(row) if count}
+        plain = {place: count for place, count in chosen.items() if place[0] not in self.transactional}
+        producer = Writer(self.cluster, enable_idempotence=True, linger_ms=100).producer
+        for first in range(0, max(plain.values(), default=0), BATCH_RECORDS):
+            stamp_ms = first_ms + first * step_ms if first_ms else 0
+            self._produce(producer, _batch(plain, first), stamp_ms, step_ms)
+        for topic in self.transactional:
+            of_topic = {place: count for place, count in chosen.items() if place[0] == topic}
+            if of_topic:
+                self._write_transactions(self.transactional[topic], of_topic)
+
+    def _write_transactions(self, transactional_id: str, counts: Mapping[Place, int]) -> None:
         producer = Writer(self.cluster, transactional_id=transactional_id, transaction_timeout_ms=60_000, linger_ms=100).producer
         producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
-        for batch in _batches(counts):
+        for first in range(0, max(counts.values()), BATCH_RECORDS):
+            batch = _batch(counts, first)
             producer.begin_transaction()
             self._produce(producer, batch)
             producer.commit_transaction(FLUSH_TIMEOUT_SECONDS)
             self.markers.update(batch.keys())
+
+    def begin(self, producer: Producer, places: Iterable[Place]) -> None:
+        """Begin a transaction and write five records to each partition. Raises LabError."""
+        producer.begin_transaction()
+        self._produce(producer, dict.fromkeys(places, 5))
 
     def ends(self) -> dict[Place, int]:
         """The end offset of each partition without internal topics, by what was acknowledged."""
@@ -59,7 +77,7 @@ class Clients:
         return {place: self.records[place] + self.markers[place] for place in places}
 
     def settle(self) -> dict[Place, int]:
-        """Wait until leaders report these ends and brokers have checkpointed them; return all ends, also those of internal topics."""
+        """Wait until leaders report these ends, and brokers have checkpointed them; return all ends, of internal topics too."""
         wanted = self.ends()
         wait_until("leaders have all records", lambda: end_offsets(self.cluster, self.topics) == wanted, timeout_seconds=30)
         ends = wanted | end_offsets(self.cluster, INTERNAL)
@@ -83,14 +101,21 @@ class Clients:
         finally:
             consumer.close()
 
-    def _produce(self, producer: Producer, counts: Mapping[Place, int]) -> None:
+    def _produce(self, producer: Producer, counts: Mapping[Place, int], first_ms: int = 0, step_ms: int = 0) -> None:
         """Write numbered records and wait for all acknowledgements. Raises LabError."""
         before = self.written.total()
         for (topic, partition), count in counts.items():
             first = self.written[topic, partition]
             for number in range(first, first + count):
                 value = event(topic, number, partition=partition, amount=number * 37 % 1000)
-                producer.produce(topic, value, f"{topic}-{number % KEYS}", partition, on_delivery=self._count((topic, partition)))
+                producer.produce(
+                    topic,
+                    value,
+                    f"{topic}-{number % KEYS}",
+                    partition,
+                    on_delivery=self._count((topic, partition)),
+                    timestamp=first_ms + (number - first) * step_ms,
+                )
         if producer.flush(FLUSH_TIMEOUT_SECONDS) or self.written.total() - before != sum(counts.values()):
             raise LabError(f"{self.written.total() - before} of {sum(counts.values())} records were acknowledged")
 
@@ -103,10 +128,9 @@ class Clients:
         return on_delivery
 
 
-def _batches(counts: Mapping[Place, int]) -> Iterable[dict[Place, int]]:
-    """Divide numbers of records into batches: the number of records of each partition in each batch."""
-    for first in range(0, max(counts.values()), BATCH_RECORDS):
-        yield {place: min(BATCH_RECORDS, count - first) for place, count in counts.items() if count > first}
+def _batch(counts: Mapping[Place, int], first: int) -> dict[Place, int]:
+    """How many records each partition has in the batch that begins with its record `first`."""
+    return {place: min(BATCH_RECORDS, count - first) for place, count in counts.items() if count > first}
 
 
 def everywhere(cluster: Cluster, leader: int, isr: Iterable[int]) -> Callable[[], bool]:

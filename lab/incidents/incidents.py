@@ -10,7 +10,7 @@ from typing import Final
 from kafka_forensics.model.json_objects import Json
 from lab.cluster import Cluster
 from lab.errors import LabError
-from lab.incidents import unclean_127
+from lab.incidents import stuck_readers, unclean_127, wiped_disk
 from lab.incidents.clients import INTERNAL
 from lab.kafka_jars import LAB, WORK
 from lab.make_archives import pack
@@ -27,14 +27,18 @@ INTERNAL_SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An incident: `play` runs its history on a new cluster until all brokers are down, and returns the truth."""
+    """An incident: `play` runs its history on a new cluster and returns the truth. Nodes that still run are stopped afterwards."""
 
     play: Callable[[Cluster], Json]
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of brokers."""
 
 
-INCIDENTS: Final = {"unclean-127": Incident(unclean_127.play)}
+INCIDENTS: Final = {
+    "unclean-127": Incident(unclean_127.play),
+    "wiped-disk": Incident(wiped_disk.play),
+    "stuck-readers": Incident(stuck_readers.play, stuck_readers.SETTINGS),
+}
 
 
 def archive_of(name: str, stored: Path = STORED) -> Path:

@@ -20,7 +20,6 @@ ELECTED: Final = 1
 ALONE: Final = 2
 FOLLOWER: Final = 3
 COMPACTED: Final = {"cleanup.policy": "compact"}
-TRANSACTIONAL: Final = "payments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +64,29 @@ TOPICS: Final = {
 
 def play(cluster: Cluster) -> Json:
     """Play the incident on a new cluster until all brokers are down; return the truth. Raises LabError."""
-    clients = Clients(cluster, {topic: traffic.partitions for topic, traffic in TOPICS.items()})
+    clients = Clients(cluster, {topic: traffic.partitions for topic, traffic in TOPICS.items()}, {"payments": "payment-gateway"})
     for topic, traffic in TOPICS.items():
         replicas = [[number % 3 + 1, (number + 1) % 3 + 1, (number + 2) % 3 + 1] for number in range(traffic.partitions)]
         cluster.create_topic(topic, assignment=replicas, settings=traffic.settings)
-    _write(clients, {topic: (traffic.common,) * traffic.partitions for topic, traffic in TOPICS.items()})
+    clients.write({topic: (traffic.common,) * traffic.partitions for topic, traffic in TOPICS.items()})
     for group, topic in (("billing", "orders"), ("warehouse", "shipments")):
         clients.read(group, topic)
     clients.settle()
     cluster.stop(FOLLOWER)
-    _write(clients, {topic: (traffic.maintenance,) * traffic.partitions for topic, traffic in TOPICS.items()})
+    clients.write({topic: (traffic.maintenance,) * traffic.partitions for topic, traffic in TOPICS.items()})
     ends = {"common_end": clients.settle()}
     later = replace(clients, records=clients.records.copy(), markers=clients.markers.copy())
     common_records = clients.records.copy()
     cluster.kill(ELECTED)
     wait_until(f"broker {ALONE} is alone", everywhere(cluster, ALONE, [ALONE]), timeout_seconds=60, step_seconds=1.0)
-    _write(clients, {topic: traffic.alone for topic, traffic in TOPICS.items()})
+    clients.write({topic: traffic.alone for topic, traffic in TOPICS.items()})
     clients.read("billing", "orders")
     ends["lost_end"] = clients.settle()
     cluster.kill(ALONE)
     cluster.start(ELECTED)
     elected = partial(_elect, cluster, list(ends["common_end"]))
     wait_until(f"broker {ELECTED} is elected everywhere", elected, timeout_seconds=90, step_seconds=1.0)
-    _write(later, {topic: (traffic.afterwards,) * traffic.partitions for topic, traffic in TOPICS.items()})
+    later.write({topic: (traffic.afterwards,) * traffic.partitions for topic, traffic in TOPICS.items()})
     cluster.start(FOLLOWER)
     in_sync = everywhere(cluster, ELECTED, [ELECTED, FOLLOWER])
     wait_until(f"broker {FOLLOWER} follows", in_sync, timeout_seconds=60, step_seconds=1.0)
@@ -105,15 +104,6 @@ def _elect(cluster: Cluster, places: list[Place]) -> bool:
     except LabError:
         return False  # the controller still waits for the dead leader
     return everywhere(cluster, ELECTED, [ELECTED])()
-
-
-def _write(clients: Clients, counts: Mapping[str, tuple[int, ...]]) -> None:
-    """Write records: topic → the number for each of its partitions."""
-    chosen = {(topic, number): count for topic, numbers in counts.items() for number, count in enumerate(numbers) if count}
-    clients.write({place: count for place, count in chosen.items() if place[0] != TRANSACTIONAL})
-    paid = {place: count for place, count in chosen.items() if place[0] == TRANSACTIONAL}
-    if paid:
-        clients.write_transactions("payment-gateway", paid)
 
 
 def _truth(ends: Mapping[str, Mapping[Place, int]], records: Mapping[str, Mapping[Place, int]]) -> Json:

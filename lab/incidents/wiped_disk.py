@@ -1,0 +1,89 @@
+"""The incident `wiped-disk`: after a power failure one broker has an empty disk, and another lost the ends of some logs.
+
+Broker 1 is down for maintenance while brokers 2 and 3 acknowledge records of some partitions. Then the power of all nodes fails. On
+broker 2 the last batch of some logs is cut short; the disk of broker 3 is replaced.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.model.json_objects import Json
+from lab.cluster import Cluster
+from lab.errors import LabError
+from lab.fault_base import read_log
+from lab.incidents.clients import Clients
+
+BEHIND: Final = 1
+TORN: Final = 2
+WIPED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How many records each partition of a topic gets."""
+
+    common: int
+    """On all brokers."""
+    later: tuple[int, ...]
+    """On brokers 2 and 3, while broker 1 is down: one number for each partition."""
+    bytes_left: Mapping[int, int] = field(default_factory=dict)
+    """Partition → the size to which its last batch is cut on broker 2."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return len(self.later)
+
+
+TOPICS: Final = {
+    "customers": Traffic(90, (25, 15), {0: 200}, {"cleanup.policy": "compact"}),
+    "inventory": Traffic(120, (30, 0, 0), {0: 300, 1: 700}),
+    "orders": Traffic(200, (60, 45, 50, 0), {0: 500, 1: 40, 3: 900}),
+    "payments": Traffic(100, (40, 20, 0)),
+}
+
+
+def play(cluster: Cluster) -> Json:
+    """Play the incident on a new cluster until all brokers are down; return the truth. Raises LabError."""
+    clients = Clients(cluster, {topic: traffic.partitions for topic, traffic in TOPICS.items()}, {"payments": "payment-gateway"})
+    for topic, traffic in TOPICS.items():
+        replicas = [[number % 3 + 1, (number + 1) % 3 + 1, (number + 2) % 3 + 1] for number in range(traffic.partitions)]
+        cluster.create_topic(topic, assignment=replicas, settings=traffic.settings)
+    clients.write({topic: (traffic.common,) * traffic.partitions for topic, traffic in TOPICS.items()})
+    clients.read("billing", "orders")
+    clients.settle()
+    cluster.stop(BEHIND)
+    behind = clients.records.copy()
+    clients.write({topic: traffic.later for topic, traffic in TOPICS.items()})
+    clients.read("billing", "orders")
+    clients.settle()
+    cluster.freeze(TORN, WIPED)
+    cluster.kill(TORN, WIPED)
+    for path in cluster.log_dir(WIPED).iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    rows = []
+    for place, end in clients.ends().items():
+        topic, partition = place
+        left = TOPICS[topic].bytes_left.get(partition)
+        torn_records = 0 if left is None else cut_last_batch(cluster.partition_dir(TORN, topic, partition), left)
+        later = clients.records[place] - behind[place]
+        row = {"topic": topic, "partition": partition, "acknowledged_end": end, "acknowledged_records": clients.records[place]}
+        row |= {"torn_records": torn_records, "lost_records": torn_records if later else 0}
+        rows.append(row | {"only_on_torn_copy": max(later - torn_records, 0)})
+    names = ("acknowledged_records", "lost_records", "only_on_torn_copy")
+    totals = {name: sum(row[name] for row in rows) for name in names}
+    return {"totals": totals, "behind": BEHIND, "torn": TORN, "wiped": WIPED, "partitions": rows}
+
+
+def cut_last_batch(directory: Path, bytes_left: int) -> int:
+    """Cut the last batch of a log to so many bytes; return how many offsets it had. Raises LabError if it is shorter."""
+    batch = read_log(directory).batches[-1]
+    if len(batch.data) <= bytes_left:
+        raise LabError(f"the last batch of {directory.name} has only {len(batch.data)} bytes")
+    with (directory / f"{batch.segment:020d}.log").open("r+b") as file:
+        file.truncate(batch.position + bytes_left)
+    return batch.last_offset - batch.base_offset + 1
