@@ -36,7 +36,7 @@ class Incident:
 
 INCIDENTS: Final = {
     "unclean-127": Incident(unclean_127.play),
-    "wiped-disk": Incident(wiped_disk.play),
+    "wiped-disk": Incident(wiped_disk.play, wiped_disk.CHECKPOINTS),
     "stuck-readers": Incident(stuck_readers.play, stuck_readers.SETTINGS),
 }
 
