@@ -1,7 +1,6 @@
 """The options that commands share, each declared once, and the exit statuses that follow from findings."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -78,14 +77,14 @@ class InputMark:
 
 Mark = TypeVar("Mark", OutputMark, InputMark)
 
-FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
+FORMATS: Final = ("text", "tsv", "json", "jsonl")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
 ENGINES: Final = ("local", "spark")
 VIEWS: Final = ("incident", "partition")
 COLOURS: Final = ("auto", "always", "never")
 
-SCAN_FORMATS: Final = (*FORMATS, "report", "prometheus")
-"""`report` is a table for a pipe or a pager, with the summary at its end."""
+SCAN_FORMATS: Final = (*FORMATS, "prometheus")
+PLAN_FORMATS: Final = (*FORMATS, "markdown")
 
 Paths = Annotated[
     list[str],
@@ -127,22 +126,18 @@ SparkMaster = Annotated[
     str | None,
     typer.Option("--spark-master", metavar="URL", help="With --engine spark: a master [default: a Spark of its own, local[JOBS]]."),
 ]
-Format = Annotated[
-    str | None,
-    choice(
-        "--format", "format", FORMATS, f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]} [default: table on a terminal, tsv elsewhere]."
-    ),
-]
-ScanFormat = Annotated[
-    str | None,
-    choice(
-        "--format",
-        "format",
-        SCAN_FORMATS,
-        f"{', '.join(SCAN_FORMATS[:-1])} or {SCAN_FORMATS[-1]}; report is the table without colours and with the summary at"
-        " its end [default: table on a terminal, tsv elsewhere].",
-    ),
-]
+
+
+def format_option(names: Sequence[str], default: str = "") -> OptionInfo:
+    """The option --format of a command with the formats `names`; `default` is what the help adds about the default."""
+    return choice("--format", "format", names, f"{', '.join(names[:-1])} or {names[-1]}{default}.")
+
+
+_BY_ENDING: Final = " [default: by the ending of --output, else text]"
+Format = Annotated[str, format_option(FORMATS)]
+FileFormat = Annotated[str | None, format_option(FORMATS, _BY_ENDING)]
+ScanFormat = Annotated[str | None, format_option(SCAN_FORMATS, _BY_ENDING)]
+PlanFormat = Annotated[str | None, format_option(PLAN_FORMATS, _BY_ENDING)]
 
 
 def cores() -> int:
@@ -217,7 +212,7 @@ By = Annotated[
         "--by",
         "view",
         VIEWS,
-        "Of a table or report: incident (what happened, and to which partitions) or partition (each with all its findings).",
+        "Of text: incident (what happened; equal partitions share a line) or partition (each for itself).",
     ),
 ]
 Color = Annotated[
@@ -320,7 +315,7 @@ _FORMAT_OF_ENDING: Final = {
     ".jsonl": "jsonl",
     ".md": "markdown",
     ".tsv": "tsv",
-    ".txt": "table",
+    ".txt": "text",
     ".prom": "prometheus",
 }
 
@@ -329,25 +324,23 @@ _FORMAT_OF_ENDING: Final = {
 class OutputOptions:
     """In which format the answer is written, and where."""
 
-    format_name: Format = None
+    format_name: FileFormat = None
     output: Output = None
     formats: ClassVar[Sequence[str]] = FORMATS
 
     def chosen_format(self) -> str:
-        """The format of the answer: `format_name`, else by the ending of `output`, else `default_format`.
+        """The format of the answer: `format_name`, else by the ending of `output`, else the first of `formats`.
 
         Raises UsageError for an ending that belongs to no format.
         """
         if self.format_name is not None or self.output is None:
-            return self.format_name or default_format()
+            return self.format_name or self.formats[0]
         ending = self.output.suffix.lower()
         by_ending = {suffix: name for suffix, name in _FORMAT_OF_ENDING.items() if name in self.formats}
         if ending and ending not in by_ending:
             endings = ", ".join(f"{suffix} ({name})" for suffix, name in by_ending.items())
-            raise UsageError(
-                f"no format goes with the ending {ending} of {self.output}", hint=f"give --format, or one of {endings}"
-            )
-        return by_ending.get(ending, "tsv")
+            raise UsageError(f"no format has the ending {ending} of {self.output}", hint=f"give --format, or one of {endings}")
+        return by_ending.get(ending, self.formats[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,9 +351,12 @@ class ScanOutputOptions(OutputOptions):
     formats: ClassVar[Sequence[str]] = SCAN_FORMATS
 
 
-def default_format() -> str:
-    """The format of an answer on standard output if the user names none: for a person on a terminal, for programs elsewhere."""
-    return "table" if sys.stdout.isatty() else "tsv"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutputOptions(OutputOptions):
+    """In which of the formats of a plan the answer is written, and where."""
+
+    format_name: PlanFormat = None
+    formats: ClassVar[Sequence[str]] = PLAN_FORMATS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from kafka_forensics.wording.values import (
     damaged_bytes,
     duration,
     escape_unprintable,
+    named_brokers,
     offset_range,
     on_start,
     repair_advice,

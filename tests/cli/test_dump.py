@@ -18,7 +18,7 @@ from tests.support.segments import batch, legacy_entry, log
 BROKER = SAMPLES / "unclean-election" / "broker-1"
 IDEMPOTENT = DUMP_INPUTS / "idempotent" / "00000000000000000160.log"
 TRANSACTIONS = DUMP_INPUTS / "transactions" / "00000000000000000000.log"
-FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+FORMATS = ("text", "tsv", "json", "jsonl")
 
 Dump = Callable[..., str]
 

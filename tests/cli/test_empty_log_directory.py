@@ -23,7 +23,7 @@ def disk(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", sorted(evidence_commands("orders")))
 def test_every_command_answers_as_for_a_disk_with_only_meta_properties(run: Run, disk: Path, command: str) -> None:
-    arguments = [*evidence_commands("orders")[command], *(["--format", "table"] if command in {"scan", "plan"} else [])]
+    arguments = [*evidence_commands("orders")[command], *(["--format", "text"] if command in {"scan", "plan"} else [])]
     shutil.copy(HEALTHY / "broker-3" / "meta.properties", disk)
     status, out, _ = run(command, *BROKERS, f"3={disk}", *arguments)
     (disk / "meta.properties").unlink()

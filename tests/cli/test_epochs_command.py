@@ -30,7 +30,7 @@ def shifted(tmp_path: Path) -> Path:
 
 def test_the_table_shows_epochs_by_checkpoint_and_by_log(run: Run) -> None:
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
-    status, out, err = run(*brokers, "--topic", "audit", "--format", "table")
+    status, out, err = run(*brokers, "--topic", "audit", "--format", "text")
     assert (status, err) == (0, "3 replicas: checkpoints and batches agree\n")
     rows = [line.split() for line in out.splitlines()]
     assert rows[0][:5] == ["partition", "broker", "epoch", "checkpoint", "log"]
@@ -50,7 +50,7 @@ def test_json_and_table_show_both_truncation_offsets(run: Run, shifted: Path) ->
     assert [(row["leader_epoch"], row["status"]) for row in rows] == [(0, "agrees"), (1, "starts_differ")]
     assert (rows[0]["truncation_offset_by_checkpoint"], rows[0]["truncation_offset_by_batches"]) == (3, 2)
     assert (rows[0]["first_timestamp_ms"], rows[0]["first_timestamp"]) == (1700000000006, "2023-11-14T22:13:20.006Z")
-    out = run(shifted, "--format", "table")[1]
+    out = run(shifted, "--format", "text")[1]
     assert "a follower asking for it is cut at 3 by the checkpoint, cut at 2 by the batches" in out
     assert "CHECKPOINT AND BATCHES DISAGREE" in out
 
@@ -59,7 +59,7 @@ def test_a_message_explains_an_empty_answer(run: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
     error = "error: nothing fits --broker 2: there is no such broker\nhint: brokers here: 1\n"
-    assert run(tmp_path, "--broker", "2", "-q", "--format", "table") == (2, "", error)
+    assert run(tmp_path, "--broker", "2", "-q", "--format", "text") == (2, "", error)
     assert run(tmp_path / "none")[0] == 2
 
 

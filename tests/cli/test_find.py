@@ -16,7 +16,7 @@ from tests.support.places import SAMPLES
 from tests.support.results import HOSTILE_TEXT
 from tests.support.segments import BASE_TIMESTAMP, replace_bytes, segment_file
 
-FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+FORMATS = ("text", "tsv", "json", "jsonl")
 HOSTILE = HOSTILE_TEXT.encode("utf-8", "surrogatepass") + b"\xff"
 pytestmark = pytest.mark.usefixtures("wide", "chosen_kernels")
 
@@ -42,7 +42,7 @@ def is_plain(text: str) -> bool:
 
 def test_the_table_shows_which_broker_has_the_record(run: Run) -> None:
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
-    status, out, err = run(*brokers, "--topic", "audit", "--offset", "369", "--format", "table")
+    status, out, err = run(*brokers, "--topic", "audit", "--offset", "369", "--format", "text")
     assert status == 0
     assert err == "found 1 record in 3 segments, " + err.partition("segments, ")[2]
     header, row = out.splitlines()
@@ -56,7 +56,7 @@ def test_the_table_shows_which_broker_has_the_record(run: Run) -> None:
 def test_every_format_shows_all_fields_of_a_record(run: Run, hostile: Path, format_name: str) -> None:
     status, out, _ = run(hostile, "--key", "hex:" + HOSTILE.hex(), "--show-payloads", "--format", format_name)
     assert (status, is_plain(out)) == (0, True)
-    assert len(out.splitlines()) == {"table": 3, "tsv": 3, "json": 2, "jsonl": 2, "markdown": 6}[format_name]
+    assert len(out.splitlines()) == {"text": 3, "tsv": 3, "json": 2, "jsonl": 2}[format_name]
     for number, row in enumerate(json.loads(out) if format_name == "json" else []):
         assert (row["topic"], row["partition"], row["broker"], row["offset"]) == ("orders", 0, number + 1, 0)
         assert (row["timestamp_ms"], row["timestamp"]) == (BASE_TIMESTAMP, "2023-11-14T22:13:20.000Z")
@@ -65,7 +65,7 @@ def test_every_format_shows_all_fields_of_a_record(run: Run, hostile: Path, form
         assert row["headers"][1] == ["plain", "1=2"]
 
 
-@pytest.mark.parametrize("format_name", ["table", "json"])
+@pytest.mark.parametrize("format_name", ["text", "json"])
 def test_payloads_are_hidden_by_default_and_no_match_gives_status_0(run: Run, hostile: Path, format_name: str) -> None:
     status, out, err = run(hostile, "--offset", "0:", "--format", format_name)
     assert (status, err) == (0, "found 2 records in 2 segments, " + err.partition("segments, ")[2])
@@ -75,7 +75,7 @@ def test_payloads_are_hidden_by_default_and_no_match_gives_status_0(run: Run, ho
     assert err.startswith("nothing found: no readable record in 2 segments, ")
 
 
-@pytest.mark.parametrize("format_name", ["table", "tsv", "jsonl"])
+@pytest.mark.parametrize("format_name", ["text", "tsv", "jsonl"])
 @pytest.mark.parametrize("payloads", [(), ("--show-payloads",)])
 def test_compiled_kernels_give_the_same_output(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, payloads: tuple[str, ...]

@@ -23,7 +23,7 @@ def copies(tmp_path: Path) -> Path:
 
 
 def test_salvage_refuses_the_partition_and_keeps_its_checkpoint_lines(run: Run, copies: Path, tmp_path: Path) -> None:
-    status, out, _ = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")
+    status, out, _ = run("salvage", copies, "--output", tmp_path / "out", "--format", "text")
     assert f"refused orders-1: {REASON}69 committed offsets give further copies: " in " ".join(out.split())
     assert (status, "Start no broker on DIR, which lacks orders-1." in " ".join(out.split())) == (3, True)
     document = json.loads((tmp_path / "out" / "manifest.json").read_text())
@@ -43,7 +43,7 @@ def test_salvage_with_allow_gaps_lists_the_partition_as_begun_empty(run: Run, co
     validate("salvage", document)
     assert [(row["topic"], row["partition"]) for row in document["begun_empty"]] == [("orders", 1)]
     assert "orders 1" not in (tmp_path / "out/broker-1/broker-1/replication-offset-checkpoint").read_text()
-    out = " ".join(run(*arguments, tmp_path / "all", "--format", "table")[1].split())
+    out = " ".join(run(*arguments, tmp_path / "all", "--format", "text")[1].split())
     assert f"begun empty orders-1: {REASON}69 committed offsets " in out
     assert "1. DIR has nothing of orders-1, and brokers begin without those records." in out
 
@@ -56,7 +56,7 @@ def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partition
     put_meta_properties(brokers.log_dir(4), 4)
     put_checkpoint(brokers.log_dir(1), "replication", {"t-0": 60, "gone-0": 9, "__remote_log_metadata-0": 9})
     for outcome, options in (("refused", ()), ("begun empty", ("--allow-gaps",))):
-        _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "table", *options)
+        _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "text", *options)
         text = " ".join(out.split())
         assert text.count(": no copy of it is here") == 2
         lost = f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets; without it brokers know no remote segment that"

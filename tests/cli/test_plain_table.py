@@ -72,7 +72,7 @@ def test_tables_and_messages_of_every_command_fit_80_columns(run: Run, monkeypat
     }.items():
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stderr", screen := Terminal())
-            actual_status, out, _ = run(*command_line.split(), "--format", "table")
+            actual_status, out, _ = run(*command_line.split(), "--format", "text")
             err = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())  # without progress, which a slow machine shows
         assert (command_line, actual_status) == (command_line, status)
         assert [too_long for too_long in (out + err).splitlines() if len(too_long) > 80] == []

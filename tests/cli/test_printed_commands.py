@@ -34,7 +34,7 @@ def printed_commands(text: str) -> Iterator[str]:
 def commands_of_scan(run: Run, *arguments: object) -> set[tuple[str, ...]]:
     """The arguments of the commands in a scan's JSON document and table."""
     commands: set[tuple[str, ...]] = set()
-    for format_name in ("json", "table"):
+    for format_name in ("json", "text"):
         status, out, err = run("scan", *arguments, "--format", format_name, "-v", "--jobs", "1")
         assert status in (0, 1, 3)
         assert "PATH..." not in out + err

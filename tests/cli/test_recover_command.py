@@ -55,7 +55,7 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
 def test_lost_records_of_the_sample_are_written_with_a_report(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "lost"
-    status, out, err = run("recover", UNCLEAN, "--topic", "audit", "--partition", 0, "--output", output, "--format", "table")
+    status, out, err = run("recover", UNCLEAN, "--topic", "audit", "--partition", 0, "--output", output, "--format", "text")
     assert status == 1
     assert err == f"1 partition: 70 records recovered to {output}, 70 of them proven committed\n"
     flat = " ".join(out.split())
@@ -104,7 +104,7 @@ def test_json_lines_and_parquet_hold_the_same_special_bytes(run: Run, diverged: 
 def test_every_format_agrees_with_the_report(run: Run, diverged: Path, tmp_path: Path) -> None:
     outputs = {
         form: run("recover", diverged, "--keep", 1, "--output", tmp_path / form, "--format", form)[1]
-        for form in ("json", "jsonl", "tsv", "table")
+        for form in ("json", "jsonl", "tsv", "text")
     }
     report = json.loads(outputs["json"])
     assert report == json.loads((tmp_path / "json" / "report.json").read_text())
@@ -117,12 +117,12 @@ def test_every_format_agrees_with_the_report(run: Run, diverged: Path, tmp_path:
     assert {reason: int(row[reason]) for reason in OUTCOMES_COUNTED} == offset_range["offsets"]
     assert offset_range["offsets"] == dict.fromkeys(OUTCOMES_COUNTED, 0) | {"recovered": 3, "surviving": 1}
     left_out = "Left out: 1 record that the surviving side has (same producer, epoch and sequence, same content)."
-    assert left_out in " ".join(outputs["table"].split())
+    assert left_out in " ".join(outputs["text"].split())
 
 
 def test_without_loss_the_status_is_0_and_files_have_no_records(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "none"
-    status, out, err = run("recover", HEALTHY, "--output", output, "--format", "table")
+    status, out, err = run("recover", HEALTHY, "--output", output, "--format", "text")
     assert (status, err) == (0, "12 partitions: nothing is lost\n")
     assert lines_of(output) == []
     assert pq.read_table(output / "records.parquet").num_rows == 0
@@ -149,7 +149,7 @@ def test_unreadable_records_give_status_3_and_the_others_are_written(run: Run, t
     put_replica(tmp_path / "copies", 1, common)
     put_replica(tmp_path / "copies", 2, common + flip_bit(values(2, "c"), 70) + values(3, "d"))
     output = tmp_path / "lost"
-    status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "table")
+    status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "text")
     summary = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
     assert (status, err.splitlines()[0]) == (3, summary)
     assert "No copy here gives what stood at 1 offset: damaged." in " ".join(out.split())
@@ -166,7 +166,7 @@ def may_hold_more(output: Path) -> list[dict[str, Any]]:
 def test_absent_copies_may_hold_more_records(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "one"
     copies = [UNCLEAN / "broker-1", UNCLEAN / "broker-3"]
-    status, out, err = run("recover", *copies, "--topic", "audit", "--output", output, "--format", "table")
+    status, out, err = run("recover", *copies, "--topic", "audit", "--output", output, "--format", "text")
     note = "note: the copy of broker 2 is not here, and may hold more"
     assert (status, err) == (0, f"1 partition: nothing that these copies hold is lost\n{note}\n")
     assert "nothing that these copies hold; what is not here, or could not be read, may hold more." in " ".join(out.split())
@@ -216,7 +216,7 @@ def test_an_invalid_kept_broker_is_refused(
 
 def test_a_printed_command_collects_missing_records(run: Run, diverged: Path, tmp_path: Path) -> None:
     bundles = [make_bundle(diverged / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
-    status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "table")
+    status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "text")
     assert status == 3
     assert "No copy here gives what stood at 4 offsets: not collected. No record could be read." in " ".join(out.split())
     message, *command = err.splitlines()[-4:]

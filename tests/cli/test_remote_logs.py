@@ -83,11 +83,11 @@ def test_dump_shows_records_of_a_store(run: Run, tmp_path: Path, layout: str) ->
     _, store = put_cluster(tmp_path, layout=layout)
     shown = rows(run, "dump", store, "--records", "--topic", "t", "--offset", "8:12")
     assert [row["offset"] for row in shown] == [8, 9, 10, 11]
-    text = run("dump", store, "--records", "--offset", "2:4", "--format", "table")[1]
+    text = run("dump", store, "--records", "--offset", "2:4", "--format", "text")[1]
     assert (text.count(".log"), "(nothing)" in text) == (1, False)
-    text = run("dump", store, "--records", "--offset", "12:14", "--format", "table")[1]
+    text = run("dump", store, "--records", "--offset", "12:14", "--format", "text")[1]
     assert (text.count(".log"), "(nothing)" in text) == (1, False)
-    assert run("dump", store, "--records", "--offset", "50:60", "--format", "table")[1] == "(nothing)\n"
+    assert run("dump", store, "--records", "--offset", "50:60", "--format", "text")[1] == "(nothing)\n"
     batches = rows(run, "dump", store)
     assert [row["base_offset"] for row in batches] == [*range(0, 20, 2)]
     run_of_other = run("dump", store, "--topic", "other")
@@ -271,7 +271,7 @@ def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, t
     put_consumer_offsets(Path(broker), coordinator_batches((commit_key("g", "t", 0), commit_value(4))))
 
     def notes(*paths: str) -> str:
-        return " ".join(run("groups", *paths, "--topic", "t", "--format", "table")[1].split())
+        return " ".join(run("groups", *paths, "--topic", "t", "--format", "text")[1].split())
 
     assert "up to 20 from remote storage, where they are by __remote_log_metadata" in notes(broker)
     assert notes(broker, store).endswith("up to 20 from remote storage, where they are")
@@ -304,7 +304,7 @@ def test_compare_shows_remote_storage_as_a_column(run: Run, tmp_path: Path) -> N
         *((1, "record", 5),),
         *(("remote", "record", 5),),
     ]
-    _, out, _ = run("compare", broker, store, "--topic", "t", "--format", "table")
+    _, out, _ = run("compare", broker, store, "--topic", "t", "--format", "text")
     assert "first difference at offset 14" in " ".join(out.split())
 
 

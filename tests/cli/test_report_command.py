@@ -122,7 +122,7 @@ def test_the_page_hides_secrets_of_the_command_line(run: Run, copies: Path, tmp_
 # `scan --report`: the same page beside the answer.
 
 
-@pytest.mark.parametrize("format_name", ["tsv", "report"])
+@pytest.mark.parametrize("format_name", ["tsv", "text"])
 def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, tmp_path: Path, format_name: str) -> None:
     page = tmp_path / "page.html"
     status, out, err = run("scan", copies, "--format", format_name)

@@ -27,7 +27,7 @@ def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Pa
 
 
 def test_table_and_markdown_end_with_the_steps(tmp_path: Path, run: Run) -> None:
-    for form in ("table", "markdown"):
+    for form in ("text", "markdown"):
         out = run("salvage", SAMPLES / "healthy", "--output", tmp_path / form, "--format", form)[1]
         assert f"cp -a {tmp_path}/{form}/broker-N/NAME/. LOG_DIR" in " ".join(out.replace("\\\n", "").split())
         assert [line.startswith("2. Move the log directories") for line in out.splitlines()].count(True) == 1
@@ -35,13 +35,13 @@ def test_table_and_markdown_end_with_the_steps(tmp_path: Path, run: Run) -> None
 
 def test_refusals_are_reported_with_status_3_in_every_format(tmp_path: Path, run: Run) -> None:
     sample = SAMPLES / "unclean-election"
-    for form in ("table", "tsv", "json"):
+    for form in ("text", "tsv", "json"):
         status, out, err = run("salvage", sample, "--topic", "audit", "--output", tmp_path / form, "--format", form)
         assert (status, "; 1 partition refused" in err) == (3, True)
         assert "--prefer-broker" in out or form == "tsv"
         assert "from offset 300 on other records were committed on broker 1 than on broker 2" in " ".join(out.split())
     status, out, _ = run(
-        "salvage", sample, "--topic", "audit", "--prefer-broker", "1", "--output", tmp_path / "out", "--format", "table"
+        "salvage", sample, "--topic", "audit", "--prefer-broker", "1", "--output", tmp_path / "out", "--format", "text"
     )
     assert (status, "audit-0    whole    0..345" in out) == (0, True)
 
@@ -49,9 +49,9 @@ def test_refusals_are_reported_with_status_3_in_every_format(tmp_path: Path, run
 def test_a_log_with_gaps_is_salvaged_with_allow_gaps(tmp_path: Path, run: Run) -> None:
     batches = batches_of(4)
     put_replica(tmp_path / "in", 1, {0: batches[0] + flip_bit(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
-    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "table")
+    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "text")
     assert (status, f"refused {NAME}: no copy has offsets [2, 4) of this lineage" in out) == (3, True)
-    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "yes", "--allow-gaps", "--format", "table")
+    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "yes", "--allow-gaps", "--format", "text")
     assert (status, "with gaps" in out, "2..4" in out) == (0, True, True)
 
 
@@ -85,7 +85,7 @@ def test_names_from_evidence_are_escaped(tmp_path: Path, run: Run) -> None:
     put_replica(tmp_path / "in", 1, batches_of(2))
     (tmp_path / "in" / "broker-1").rename(tmp_path / "in" / "broker-\x1b[31m")
     (tmp_path / "in" / "broker-\x1b[31m" / "meta.properties").unlink()
-    _, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "table")
+    _, out, err = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "text")
     assert "\x1b" not in out + err
 
 
@@ -100,7 +100,7 @@ def test_findings_that_no_copy_has_give_status_1_and_a_refusal_3(tmp_path: Path,
         )
         put_replica(tmp_path / "in", broker, data, high_watermark=6)
     expected_texts = {
-        "table": f"new in {NAME}: DUPLICATE_BATCH 4..6 of producer 7\n",
+        "text": f"new in {NAME}: DUPLICATE_BATCH 4..6 of producer 7\n",
         "tsv": "\tDUPLICATE_BATCH 4..6 of producer 7\t",
         "json": '"new"',
     }
@@ -116,5 +116,5 @@ def test_findings_that_no_copy_has_give_status_1_and_a_refusal_3(tmp_path: Path,
         other = tmp_path / "in" / f"broker-{broker}" / "other-0"
         other.mkdir()
         put_segment(other, 0, batch(0, 2) + flip_bit(batch(2, 2), 70) + batch(4, 2))
-    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "table")
+    status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "out", "--format", "text")
     assert (status, f"new in {NAME}" in out, "refused other-0" in out) == (3, True, True)

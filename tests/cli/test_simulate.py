@@ -46,7 +46,7 @@ def test_a_search_that_exceeds_memory_gives_status_3_and_partial_results(run: Ru
     status, out, err = run(*CHECK, "kip-320", "--format", "json", "-q")
     assert (status, err.startswith("incomplete: ")) == (3, True)
     assert {(row["complete"], row["holds"], row["steps"]) for row in json.loads(out)} == {(False, None, None)}
-    assert run(*CHECK, "kip-320", "--format", "table")[1].count("not broken as far as was looked") == len(INVARIANTS)
+    assert run(*CHECK, "kip-320", "--format", "text")[1].count("not broken as far as was looked") == len(INVARIANTS)
 
 
 # run: histories of known incidents.
@@ -60,8 +60,8 @@ def test_run_gives_a_row_per_step_and_partition(run: Run) -> None:
     assert [rows[1][name] for name in ("topic", "partition", "leader", "leader_epoch", "isr")] == ["t", 1, 1, 0, [1, 2, 3]]
     last = rows[-2]["replicas"][2]
     assert last == {"broker": 3, "state": "follower", "log_end_offset": 6, "high_watermark": 6, "leader_epoch": 0}
-    assert run(*RUN, "txn-torn", "--format", "table")[1].startswith("txn-torn under kip-320\n\nstep  what happened")
-    header, cells = cells_of(run(*RUN, "txn-torn")[1])
+    assert run(*RUN, "txn-torn", "--format", "text")[1].startswith("txn-torn under kip-320\n\nstep  what happened")
+    header, cells = cells_of(run(*RUN, "txn-torn", "--format", "tsv")[1])
     assert header == simulate.COLUMNS
     assert json.loads(cells[-2][-1]) == rows[-2]["replicas"]
 

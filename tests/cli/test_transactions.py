@@ -88,7 +88,7 @@ def test_options_filter_the_rows(run: Run, copies: Path, arguments: list[object]
 
 
 def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
-    _, out, err = run(copies, "--format", "table", "--state", "hanging")
+    _, out, err = run(copies, "--format", "text", "--state", "hanging")
     header, line = out.splitlines()
     assert header.split()[:3] == ["partition", "state", "transactional"]
     assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; kafka-tran" in line
@@ -116,7 +116,7 @@ def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path
     state.state(5, "Ongoing", (0,))
     copies = tmp_path / "known"
     put_brokers(copies, {"t-0": log, "__transaction_state-0": state})
-    _, out, _ = run(copies, "--as-of", "2023-11-15T22:13:25Z", "--format", "table")
+    _, out, _ = run(copies, "--as-of", "2023-11-15T22:13:25Z", "--format", "text")
     out = " ".join(out.split())
     assert "24 h old, timeout 1 min; the coordinator should have ended it" in out
     assert "cannot tell whether it is safe to abort: see whether it is still open on the running cluster" in out
@@ -124,7 +124,7 @@ def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (24 * 3_600_000, 60_000, None)
     alone = tmp_path / "alone"
     put_brokers(alone, {"t-0": log})
-    _, out, _ = run(alone, "--format", "table")
+    _, out, _ = run(alone, "--format", "text")
     assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
     assert "do not abort" not in out
 
@@ -138,7 +138,7 @@ def test_a_committed_transaction_in_no_copy_is_lost(run: Run, tmp_path: Path) ->
     assert (lost["first_offset"], lost["marker_offset"], lost["safe_to_abort"]) == (None, None, None)
     transactions = [(row["partition"], row["state"]) for row in rows(run, *paths, "--producer-id", APP_ID)]
     assert transactions == [(0, "committed"), (1, "lost")]
-    _, out, _ = run(*paths, "--state", "lost", "--format", "table")
+    _, out, _ = run(*paths, "--state", "lost", "--format", "text")
     assert "abort" not in out
 
 
@@ -155,7 +155,7 @@ def test_a_transaction_unknown_to_coordinators_shows_since_when_it_hangs_and_how
     assert find in row["reason"]
     abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 3"
     assert (row["command"], row["safe_to_abort"]) == (abort, None)
-    assert abort in run(*live, "--format", "table")[1].replace("\n", " ")
+    assert abort in run(*live, "--format", "text")[1].replace("\n", " ")
 
 
 def test_both_parts_of_a_partly_lost_transaction_have_the_same_epoch_and_time(run: Run, tmp_path: Path) -> None:

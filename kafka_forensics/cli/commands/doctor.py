@@ -19,7 +19,7 @@ from kafka_forensics.model.amounts import size
 from kafka_forensics.version import __version__
 
 
-def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, color: options.Color = "auto") -> int:
+def doctor(format_name: options.Format = "text", cache_dir: options.CacheDir = None, color: options.Color = "auto") -> int:
     """Java, Spark, codecs, CRC speed, storage back ends: what works, what is missing and how to get it."""
     from kafka_forensics.cli.outputs.rows import write_rows
 
@@ -27,7 +27,7 @@ def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = Non
     keep_code_below(cache_dir)
     checks = run_checks()
     rows = [{"check": check.name, "status": check.status, "detail": check.detail} for check in checks]
-    write_rows(["check", "status", "detail"], rows, format_name or options.default_format(), to)
+    write_rows(["check", "status", "detail"], rows, format_name, to)
     return int(any(check.needed and check.status != "ok" for check in checks))
 
 

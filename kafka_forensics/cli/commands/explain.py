@@ -30,7 +30,7 @@ Kind = Annotated[
 ]
 
 
-def explain(kind: Kind = None, format_name: options.Format = None, color: options.Color = "auto") -> int:
+def explain(kind: Kind = None, format_name: options.Format = "text", color: options.Color = "auto") -> int:
     """What a finding means, likely causes, harmless look-alikes, and the next command; without KIND, the list of kinds.
 
     Of a known incident that INCIDENT_SIGNATURE names, by its issue or its row in docs/incidents.md: by what it is known again.
@@ -45,8 +45,7 @@ def explain(kind: Kind = None, format_name: options.Format = None, color: option
 
     to = destination(sys.stdout, color=color)
     if kind is None:
-        format_name = format_name or options.default_format()
-        columns = ["kind", "severity", "title"] if format_name == "table" else ["kind", "severity", "confidence", "title"]
+        columns = ["kind", "severity", *(["confidence"] if format_name != "text" else []), "title"]
         by_severity = sorted(CATALOGUE, key=lambda name: (-CATALOGUE[name].severity.rank, name))
         write_rows(columns, map(row, by_severity), format_name, to)
         return 0
@@ -58,13 +57,10 @@ def explain(kind: Kind = None, format_name: options.Format = None, color: option
         if name not in CATALOGUE:
             _refuse_mistyped(kind)
         page = explain_page(kind)
-    match format_name or ("table" if to.stream.isatty() else "markdown"):
-        case "table":
-            write_page(page, to)
-        case "markdown":
-            to.stream.write(page)
-        case other_format:
-            write_rows([*row(name), "page"], [{**row(name), "page": page}], other_format, to)
+    if format_name == "text":
+        write_page(page, to)
+    else:
+        write_rows([*row(name), "page"], [{**row(name), "page": page}], format_name, to)
     return 0
 
 

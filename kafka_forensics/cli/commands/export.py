@@ -68,9 +68,6 @@ AllowIncomplete = Annotated[
     bool,
     typer.Option("--allow-incomplete", help="Write _SUCCESS though some input could not be read; the status is 3 all the same."),
 ]
-ListFormat = Annotated[
-    str | None, options.choice("--format", "format", options.FORMATS, "Of the list of datasets that is printed at the end.")
-]
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 Append = Annotated[
     bool,
@@ -156,7 +153,7 @@ def export(
     *,
     fact: FactNames = None,
     engine: options.EngineOptions,
-    format_name: ListFormat = None,
+    format_name: options.Format = "text",
     fail_on: options.FailOn = "none",
     as_of: options.AsOf = None,
     deep: options.Deep = None,
@@ -198,7 +195,7 @@ def export(
         run = _run_on_spark if on_spark else _run
         reader, datasets = run(inputs, scan_options, order, engine, screen)
     with open_output(None, color=console.color) as to:
-        AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
+        AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name, to)
     _print_summary(reader, order, screen, dataset)
     return options.exit_status(reader.result, fail_on)
 

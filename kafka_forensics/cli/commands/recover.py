@@ -44,7 +44,7 @@ def recover(
     *,
     keep: Keep = None,
     dead: options.Dead = None,
-    format_name: options.Format = None,
+    format_name: options.Format = "text",
     console: options.ConsoleOptions,
 ) -> int:
     """Write the records that only losing copies hold, with keys and values, so that producers can write them again.
@@ -74,7 +74,7 @@ def recover(
         report = report_of(recovery, arguments, files.written)
         write_report(directory, report)
     with open_output(None, color=console.color) as to:
-        write_recovery(recovery, report, str(output), format_name or options.default_format(), to)
+        write_recovery(recovery, report, str(output), format_name, to)
     _print_summary(recovery, output, screen)
     if not recovery.is_complete:
         return options.EXIT_INCOMPLETE

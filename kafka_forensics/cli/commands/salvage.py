@@ -59,16 +59,8 @@ MetadataPartitions = Annotated[
         help="Number of partitions of __remote_log_metadata, if it is rebuilt from a remote store and no controllers' log is here.",
     ),
 ]
-FORMATS: Final = ("table", "tsv", "json", "markdown")
-ListFormat = Annotated[
-    str | None,
-    options.choice(
-        "--format",
-        "format",
-        FORMATS,
-        "Of what is printed at the end: table, tsv, json, which is the manifest, or markdown, a page with the steps.",
-    ),
-]
+FORMATS: Final = ("text", "tsv", "json", "markdown")
+ListFormat = Annotated[str, options.format_option(FORMATS)]
 
 
 @options.expand_option_groups
@@ -84,7 +76,7 @@ def salvage(
     from_store: FromStore = False,
     metadata_partitions: MetadataPartitions = None,
     deep: options.Deep = None,
-    format_name: ListFormat = None,
+    format_name: ListFormat = "text",
     console: options.VerboseConsoleOptions,
 ) -> int:
     """Log directories on which brokers start, made of the best of all copies, with a manifest of what came from where.
@@ -112,6 +104,6 @@ def salvage(
         salvaged = salvage(paths, output, scan_options, salvage_options, progress, announce)
     say(screen, remote_warnings(salvaged))
     with open_output(None, color=console.color) as to:
-        write_salvaged(salvaged, format_name or options.default_format(), to)
+        write_salvaged(salvaged, format_name, to)
     say(screen, summary_lines(salvaged, quiet=screen.quiet))
     return options.EXIT_INCOMPLETE if not salvaged.is_whole else int(salvaged.has_new_findings)

@@ -76,7 +76,7 @@ def scan(
 
             as_of_ms = scan_options.as_of_ms
             write_result(result, format_name, to, verbose=console.is_verbose, by=by, status=status, as_of_ms=as_of_ms)
-    _print_summary(result, screen, live=reading.live, is_in_answer=format_name == "report" and output.output is None)
+    _print_summary(result, screen, live=reading.live, names_readers=format_name != "text")
     if report is not None and not screen.quiet:
         say(screen, [f"wrote {report}"])
     return status
@@ -136,14 +136,14 @@ def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.E
     return Reported(result, controller_histories(inputs))
 
 
-def _print_summary(result: ScanResult, screen: Screen, *, live: bool, is_in_answer: bool) -> None:
-    """Print what was read and found, except lines that are already part of the answer on standard output."""
+def _print_summary(result: ScanResult, screen: Screen, *, live: bool, names_readers: bool) -> None:
+    """Print what was read and found, if `names_readers` also where readers wait."""
     from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines, summary_lines
 
     lines = []
     if not screen.quiet or not result.totals.partitions:  # an empty scan must not look like a clean one
-        lines = [*([] if is_in_answer else summary_lines(result)), *([] if live or screen.quiet else live_lines(result))]
-    lines += [] if is_in_answer else incomplete_lines(result)
+        lines = [*summary_lines(result, names_readers=names_readers), *([] if live or screen.quiet else live_lines(result))]
+    lines += incomplete_lines(result)
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # after the answer on the same terminal
     say(screen, lines)

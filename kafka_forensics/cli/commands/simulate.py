@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.options import EXIT_INCOMPLETE, choose, default_format
+from kafka_forensics.cli.options import EXIT_INCOMPLETE, choose
 from kafka_forensics.cli.outputs.rows import write_items, write_rows
 from kafka_forensics.cli.streams import Destination, destination, open_output, say, screen_of, writing_to
 from kafka_forensics.errors import UsageError
@@ -63,7 +63,7 @@ def run(
     output: Directory = None,
     svg: Picture = None,
     *,
-    format_name: options.Format = None,
+    format_name: options.Format = "text",
     console: options.ConsoleOptions,
 ) -> int:
     """Play a named history step by step: who did what, and each replica's log end, high watermark and epoch after it.
@@ -88,9 +88,8 @@ def run(
         with open_output(svg, color="never", option="--svg") as to:
             to.stream.write(draw(history, f"{scenario} under {history.cluster.protocol}"))
     log_dirs = 0 if output is None else _write_log_dirs(history, scenario, output)
-    format_name = format_name or default_format()
     to = destination(sys.stdout, color=console.color)
-    if format_name == "table":
+    if format_name == "text":
         to.stream.writelines(simulate.lines(history, scenario, to))
     else:
         write_rows(simulate.COLUMNS, simulate.rows(history, scenario), format_name, to)
@@ -113,13 +112,12 @@ def _write_log_dirs(history: "History", scenario: str, output: Path) -> int:
     return len(log_dirs)
 
 
-def list_scenarios(format_name: options.Format = None, color: options.Color = "auto") -> int:
+def list_scenarios(format_name: options.Format = "text", color: options.Color = "auto") -> int:
     """The named histories that `simulate run` plays: what happens in each, and under which protocols, its own first."""
     from kafka_forensics.simulation.scenarios import SCENARIOS
 
-    format_name = format_name or default_format()
     to = destination(sys.stdout, color=color)
-    if format_name == "table":
+    if format_name == "text":
         from kafka_forensics.cli.outputs.simulate import scenario_lines
 
         to.stream.writelines(scenario_lines(SCENARIOS.values(), to))
@@ -187,7 +185,7 @@ def check(
     report_progress = None if screen.quiet else _progress_lines(screen)
     checked = checker.check(PROTOCOLS[protocol], Sizes(replicas, log_size, records, max_epoch), progress=report_progress)
     with open_output(output.output, color=console.color) as to:
-        if format_name == "table":
+        if format_name == "text":
             to.stream.writelines(line + "\n" for line in _page(checked))
         else:
             write_rows(COLUMNS, (_row(checked, verdict) for verdict in checked.verdicts), format_name, to)

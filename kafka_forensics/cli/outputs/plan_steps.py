@@ -3,6 +3,7 @@
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -32,6 +33,8 @@ from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import rerun_command
 
 _SETTING: Final = "unclean.leader.election.enable"
+ELECTIONS: Final = "elections"
+"""The directory of the files that elections read, unless the user names another."""
 _TOPICS_NAMED: Final = 5
 """Topics that a command to look at them names."""
 
@@ -56,19 +59,40 @@ class _ElectionSteps(NamedTuple):
         return self.planned.plan.topic, self.planned.plan.partition
 
 
-def steps_of(plans: Plans, elect: str | None) -> list[OperatorStep]:
+class PlanArguments(NamedTuple):
+    """What the user requested of a plan's steps."""
+
+    elect: str | None = None
+    """The leader; None: the recommended one."""
+    options: tuple[str, ...] = ()
+    """The options that make the same plan again, besides those that read the copies."""
+    elections: str | None = None
+    """The directory of the files that elections read; None: none was written."""
+
+
+RECOMMENDED: Final = PlanArguments()
+
+
+def plan_again_command(plans: Plans, arguments: PlanArguments, *options: str) -> str:
+    """The command that makes the same plan again."""
+    return rerun_command("plan", None if plans.result is None else plans.result.rerun_arguments, *arguments.options, *options)
+
+
+def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[OperatorStep]:
     """What to do, in this order; empty where no broker can lead any partition. Steps end where a new plan is needed."""
+    elect = arguments.elect
     if plans.only_remote:
         return [_salvage_remote_logs(plans)]
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
     elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
-    ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, elect)]
+    ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, arguments)]
     return list(dict.fromkeys([*_find_copies(plans), *again, *ordered, *(_open_transactions(plans) if plans.live else ())]))
 
 
-def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], elect: str | None) -> Iterable[OperatorStep]:
+def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterable[OperatorStep]:
     """How to have these leaders elected; or a salvage, where that loses less or no order of starts has them elected."""
+    elect = arguments.elect
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
         return _salvage(plans, [planned for planned in plans.planned if planned.salvage is not None])
     if not elections:
@@ -78,7 +102,7 @@ def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], elect: st
     order = plans.start_order(elect)
     if order.impossible:
         return _salvage(plans, [election.planned for election in elections if election.partition in order.impossible])
-    return _start_in_order(plans, elections, order) if order.rounds else _start_in_any_order(plans, elections)
+    return _start_in_order(plans, elections, order, arguments) if order.rounds else _start_in_any_order(plans, elections)
 
 
 def _open_transactions(plans: Plans) -> Iterator[OperatorStep]:
@@ -247,13 +271,16 @@ def _start_in_any_order(plans: Plans, elections: Sequence[_ElectionSteps]) -> It
     yield from _repair_refused_logs(plans)
 
 
-def _start_in_order(plans: Plans, elections: Sequence[_ElectionSteps], starts: StartOrder) -> Iterator[OperatorStep]:
+def _start_in_order(
+    plans: Plans, elections: Sequence[_ElectionSteps], starts: StartOrder, arguments: PlanArguments
+) -> Iterator[OperatorStep]:
     """Stop, copy, then start one broker after the other and have it elected."""
     started = _distinct(broker for election in elections for broker in election.needs.started)
     copied = _distinct(broker for election in elections for broker in _holders(election).intersection(election.needs.copy_first))
     text = f"Stop {brokers(started)}, if running"
     if copied:
-        text += f", and copy the log directories of {brokers(copied)}, whole: no other copy holds what this plan gives up"
+        whose = "their log directories" if copied == started else f"the log directories of {brokers(copied)}"
+        text += f", and copy {whose}, whole: no other copy holds what this plan gives up"
     if given_up := [election.partition for election in elections if _gives_up_remote_segments(election)]:
         text += (
             f". Copy the remote segments of {partitions_words(given_up)}, which this plan gives up, from the remote store to "
@@ -275,7 +302,8 @@ def _start_in_order(plans: Plans, elections: Sequence[_ElectionSteps], starts: S
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.rounds):
         yield from _prepare_log_dirs(elections, start.broker)
-        yield from _start(start, alone=any(start.broker in later.stopped for later in starts.rounds[number:]))
+        alone = any(start.broker in later.stopped for later in starts.rounds[number:])
+        yield from _start(start, f"{arguments.elections or ELECTIONS}/election-{number + 1}.json", alone=alone)
     for broker in starts.others:
         yield from _prepare_log_dirs(elections, broker)
     yield from _repair_refused_logs(plans)
@@ -326,7 +354,7 @@ def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
         )
 
 
-def _start(start: StartRound, *, alone: bool) -> Iterator[OperatorStep]:
+def _start(start: StartRound, election_file: str, *, alone: bool) -> Iterator[OperatorStep]:
     """Start one broker, and have it elected for all partitions that it must lead."""
     who, partitions = brokers([start.broker]), start.leads
     topics = sorted({topic for topic, _ in partitions})
@@ -335,7 +363,10 @@ def _start(start: StartRound, *, alone: bool) -> Iterator[OperatorStep]:
     yield OperatorStep("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     if start.forced:
         text = f"Have it elected for {partitions_words(start.forced)}; try again until the command succeeds:"
-        yield OperatorStep("elect", text, election_command(start.forced), (start.broker,), start.forced)
+        name_of_file = PurePath(election_file).name if len(start.forced) > 1 else None
+        yield OperatorStep(
+            "elect", text, election_command(start.forced, election_file), (start.broker,), start.forced, name_of_file
+        )
     isr = ", with nobody else in ISR and ELR" if alone else ""
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS_NAMED else ""
     yield OperatorStep(
@@ -367,7 +398,7 @@ def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None
 
 
 def _directories(partitions: Sequence[TopicPartition]) -> str:
-    return f"{'directory' if len(partitions) == 1 else 'directories'} {partitions_words(partitions)}"
+    return f"directory {name(*partitions[0])}" if len(partitions) == 1 else f"directories of {partitions_words(partitions)}"
 
 
 def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:

@@ -68,13 +68,13 @@ COLUMNS: Final[Columns] = {
     **attributes("planned_records=records", of="lost.planned"),
     **attributes(" ".join(OUTCOMES_COUNTED), of="lost.count.all"),
 }
-"""Columns in TSV and Markdown, a row for each range; counts are of offsets, except `planned_records`."""
+"""Columns in TSV, a row for each range; counts are of offsets, except `planned_records`."""
 
 
 def write_recovery(recovery: Recovery, report: Json, output: str, format_name: str, to: Destination) -> None:
     """Write the answer in one of the formats of `options.FORMATS`; `report` is what stands in the directory `output`."""
     match format_name:
-        case "table":
+        case "text":
             to.stream.writelines(_table(recovery, output, to.width))
         case "json" | "jsonl":
             to.stream.writelines(document(report) if format_name == "json" else _json_lines(report))

@@ -27,11 +27,11 @@ _FINDINGS_NAMED: Final = 8
 
 
 def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> None:
-    """Write the answer to `to` as `table`, `tsv`, `json` or `markdown`."""
+    """Write the answer to `to` as `text`, `tsv`, `json` or `markdown`."""
     if format_name == "json":
         to.stream.write(json_text(document(salvaged)) + "\n")
         return
-    answer = {"table": _table(salvaged, to.width), "tsv": tsv_lines(COLUMNS, _rows(salvaged)), "markdown": _markdown(salvaged)}
+    answer = {"text": _table(salvaged, to.width), "tsv": tsv_lines(COLUMNS, _rows(salvaged)), "markdown": _markdown(salvaged)}
     to.stream.writelines(answer[format_name])
 
 

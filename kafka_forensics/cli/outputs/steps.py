@@ -1,6 +1,5 @@
 """Numbered steps of plans and salvages, each with the command that it needs. All of it is safe to print."""
 
-import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from kafka_forensics.cli.outputs.words import command_lines, name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
-from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of
 from kafka_forensics.replication.planner import Broker
 from kafka_forensics.wording import advice, message
 
@@ -25,8 +24,8 @@ ELECT_UNCLEANLY: Final = f"kafka-leader-election.sh {_SERVER} --election-type un
 _NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
 _CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER}"
 OF_ALL_BROKERS: Final = f"{_CONFIGS} --alter --entity-type brokers --entity-default"
-_NAMED: Final = 8
-"""Runs of consecutive partitions that a sentence names."""
+_NAMED: Final = 4
+"""Runs of consecutive partitions that a sentence names; more are counted."""
 _STEP: Final = attributes("kind text command brokers")
 
 
@@ -39,6 +38,8 @@ class OperatorStep:
     command: str | None = None
     brokers: tuple[Broker, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
+    election_file: str | None = None
+    """Name of the file that lists the partitions of an election, if its command needs one."""
 
     def document(self, minutes: int) -> Json:
         """The step in JSON; `minutes` is what its command may take."""
@@ -125,21 +126,28 @@ def _runs(partitions: Iterable[TopicPartition]) -> list[tuple[str, int, int]]:
 
 
 def partitions_words(partitions: Sequence[TopicPartition]) -> str:
-    """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
-    runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
-    text = ", ".join(runs[:_NAMED])
-    text = " and ".join(text.rsplit(", ", 1)) if len(runs) <= _NAMED else f"{text} and more"
-    return text if len(runs) == 1 else f"{text} ({plural(len(partitions), 'partition')})"
+    """`audit-0 to audit-121`, `audit-0 to audit-121 and orders-3 (123 partitions)`, or `96 partitions of 16 topics`."""
+    runs = _runs(partitions)
+    if len(runs) > _NAMED:
+        topics = {printable(topic) for topic, _ in partitions}
+        extent = f"topic {min(topics)}" if len(topics) == 1 else plural(len(topics), "topic")
+        return f"{plural(len(partitions), 'partition')} of {extent}"
+    names = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in runs]
+    text = " and ".join(", ".join(names).rsplit(", ", 1))
+    return text if len(names) == 1 else f"{text} ({plural(len(partitions), 'partition')})"
 
 
-def election_command(partitions: Sequence[TopicPartition]) -> str:
-    """The command that elects a leader uncleanly; for several partitions it first writes the JSON file that lists them."""
+def election_command(partitions: Sequence[TopicPartition], election_file: str) -> str:
+    """The command that elects a leader uncleanly; for several partitions it reads the file that lists them."""
     if len(partitions) == 1:
         topic, number = partitions[0]
         return f"{ELECT_UNCLEANLY} --topic {shlex.quote(topic)} --partition {number}"
-    rows = []
-    for topic, first, last in _runs(partitions):
-        row = json.dumps({"topic": topic}, separators=(",", ":"))[:-1].replace("%", "%%") + ',"partition":%.0f}'
-        rows.append(f"seq -f {shlex.quote(row)} {first} {last}")
-    listing = f"({'; '.join(rows)}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
-    return f"{listing} && {ELECT_UNCLEANLY} --path-to-json-file election.json"
+    return f"{ELECT_UNCLEANLY} --path-to-json-file {shlex.quote(election_file)}"
+
+
+def election_files(steps: Iterable[OperatorStep]) -> Iterator[tuple[str, str]]:
+    """Name and JSON of each file that an election of these steps reads."""
+    for step in steps:
+        if step.election_file is not None:
+            rows = [{"topic": topic, "partition": partition} for topic, partition in step.partitions]
+            yield step.election_file, json_text({"partitions": rows}) + "\n"

@@ -71,7 +71,7 @@ _INDENT: Final = 11
 
 def write_promises(promises: Sequence[Verified], format_name: str, to: Destination) -> None:
     """Write the outcome of each promise in one of the formats of `options.FORMATS`."""
-    if format_name == "table":
+    if format_name == "text":
         to.stream.writelines(_lines(promises, to.width))
     else:
         write_items(COLUMNS, promises, format_name, to)

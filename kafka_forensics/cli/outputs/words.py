@@ -1,7 +1,6 @@
 """Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, takewhile
 from typing import Final
@@ -13,7 +12,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
@@ -78,9 +77,13 @@ def _broker_words(broker: int | str) -> str:
     return "remote storage" if broker == REMOTE else f"broker {printable(str(broker))}"
 
 
-def lost_words(incident: Incident, partition: IncidentPartition | None = None) -> str:
-    """Records or offsets lost by an incident, or in one of its partitions: `70`, `30 to 70`, `up to 70`, empty for none."""
-    least, most, _ = incident_loss(partition or incident, incident)
+def lost_words(incident: Incident, partitions: Iterable[IncidentPartition]) -> str:
+    """Records or offsets lost by an incident in some of its partitions: `70`, `30 to 70`, `up to 70`, empty for none."""
+    losses = [incident_loss(partition, incident)[:2] for partition in partitions]
+    return _least_to_most(sum(least for least, _ in losses), sum(most for _, most in losses))
+
+
+def _least_to_most(least: int, most: int) -> str:
     if not most:
         return ""
     return str(most) if least == most else f"{least} to {most}" if least else f"up to {most}"
@@ -88,8 +91,8 @@ def lost_words(incident: Incident, partition: IncidentPartition | None = None) -
 
 def cost_words(incident: Incident) -> str:
     """`30 to 70 committed records`, or offsets where records are not known; empty for none."""
-    _, most, noun = incident_loss(incident, incident)
-    return f"{lost_words(incident)} {noun}{'s' if most > 1 else ''}" if most else ""
+    least, most, noun = incident_loss(incident, incident)
+    return f"{_least_to_most(least, most)} {noun}{'s' if most > 1 else ''}" if most else ""
 
 
 def crowded_brokers(result: ScanResult) -> frozenset[str]:
@@ -130,17 +133,13 @@ def _offsets_held(replica: ReplicaSummary) -> str:
     return str(span(start, end, "offset")) if end > start else f"empty at offset {start}"
 
 
-def kinds_and_places(findings: Iterable[Finding]) -> str:
-    """`INDEX_MISSING on 12 partitions; TXN_OPEN on ledger-0`: kinds of findings with their partitions."""
-    partitions: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for finding in findings:
-        partitions[finding.kind][name(finding.place.topic, finding.place.partition)] = None
-    texts = []
-    for kind, of_kind in sorted(partitions.items()):
-        named = [*filter(None, of_kind)]
-        where = f"{len(named)} partitions" if len(named) > _NAMED_PARTITIONS else ", ".join(named)
-        texts.append(f"{kind} on {where}" if named else kind)
-    return "; ".join(texts)
+def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
+    """`audit-0 to audit-121`, or `orders: 5 partitions` where they are not consecutive; all of one topic."""
+    keys = sorted(partitions)
+    first, last = keys[0], keys[-1]
+    if last[1] - first[1] != len(keys) - 1:
+        return f"{printable(first[0])}: {plural(len(keys), 'partition')}"
+    return name(*first) + ("" if first == last else f" to {name(*last)}")
 
 
 def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -149,20 +148,19 @@ def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
     return [list(group) for _, group in groupby(ordered, key=lambda finding: (finding.severity, finding.kind))]
 
 
-def summary_lines(result: ScanResult) -> list[str]:
-    """The verdict, what was read, and where readers wait, in two or three lines."""
+def summary_lines(result: ScanResult, *, names_readers: bool = True) -> list[str]:
+    """The verdict, what was read, and if `names_readers` where readers wait, in two or three lines."""
     totals = result.totals
     severities = by_severity(result.findings) or nothing_found(result)
-    scope = f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
     records = f"{totals.records} records" + ("" if totals.records_decoded else " by batch headers (--deep decodes them)")
     counted = f"{plural(totals.segments, 'segment')}, {plural(totals.batches, 'batch')}, {records}"
     decoded, damaged, skipped = map(size, (totals.bytes_decoded, totals.bytes_damaged, totals.bytes_skipped))
     lines = [
-        f"{result.verdict}: {severities} in {scope}",
+        f"{result.verdict}: {severities} in {scope_words(result)}",
         f"{size(totals.bytes_total)} read: {decoded} decoded, {damaged} damaged, {skipped} skipped; {counted}",
     ]
-    if waiting := _waiting_readers(result.findings):
-        lines.append(waiting)
+    if names_readers and (waiting := waiting_readers(result.findings)):
+        lines.append(f"readers of committed records {waiting}")
     if result.remote.alone is not None:
         return [*lines, _only_store_line(*result.remote.alone, result)]
     if not totals.partitions:
@@ -180,8 +178,14 @@ def _only_store_line(partitions: int, segments: int, result: ScanResult) -> str:
     return f"{missing}: {found}; give the brokers' log directories to know what is missing"
 
 
-def _waiting_readers(findings: Iterable[Finding]) -> str:
-    """`readers of committed records wait in 2 partitions: ledger-0 (open transaction), …`; empty where none wait."""
+def scope_words(result: ScanResult) -> str:
+    """`12 partitions, 36 replicas on 3 brokers`."""
+    totals = result.totals
+    return f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
+
+
+def waiting_readers(findings: Iterable[Finding]) -> str:
+    """`wait in 2 partitions: ledger-0 (open transaction), …`; empty where no reader of committed records waits."""
     reasons: dict[str, str] = {}
     for finding in findings:
         if reason := _why_readers_wait(finding.kind):
@@ -191,7 +195,7 @@ def _waiting_readers(findings: Iterable[Finding]) -> str:
     named = [f"{partition} ({reason})" for partition, reason in reasons.items()]
     if (more := len(named) - _NAMED_PARTITIONS) > 0:
         named[_NAMED_PARTITIONS:] = [f"{more} more"]
-    return f"readers of committed records wait in {plural(len(reasons), 'partition')}: {', '.join(named)}"
+    return f"wait in {plural(len(reasons), 'partition')}: {', '.join(named)}"
 
 
 def _why_readers_wait(kind: str) -> str | None:

@@ -337,7 +337,7 @@ def test_two_members_of_one_name_are_reported(bundle: Path, tmp_path: Path) -> N
 CONTROL_CHARACTERS: Final = "/data/\x1b]0;owned\x07\u202e\x9b31m"
 
 
-@pytest.mark.parametrize("output_format", ["table", "tsv", "json", "jsonl", "markdown"])
+@pytest.mark.parametrize("output_format", ["text", "tsv", "json", "jsonl"])
 def test_output_has_no_control_characters(
     output_format: str, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

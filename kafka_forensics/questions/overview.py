@@ -1,0 +1,92 @@
+"""The overview of a scan: what was lost, which copies hold it, and which command shows more."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_forensics.evidence.inputs import broker_order
+from kafka_forensics.model.findings import Broker, TopicPartition
+from kafka_forensics.model.incidents import IncidentPartition
+from kafka_forensics.model.offset_ranges import clipped, counted, normalised
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.wording import incident_command, incident_loss
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The losses of all incidents of a scan together, and what to run next. Offsets that two incidents lose count once."""
+
+    lost_at_least: int
+    """Committed records that are proven lost, or exist only where Kafka will truncate them."""
+    lost_at_most: int
+    """The same, plus records at risk."""
+    recoverable: int
+    """How many of `lost_at_most` some given copy holds."""
+    noun: str
+    """What the numbers count: `committed record`, or `committed offset` if some incident does not know its records."""
+    partitions: int
+    """Partitions with a loss."""
+    holders: tuple[Broker, ...]
+    """Brokers that hold recoverable records: they stay stopped until their log directories are copied elsewhere."""
+    command: str | None
+    """The command that shows more of the worst incident: `plan`, `transactions` or `groups`; None: there is no such command."""
+
+
+def overview_of(result: ScanResult) -> Overview:
+    """The overview of a scan."""
+    losing = [incident for incident in result.incidents if incident.lost_at_most]
+    nouns = {incident_loss(incident, incident)[2] for incident in losing}
+    by_records = nouns == {"committed record"}
+    losses: defaultdict[TopicPartition, list[_PartitionLoss]] = defaultdict(list)
+    for incident in losing:
+        for partition in incident.partitions:
+            if partition.lost_at_most:
+                losses[partition.topic, partition.partition].append(_partition_loss(partition, by_records=by_records))
+    joined = [loss for of_partition in losses.values() for loss in _without_overlaps(of_partition)]
+    holders = {broker for loss in joined for broker in loss.held_by}
+    commands = (incident_command(incident) for incident in result.incidents)
+    return Overview(
+        sum(loss.at_least for loss in joined),
+        sum(loss.at_most for loss in joined),
+        sum(loss.recoverable for loss in joined),
+        "committed record" if by_records else "committed offset",
+        len(losses),
+        tuple(sorted(holders, key=broker_order)),
+        next(filter(None, commands), None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionLoss:
+    """What one incident loses in one partition."""
+
+    start: int
+    end: int
+    at_least: int
+    at_most: int
+    recoverable: int
+    held_by: tuple[Broker, ...]
+
+
+def _partition_loss(partition: IncidentPartition, *, by_records: bool) -> _PartitionLoss:
+    at_least, at_most = partition.lost_at_least, partition.lost_at_most
+    held = at_most if partition.held_by else 0
+    if partition.held_ranges and partition.offset_start is not None and partition.offset_end is not None:
+        ranges = normalised((row["offset_start"], row["offset_end"]) for row in partition.held_ranges if row["brokers"])
+        held = min(at_most, counted(clipped(ranges, partition.offset_start, partition.offset_end)))
+    if by_records:
+        missing = at_most - held
+        at_least, at_most = partition.records_lost_at_least or 0, partition.records_lost_at_most or 0
+        held = max(0, at_most - missing) if held else 0
+    start = partition.offset_start or 0
+    end = start + 1 if partition.offset_end is None else partition.offset_end
+    return _PartitionLoss(start, end, at_least, at_most, held, tuple(partition.held_by))
+
+
+def _without_overlaps(losses: Sequence[_PartitionLoss]) -> list[_PartitionLoss]:
+    """The losses of one partition, of several that overlap the one that loses most."""
+    kept: list[_PartitionLoss] = []
+    for loss in sorted(losses, key=lambda loss: (-loss.at_least, -loss.at_most)):
+        if all(loss.end <= other.start or other.end <= loss.start for other in kept):
+            kept.append(loss)
+    return kept
