@@ -223,7 +223,7 @@ def test_a_printed_command_collects_missing_records(run: Run, diverged: Path, tm
     assert message.endswith("needs the records; run on broker 2:")
     assert command[0].startswith("  $ kafka-forensics collect")
     assert shlex.split(" ".join(line.strip(" $\\") for line in command)) == [
-        *("kafka-forensics", "collect", str(diverged / "broker-2"), "--with-records", "orders:0:2-6", "--output", "FILE.kfb")
+        *("kafka-forensics", "collect", str(diverged / "broker-2"), "--with-records", "orders:0:2..5", "--output", "FILE.kfb")
     ]
 
 

@@ -40,9 +40,9 @@ from kafka_forensics.wording import (
     incident_title,
     is_background,
     message,
+    offset_range,
     rerun_command,
     severity_order,
-    span,
 )
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def partition_lines(
     for partition in partitions:
         row = [
             name(partition.topic, partition.partition),
-            span(partition.offset_start, partition.offset_end, "") or "",
+            offset_range(partition.offset_start, partition.offset_end),
             lost_words(incident, partition),
             printable(", ".join(map(str, partition.held_by))),
             _counted_kinds(kinds[partition.topic, partition.partition]),

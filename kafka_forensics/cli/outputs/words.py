@@ -18,7 +18,7 @@ from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import incident_loss, message, rerun_command, severity_order, span
+from kafka_forensics.wording import incident_loss, message, offset_range, rerun_command, severity_order
 
 _FINDINGS_SHOWN: Final = 20
 _NAMED_PARTITIONS: Final = 3
@@ -64,13 +64,13 @@ def name(topic: str | None, partition: int | None) -> str:
 
 def place_words(place: Place, crowded: Iterable[str]) -> str:
     """`broker 2, audit-0/….log, bytes 0 to 60, offsets 300 to 369`; with the log directory for brokers in `crowded`."""
-    parts: list[str | None] = [] if place.broker is None else [_broker_words(place.broker)]
+    parts = [] if place.broker is None else [_broker_words(place.broker)]
     path = [place.file] if place.file else []
     if place.log_dir and (not path or place.broker is None or str(place.broker) in crowded):
         path.insert(0, place.log_dir.rstrip("/"))
     if path:
         parts.append(printable("/".join(path)))
-    parts += [span(place.byte_start, place.byte_end, "byte"), span(place.offset_start, place.offset_end, "offset")]
+    parts += [offset_range(place.byte_start, place.byte_end, "byte"), offset_range(place.offset_start, place.offset_end, "offset")]
     return ", ".join(filter(None, parts))
 
 
@@ -124,10 +124,10 @@ def _offsets_held(replica: ReplicaSummary) -> str:
         return "its log could not be read"
     if replica.read is ReadExtent.PART:
         reached = replica.read_end_offset if end is None else end
-        offsets = span(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
+        offsets = offset_range(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
         return f"{offsets} read in part" + (", its end is not known" if end is None else "")
     assert end is not None
-    return str(span(start, end, "offset")) if end > start else f"empty at offset {start}"
+    return offset_range(start, end, "offset") if end > start else f"empty at offset {start}"
 
 
 def kinds_and_places(findings: Iterable[Finding]) -> str:

@@ -11,8 +11,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from kafka_forensics.errors import FormatError, SourceError
-from kafka_forensics.model.bundles import BundleDescription
-from kafka_forensics.model.offset_ranges import normalised
+from kafka_forensics.model.bundles import BundleDescription, records_argument
+from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.offset_ranges import normalised, offset_range
 from kafka_forensics.storage.archives import (
     BLOCK,
     ArchiveMember,
@@ -346,7 +347,7 @@ class BundleSource(ArchiveSource):
         return CollectedFile(self, path, member.size_in_bytes, place.sections)
 
     def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
-        """The error for bytes of a log, with these offsets (first, last), that the bundle does not hold."""
+        """The error for bytes of a log, with these offsets [start, end), that the bundle does not hold."""
         directory = path.rpartition("/")[0].rpartition("/")[2]
         topic, _, partition = directory.rpartition("-")
         where = "" if self.about.broker is None else f" on broker {self.about.broker}"
@@ -354,9 +355,9 @@ class BundleSource(ArchiveSource):
             return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
         if self.about.redaction is not None:
             return SourceError(path, f"needs the records, which no bundle with pseudonyms has: read the log itself{where}")
-        records = shlex.quote(f"{topic}:{partition}:{offsets[0]}-{offsets[1]}")
-        paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
-        command = f"kafka-forensics collect {paths} --with-records {records} --output FILE.kfb"
+        if topic in WITNESS_TOPICS:
+            return SourceError(path, f"needs the records, and no bundle has those of {topic}: read the log itself{where}")
+        command = self.about.collect_command([records_argument(topic, int(partition), *offsets)])
         return SourceError(path, f"needs the records: run `{command}`{where}")
 
 
@@ -418,11 +419,11 @@ class CollectedLog(ByteFile):
             if section.start >= end:
                 return
             if section.start != covered_end:
-                raise SourceError(self._path, f"the bundle has no facts of bytes {covered_end} to {section.start}")
+                raise SourceError(self._path, f"the bundle has no facts of {offset_range(covered_end, section.start, 'byte')}")
             covered_end = section.end
             yield section, self._source.section(self._path, section)
         if covered_end < min(end, self.size_in_bytes):
-            raise SourceError(self._path, f"the bundle has no facts of bytes {covered_end} to {self.size_in_bytes}")
+            raise SourceError(self._path, f"the bundle has no facts of {offset_range(covered_end, self.size_in_bytes, 'byte')}")
         if self._is_cut and end >= self.size_in_bytes:
             raise SourceError(self._path, CUT)
 
@@ -465,11 +466,11 @@ class CollectedLog(ByteFile):
         covered_end = start
         for section in self._after(SectionKind.KEYS, start, end):
             if section.start > covered_end:
-                raise SourceError(self._path, f"the bundle has no hashes of bytes {covered_end} to {section.start}")
+                raise SourceError(self._path, f"the bundle has no hashes of {offset_range(covered_end, section.start, 'byte')}")
             covered_end = max(covered_end, section.end)
             yield self._source.section(self._path, section)
         if covered_end < end:
-            raise SourceError(self._path, f"the bundle has no hashes of bytes {covered_end} to {end}")
+            raise SourceError(self._path, f"the bundle has no hashes of {offset_range(covered_end, end, 'byte')}")
 
     def missing_hashes_error(self) -> SourceError:
         """The error for a request of keys, if it was collected without their hashes."""
@@ -569,10 +570,10 @@ def _contradiction(path: str, size_in_bytes: int, place: BundlePlace) -> str | N
         if section.kind is SectionKind.BYTES and section.end - section.start != section.size_in_bytes:
             return "sections have other sizes than their bytes"
         if section.kind is SectionKind.BATCHES and section.start != ends[section.kind]:
-            return f"there are no facts of bytes {ends[section.kind]} to {section.start}"
+            return f"there are no facts of {offset_range(ends[section.kind], section.start, 'byte')}"
         ends[section.kind] = section.end
     if place.is_log and ends[SectionKind.BATCHES] < size_in_bytes:
-        return f"there are no facts of bytes {ends[SectionKind.BATCHES]} to {size_in_bytes}"
+        return f"there are no facts of {offset_range(ends[SectionKind.BATCHES], size_in_bytes, 'byte')}"
     return None
 
 
