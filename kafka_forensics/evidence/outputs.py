@@ -62,14 +62,14 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
                 if (overlap := _overlap(target, read)) is not None:
                     raise _refused(output, overlap, read.name)
         if output.kind != "any":
-            _check_kind(output)
+            check_kind(output)
     for output, other in combinations(outputs, 2):
         paths = [os.path.realpath(_local_path(place) or place) for place in (output.place, other.place)]
         if _is_same(*paths):
             raise UsageError(f"{output.option} and {other.option} name one file: {output.place}", hint="give each its own")
 
 
-def _check_kind(output: Output) -> None:
+def check_kind(output: Output) -> None:
     """Raise UsageError unless the file or new directory can be created."""
     place, above = output.place, os.path.dirname(output.place.rstrip("/")) or "."
     uri = _URI.match(place)

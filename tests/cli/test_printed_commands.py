@@ -1,10 +1,8 @@
 """Every command that a scan prints runs as printed: real, quoted paths, and no line break between an option and its value."""
 
 import json
-import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,20 +13,12 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from kafka_forensics.scanning.judging.whole_scan import PATHS_SHOWN, ArgumentsByPlace
 from kafka_forensics.wording import rerun_command
-from tests.cli.runs import Run
+from tests.cli.runs import Run, printed_commands
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
 from tests.gallery.incidents import TREES, Tree
 from tests.support.audit import put_restored_copy, put_unclean_election
 from tests.support.brokers import put_meta_properties
-
-COMMAND = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
-
-
-def printed_commands(text: str) -> Iterator[str]:
-    """The commands in an output, each joined to one line."""
-    for inline, on_new_line in COMMAND.findall(text):
-        yield (inline or on_new_line).replace("\\\n", " ")
 
 
 def commands_of_scan(run: Run, *arguments: object) -> set[tuple[str, ...]]:

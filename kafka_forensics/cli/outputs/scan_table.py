@@ -14,7 +14,6 @@ from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import (
     aligned,
     by_kind,
-    command_lines,
     cost_words,
     crowded_brokers,
     headline,
@@ -26,7 +25,7 @@ from kafka_forensics.cli.outputs.words import (
     place_words,
     replica_words,
 )
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination, command_lines, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition

@@ -248,7 +248,8 @@ class LogReader:
         start, end, number = self._needed.get(path, (*offsets, len(self.incomplete)))
         start, end = min(start, offsets[0]), max(end, offsets[1])
         self._needed[path] = start, end, number
-        self.incomplete[number : number + 1] = [Incomplete(path, log.missing_records_error((start, end)).reason)]
+        error = log.missing_records_error((start, end))
+        self.incomplete[number : number + 1] = [Incomplete(path, error.reason, needed=error.needed)]
 
     def _note_unread(self, replica: Replica, error: SourceError) -> None:
         self.incomplete.append(not_read(self._source(replica), error))

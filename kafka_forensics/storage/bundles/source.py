@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from kafka_forensics.errors import FormatError, SourceError
-from kafka_forensics.model.bundles import BundleDescription, records_argument
+from kafka_forensics.model.bundles import BundleDescription, NeededRecords, collect_requests
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.offset_ranges import normalised, offset_range
 from kafka_forensics.storage.archives import (
@@ -346,19 +346,30 @@ class BundleSource(ArchiveSource):
             raise SourceError(path, CUT)
         return CollectedFile(self, path, member.size_in_bytes, place.sections)
 
-    def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
+    def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> "MissingRecordsError":
         """The error for bytes of a log, with these offsets [start, end), that the bundle does not hold."""
         directory = path.rpartition("/")[0].rpartition("/")[2]
         topic, _, partition = directory.rpartition("-")
         where = "" if self.about.broker is None else f" on broker {self.about.broker}"
         if offsets is None or not topic or not partition.isdigit():
-            return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
+            return MissingRecordsError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
         if self.about.redaction is not None:
-            return SourceError(path, f"needs the records, which no bundle with pseudonyms has: read the log itself{where}")
+            reason = f"needs the records, which no bundle with pseudonyms has: read the log itself{where}"
+            return MissingRecordsError(path, reason)
         if topic in WITNESS_TOPICS:
-            return SourceError(path, f"needs the records, and no bundle has those of {topic}: read the log itself{where}")
-        command = self.about.collect_command([records_argument(topic, int(partition), *offsets)])
-        return SourceError(path, f"needs the records: run `{command}`{where}")
+            return MissingRecordsError(path, f"needs the records, and no bundle has those of {topic}: read the log itself{where}")
+        needed = NeededRecords(self.name, self.about, topic, int(partition), *offsets)
+        [request] = collect_requests([needed])
+        reason = f"needs the records: run `{self.about.collect_command(request.records)}`{where}"
+        return MissingRecordsError(path, reason, needed)
+
+
+class MissingRecordsError(SourceError):
+    """A bundle lacks records; `needed` are those that another bundle could have."""
+
+    def __init__(self, path: str, reason: str, needed: NeededRecords | None = None) -> None:
+        super().__init__(path, reason)
+        self.needed = needed
 
 
 class CollectedFile(ByteFile):
@@ -507,8 +518,8 @@ class CollectedLog(ByteFile):
         """The error for facts that contradict each other."""
         return SourceError(self._path, f"the bundle contradicts itself: {reason}")
 
-    def missing_records_error(self, offsets: tuple[int, int] | None = None) -> SourceError:
-        """The error for a request of records with these offsets (first, last)."""
+    def missing_records_error(self, offsets: tuple[int, int] | None = None) -> MissingRecordsError:
+        """The error for a request of records with these offsets [start, end)."""
         return self._source.missing_records_error(self._path, offsets)
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -602,7 +613,7 @@ def _is_text(text: str | None) -> bool:
 
 
 def _about(fields: dict[str, Any]) -> BundleDescription:
-    broker, paths = fields.get("broker"), fields.get("paths")
+    broker, paths, compacted = fields.get("broker"), fields.get("paths"), fields.get("compacted")
     partitions = fields.get(layout.TRANSACTION_PARTITIONS, 0)
     return BundleDescription(
         broker if is_number(broker, -1, 1 << 31) or (isinstance(broker, str) and _is_text(broker)) else None,
@@ -612,6 +623,7 @@ def _about(fields: dict[str, Any]) -> BundleDescription:
         fields.get("topics") is not None or fields.get("partition") is not None,
         partitions if is_number(partitions, end=_MAX_TRANSACTION_PARTITIONS) else 0,
         fields.get("redaction"),
+        compacted if isinstance(compacted, str) and _is_text(compacted) else None,
     )
 
 
