@@ -60,6 +60,7 @@ def test_a_bundle_is_written_and_scanned(broker: Path, tmp_path: Path, run: Run)
                 "or ders:0:1..2",
                 "orders:0:-1..2",
                 "orders:0:1-2",
+                "@missing.txt",
             )
         ),
         (),
