@@ -54,17 +54,19 @@ def test_commands_for_faults_run(case: Case, run: Run, tmp_path: Path) -> None:
     assert_commands_run(run, commands_of_scan(run, case.make(tmp_path / "brokers").root))
 
 
-@pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["--live"], ["--whole"], ["--partial"], ["--as-of=2030-01-01T00:00:00.000Z"], ["--by", "incident"]], ids=" ".join
+)
 def test_commands_repeat_names_and_options_of_the_scan(options: list[str], run: Run, tmp_path: Path) -> None:
     named = [f"{path.name.removeprefix('broker-')}={path}" for path in put_unclean_election(tmp_path / "it's a folder", 2)]
     commands = {command for command in commands_of_scan(run, *named[:3], *options) if command[1] in ("plan", "compare")}
     assert commands
     for command in commands:
         assert set(named[:3]) <= set(command)
-        assert [argument for argument in command if argument in ("--live", "--whole", "--partial")] == options[:1][
-            : options[0] != "--by"
-        ]
-    assert_commands_run(run, commands if options == ["--live"] else set())
+        repeated = [word for word in options[0].split("=") if options[0] != "--by"]
+        assert [word for word in command if word in ("--live", "--whole", "--partial", "--as-of")] == repeated[:1]
+        assert set(repeated) <= set(command)
+    assert_commands_run(run, commands if options[0] == "--live" else set())
 
 
 def test_commands_for_many_partitions_run(run: Run, tmp_path: Path) -> None:

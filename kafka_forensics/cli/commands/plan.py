@@ -36,7 +36,6 @@ def plan(
     dead: options.Dead = None,
     truncate_by: TruncateBy = None,
     engine: options.Engine = "local",
-    as_of: options.AsOf = None,
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
@@ -49,7 +48,7 @@ def plan(
         raise UsageError("plan runs on this machine only", hint="leave out --engine")
     format_name = output.chosen_format()
     rule = cast('Literal["epochs", "high-watermark"] | None', truncate_by)
-    scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 
     from kafka_forensics.questions.plan import PlanOptions, make_plans
