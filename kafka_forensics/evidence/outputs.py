@@ -76,7 +76,7 @@ def check_kind(output: Output) -> None:
     if output.kind == "new directory":
         _check_empty(place, output.option)
     elif uri is not None and not os.path.isdir(above):
-        hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
+        hint = "write a file here and copy it there; only datasets of `export` can go to a URI at once"
         raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {output.option} is a file of this machine", hint=hint)
     elif os.path.isdir(place):
         raise UsageError(f"cannot write to {place}: it is a directory", hint="name a file in it")

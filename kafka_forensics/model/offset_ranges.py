@@ -94,5 +94,5 @@ def offset_ranges(ranges: Sequence[Range]) -> str:
 
 
 def range_argument(start: int, end: int) -> str:
-    """The range `[start, end)` as commands take it: `300..369`."""
-    return f"{start}..{end - 1}"
+    """The range `[start, end)` as commands take it: `300..369`, `300..` up to the largest offset."""
+    return f"{start}..{'' if end >= INT64_MAX else end - 1}"

@@ -244,7 +244,7 @@ class _Salvager:
         sources = [self._source(replica, result) for replica in replicas]
         log = controllers_log.choose([controllers_log.quorum_copy(source, copies[id(source.plan.context)]) for source in sources])
         if rejected := [finding for finding in self.witnesses.findings if finding.kind == "METADATA_RECORD_REJECTED"]:
-            hint = "`kafka-forensics scan` says which record it is, and why"
+            hint = "`scan` says which record it is, and why"
             offsets = tuple((finding.place.offset_start or 0, finding.place.offset_end or 0) for finding in rejected)
             reason = f"controllers stop at its record {offsets[0][0]}, which they cannot apply"
             raise RefusedError(Refused(*METADATA_LOG, controllers_log.KIND, reason, hint, offsets))

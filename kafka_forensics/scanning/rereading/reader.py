@@ -42,7 +42,7 @@ from kafka_forensics.scanning.rereading.message_formats import (
     contents_of_records,
 )
 from kafka_forensics.scanning.rereading.seeking import start_position_of
-from kafka_forensics.storage.bundles import BundleSource, CollectedLog
+from kafka_forensics.storage.bundles import BundleSource, CollectedLog, needed_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -320,7 +320,7 @@ class LogReader:
                     return None
                 data = read_batch(file, position, size)
         except SourceError as error:
-            self.incomplete.append(Incomplete(path, error.reason))
+            self.incomplete.append(Incomplete(path, error.reason, needed=needed_records(error)))
             return None
         moved = next((misplaced for misplaced in replica.misplaced if misplaced.place == batch.place), None)
         return decode_batch(data if moved is None else moved.rewritten(data), position=position)

@@ -372,6 +372,11 @@ class MissingRecordsError(SourceError):
         self.needed = needed
 
 
+def needed_records(error: SourceError) -> NeededRecords | None:
+    """The records that another bundle could have, if a bundle lacks them."""
+    return error.needed if isinstance(error, MissingRecordsError) else None
+
+
 class CollectedFile(ByteFile):
     """A small file with its bytes; zeros where the bundle holds none."""
 
