@@ -55,7 +55,7 @@ MANUAL: Final = {
     ),
     "dump": Manual(
         (
-            "dump --offset 10:20 sample_logs/healthy/broker-1/orders-0",
+            "dump --offset 10..19 sample_logs/healthy/broker-1/orders-0",
             "dump --records sample_logs/healthy/broker-1/orders-1",
             "dump --explain sample_logs/healthy/broker-1/orders-1",
         ),

@@ -293,9 +293,10 @@ class ReadOptions(AccessOptions):
 
     jobs: Jobs = None
     live: Live = False
+    as_of: AsOf = None
     copied_whole: Copied = None
 
-    def scan_options(self, selection: Selection, *, deep: bool | None = None, as_of: str | None = None) -> ScanOptions:
+    def scan_options(self, selection: Selection, *, deep: bool | None = None) -> ScanOptions:
         """The options of a scan of this selection, on all cores without `jobs`.
 
         Raises UsageError as `scope` does, and for an invalid time.
@@ -306,7 +307,7 @@ class ReadOptions(AccessOptions):
             copied={None: None, True: ledger.CopyExtent.WHOLE, False: ledger.CopyExtent.PARTIAL}[self.copied_whole],
             live=self.live,
             deep=deep,
-            as_of_ms=None if as_of is None else time_ms(as_of),
+            as_of_ms=None if self.as_of is None else time_ms(self.as_of),
         )
 
 

@@ -223,19 +223,54 @@ def write_pieces(stream: TextIO, pieces: Iterable[str | memoryview]) -> None:
 # Messages of commands on standard error: wrapped on a terminal, one line each in a pipe.
 
 
-COMMAND_INDENT: Final = "  "
-"""The beginning of a line that is a command to be copied: such lines are not wrapped."""
+COMMAND_START: Final = "  $ "
+"""The beginning of a line that is a command to be copied."""
+_SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+_TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
+"""Options of printed commands that take a value."""
+_CONTINUATION: Final = " \\"
 _NO_BREAK_SPACE: Final = "\xa0"
 _UNBROKEN: Final = re.compile(r"`[^`]*`|\d (?=\w)")
 """Texts within which no line is broken: commands, and a number with its unit."""
 
 
 def say(screen: Destination, lines: Iterable[str]) -> None:
-    """Write `lines`, made safe, to a terminal or a pipe."""
+    """Write `lines`, made safe, to a terminal or a pipe; a line that begins with COMMAND_START is a command."""
     for line in map(printable, lines):
-        folds = screen.stream.isatty() and not line.startswith(COMMAND_INDENT)
-        screen.stream.writelines(f"{part}\n" for part in (wrapped([line], screen.width) if folds else [line]))
+        if line.startswith(COMMAND_START):
+            parts = shown_command(line.removeprefix(COMMAND_START), screen.width)
+        else:
+            parts = wrapped([line], screen.width) if screen.stream.isatty() else [line]
+        screen.stream.writelines(f"{part}\n" for part in parts)
     screen.stream.flush()
+
+
+def shown_command(command: str, width: int) -> list[str]:
+    """A command after a prompt, in lines of at most `width`."""
+    lines = command_lines(command, width - len(COMMAND_START))
+    return [f"{' ' * len(COMMAND_START) if number else COMMAND_START}{line}" for number, line in enumerate(lines)]
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    r"""A shell command in lines of at most `width`, with ` \` at the end of each but the last.
+
+    An option and its value stay on one line; an argument that is longer than `width` is not broken.
+    """
+    arguments: list[str] = []
+    for argument in _SHELL_WORD.findall(command):
+        if arguments and _TAKES_VALUE.fullmatch(arguments[-1]) and not argument.startswith("--"):
+            arguments[-1] += f" {argument}"
+        else:
+            arguments.append(argument)
+    lines = [" ".join(arguments[:2])]
+    for number, argument in enumerate(arguments[2:], 3):
+        ending = 0 if number == len(arguments) else len(_CONTINUATION)
+        if len(lines[-1]) + 1 + len(argument) + ending <= width:
+            lines[-1] += f" {argument}"
+        else:
+            lines[-1] += _CONTINUATION
+            lines.append(f"    {argument}")
+    return lines
 
 
 def no_copy_message(topic: str) -> str:

@@ -62,21 +62,21 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
                 if (overlap := _overlap(target, read)) is not None:
                     raise _refused(output, overlap, read.name)
         if output.kind != "any":
-            _check_kind(output)
+            check_kind(output)
     for output, other in combinations(outputs, 2):
         paths = [os.path.realpath(_local_path(place) or place) for place in (output.place, other.place)]
         if _is_same(*paths):
             raise UsageError(f"{output.option} and {other.option} name one file: {output.place}", hint="give each its own")
 
 
-def _check_kind(output: Output) -> None:
+def check_kind(output: Output) -> None:
     """Raise UsageError unless the file or new directory can be created."""
     place, above = output.place, os.path.dirname(output.place.rstrip("/")) or "."
     uri = _URI.match(place)
     if output.kind == "new directory":
         _check_empty(place, output.option)
     elif uri is not None and not os.path.isdir(above):
-        hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
+        hint = "write a file here and copy it there; only datasets of `export` can go to a URI at once"
         raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {output.option} is a file of this machine", hint=hint)
     elif os.path.isdir(place):
         raise UsageError(f"cannot write to {place}: it is a directory", hint="name a file in it")

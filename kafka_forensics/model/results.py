@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final, Protocol
 
+from kafka_forensics.model.bundles import NeededRecords
 from kafka_forensics.model.findings import Answer, Finding, RerunArguments, Views
 from kafka_forensics.model.incidents import Incident
 
@@ -204,6 +205,8 @@ class Incomplete:
     topic: str | None = None
     partition: int | None = None
     broker: int | str | None = None
+    needed: NeededRecords | None = None
+    """The records that a bundle lacks, if that is the reason."""
 
     @property
     def hides_partitions(self) -> bool:

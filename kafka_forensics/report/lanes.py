@@ -180,7 +180,9 @@ class _LanesPicture:
         logs = []
         for replica in self._row.replicas:
             start, end = replica.log_start_offset, _end(replica)
-            logs.append(f"broker {replica.broker} " + ("not read" if start is None or end is None else f"offsets {start} to {end}"))
+            logs.append(
+                f"broker {replica.broker} " + ("not read" if start is None or end is None else offset_range(start, end, "offset"))
+            )
         fork = "" if self._fork is None else f"; they part at offset {self._fork}"
         least = self._row.high_watermark_at_least
         mark = "" if least is None else f"; high watermark at least {least}"

@@ -1,5 +1,6 @@
 """Findings, incidents and changes as text. The text of each kind is in `analysis/kinds/KIND.md`."""
 
+from kafka_forensics.model.offset_ranges import offset_range
 from kafka_forensics.wording.changes import CHANGE_HEADS, change_cells, change_text
 from kafka_forensics.wording.findings import advice, explain_page, is_background, message, rerun_command, severity_order, title
 from kafka_forensics.wording.incidents import (
@@ -17,8 +18,6 @@ from kafka_forensics.wording.values import (
     duration,
     escape_unprintable,
     named_brokers,
-    offset_range,
     on_start,
     repair_advice,
-    span,
 )

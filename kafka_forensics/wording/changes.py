@@ -4,7 +4,7 @@ from typing import Final
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.changes import Change, ChangeKind
-from kafka_forensics.wording.values import offset_range
+from kafka_forensics.model.offset_ranges import offset_range
 
 REASONS: Final = {
     "retention": "by retention, or as the leader did",

@@ -14,6 +14,7 @@ from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.files import file_arguments
 from kafka_forensics.model.findings import Finding, RerunArguments, Severity
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.offset_ranges import offset_range
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.wording.kind_text import Value, fill_template, kind_text
 from kafka_forensics.wording.values import (
@@ -28,7 +29,6 @@ from kafka_forensics.wording.values import (
     named_brokers,
     on_start,
     repair_advice,
-    span,
     without_underscores,
 )
 
@@ -175,7 +175,7 @@ def _among(finding: Finding) -> str:
 
 
 def _offsets(finding: Finding) -> str | None:
-    return span(finding.place.offset_start, finding.place.offset_end, "offset")
+    return offset_range(finding.place.offset_start, finding.place.offset_end, "offset") or None
 
 
 def _file(finding: Finding) -> str:
@@ -375,8 +375,8 @@ def _not_whole(finding: Finding) -> str | None:
     """`offsets 300 to 309 lie damaged on broker 2`: damage of the holders, if none has all."""
     damaged: dict[str, list[str]] = {}
     for row in _rows(finding, "not_whole")[:LIST_LIMIT]:
-        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset")
-        if offsets is not None:
+        offsets = offset_range(row.get("offset_start"), row.get("offset_end"), "offset")
+        if offsets:
             damaged.setdefault(clean(row.get("broker")), []).append(offsets)
     return " and ".join(f"{listed(spans)} lie damaged on broker {broker}" for broker, spans in damaged.items()) or None
 
@@ -434,7 +434,7 @@ def _rivals(finding: Finding) -> str | None:
         brokers = named_brokers(version.get("brokers"))
         ends = [end for end in (version.get("high_watermark"), version.get("log_end_offset")) if isinstance(end, int)]
         if brokers and len(ends) == 2 and min(ends) > start and not any(broker in holders for broker in version["brokers"]):
-            texts.append(f"{span(start, min(ends), 'offset')} on {brokers}")
+            texts.append(f"{offset_range(start, min(ends), 'offset')} on {brokers}")
     return " and ".join(texts) or None
 
 
@@ -492,7 +492,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "among": _among,
     "batch": _batch,
     "bytes": lambda finding: (
-        f"{span(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
+        f"{offset_range(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
     ),
     "compare": _compare,
     "cut": _cut,

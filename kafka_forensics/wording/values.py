@@ -7,6 +7,7 @@ from typing import Final, SupportsIndex
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import rfc3339
+from kafka_forensics.model.offset_ranges import offset_range, offset_ranges
 from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, StartOutcome, table_name
 
 TEXT_LIMIT: Final = 160
@@ -74,7 +75,7 @@ def brokers_by_range(rows: object) -> str | None:
     texts = []
     for row in rows if isinstance(rows, (list, tuple)) else []:
         brokers = named_brokers(row.get("brokers")) if isinstance(row, dict) else None
-        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset") if brokers else None
+        offsets = offset_range(row.get("offset_start"), row.get("offset_end"), "offset") if brokers else ""
         texts += [f"{brokers} ({offsets})"] if offsets else []
     return listed(texts)
 
@@ -102,26 +103,9 @@ def duration(milliseconds: object) -> str:
     return f"{seconds} s"
 
 
-def span(start: object, end: object, noun: str) -> str | None:
-    """`offset 5` for start 5 and exclusive end 6 or None, `offsets 5 to 9` for end 10; an empty noun is left out."""
-    if not isinstance(start, int) or start < 0:
-        return None
-    if isinstance(end, int) and end > start + 1:
-        return f"{noun and noun + 's '}{clean(start)} to {clean(end - 1)}"
-    return f"{noun and noun + ' '}{clean(start)}"
-
-
-def offset_range(start: int, end: int) -> str:
-    """[300, 370) with inclusive ends: `300 to 369`; `5` for [5, 6), `none` for an empty range."""
-    if end <= start:
-        return "none"
-    return str(start) if end - start == 1 else f"{start} to {end - 1}"
-
-
 def damaged_bytes(size_in_bytes: int, spans: Sequence[tuple[int, int]]) -> str:
     """`126 bytes of the log (offsets 0 to 4) are damaged`; `spans` are [start, end), empty if unknown."""
-    offsets = ", ".join(offset_range(start, end) for start, end in spans)
-    where = f" (offset{'' if offsets.isdigit() else 's'} {offsets})" if offsets else ""
+    where = f" ({offset_ranges(spans)})" if spans else ""
     noun, verb = ("byte", "is") if size_in_bytes == 1 else ("bytes", "are")
     return f"{size_in_bytes} {noun} of the log{where} {verb} damaged"
 

@@ -52,7 +52,16 @@ def test_a_bundle_is_written_and_scanned(broker: Path, tmp_path: Path, run: Run)
         *([("--output", name) for name in ("one.tar", "one.kfb.gz", "none/one.kfb")]),
         *(
             ("--output", "one.kfb", "--with-records", requested)
-            for requested in ("orders", "orders:0", "orders:0:5-5", "orders:0:9-3", "or ders:0:1-2", "orders:0:-1-2")
+            for requested in (
+                "orders",
+                "orders:0",
+                "orders:0:5..4",
+                "orders:0:9..2",
+                "or ders:0:1..2",
+                "orders:0:-1..2",
+                "orders:0:1-2",
+                "@missing.txt",
+            )
         ),
         (),
     ],
@@ -116,7 +125,7 @@ def test_two_processes_do_not_write_the_same_bundle(broker: Path, tmp_path: Path
 
 
 def test_records_of_a_bundle_can_be_dumped(broker: Path, tmp_path: Path, run: Run) -> None:
-    run("collect", broker, "--output", tmp_path / "one.kfb", "--with-records", "orders:0:0-12")
+    run("collect", broker, "--output", tmp_path / "one.kfb", "--with-records", "orders:0:0..11")
     status, out, _ = run("dump", tmp_path / "one.kfb", "--topic", "orders", "--records", "--format", "jsonl")
     assert (status, out.count("\n") >= 12) == (0, True)
 
@@ -155,7 +164,7 @@ def test_the_map_is_private_and_holds_all_names(broker: Path, tmp_path: Path, ru
     [
         (["--redact"], "needs --redact-map FILE"),
         (["--redact-map", "names.json"], "requires --redact"),
-        (["--redact", "--redact-map", "names.json", "--with-records", "orders:0:1-2"], "contradict each other"),
+        (["--redact", "--redact-map", "names.json", "--with-records", "orders:0:1..1"], "contradict each other"),
     ],
 )
 def test_contradicting_options_are_refused(

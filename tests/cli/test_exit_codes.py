@@ -50,7 +50,7 @@ def test_findings_of_the_fail_on_severity_or_above_give_status_1(scan: Scan, kin
     [
         "scan x --topic orders --topic payments",
         "scan x --engine spark --broker 1 --broker=2",
-        "find x --offset 1:2 --offset 5:6",
+        "find x --offset 1..1 --offset 5..5",
         "dump x --partition 1 --partition 2",
         "simulate run hw-lag-loss --svg a.svg --svg b.svg",
     ],

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.commands.find import content, times
+from kafka_forensics.cli.commands.find import content
+from kafka_forensics.cli.ranges import times
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.cli.runs import Run
 from tests.support.brokers import put_copies, put_replica
@@ -67,7 +68,7 @@ def test_every_format_shows_all_fields_of_a_record(run: Run, hostile: Path, form
 
 @pytest.mark.parametrize("format_name", ["text", "json"])
 def test_payloads_are_hidden_by_default_and_no_match_gives_status_0(run: Run, hostile: Path, format_name: str) -> None:
-    status, out, err = run(hostile, "--offset", "0:", "--format", format_name)
+    status, out, err = run(hostile, "--offset", "0..", "--format", format_name)
     assert (status, err) == (0, "found 2 records in 2 segments, " + err.partition("segments, ")[2])
     assert ("pwned" in out, "hostile" in out) == (False, True)
     status, out, err = run(hostile, "--key", "no such", "--format", format_name, "-q")
@@ -96,7 +97,7 @@ def test_compiled_kernels_give_the_same_output(
         ]
         put_replica(tmp_path / "a \x1b \udcff name", broker, log)
     answers = []
-    searches = ("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
+    searches = ("--offset", "0.."), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
     for compiled in (False, True):
         with kernels(compiled=compiled):
             answers.append([run(tmp_path, *conditions, *payloads, "--format", format_name) for conditions in searches])
@@ -117,7 +118,7 @@ def test_compiled_kernels_give_the_same_output(
         (["--value-contains", "hex:" + HOSTILE.hex() * 3], []),
         (["--timestamp", "2023-11-14T22:13:20Z..2023-11-14T22:13:21Z"], [1, 2]),
         (["--timestamp", f"{BASE_TIMESTAMP}"], [1, 2]),
-        (["--timestamp", f"..{BASE_TIMESTAMP}"], []),
+        (["--timestamp", f"..{BASE_TIMESTAMP - 1}"], []),
         (["--producer-id", str(2**60), "--broker", "2"], [2]),
         (["--producer-id", "0"], []),
         (["--offset", "0", "--limit", "1"], [1]),
@@ -137,11 +138,21 @@ def test_contents_are_parsed_as_text_or_hexadecimal() -> None:
     assert content("key", "text:") == b""
 
 
-def test_times_are_parsed_as_ranges() -> None:
-    assert times("2026-03-01T12:00:00Z..2026-03-01T12:00:01.500Z") == (1772366400000, 1772366401500)
-    assert times("1710123100000..") == (1710123100000, None)
-    assert times("..2026-03-01") == (None, 1772323200000)
-    assert times("1710123100000") == (1710123100000, 1710123100001)
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026-03-01T12:00:00Z..2026-03-01T12:00:01.500Z", 1772366400000, 1772366401501),
+        ("2026-03-01T12:00:00..2026-03-01T12:00:01", 1772366400000, 1772366402000),
+        ("2026-03-01T12:00", 1772366400000, 1772366460000),
+        ("2026-03-01T12+00:00", 1772366400000, 1772370000000),
+        ("1710123100000..", 1710123100000, None),
+        ("..2026-03-01", None, 1772409600000),
+        ("20260301", 1772323200000, 1772409600000),
+        ("1710123100000", 1710123100000, 1710123100001),
+    ],
+)
+def test_both_ends_of_times_are_included_with_all_that_they_name(text: str, start: int | None, end: int | None) -> None:
+    assert times(text) == (start, end)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +160,14 @@ def test_times_are_parsed_as_ranges() -> None:
     [
         [],
         ["--key", "hex:0"],
-        ["--offset", "5:5"],
+        ["--offset", "5..4"],
         ["--timestamp", ".."],
         ["--timestamp", "2..1"],
         ["--timestamp", "soon"],
         ["--producer-id", "-1"],
         ["--limit", "0"],
         ["--key", "k", "--format", "xml"],
-        ["--timestamp", "1710123100001..1710123100001"],
+        ["--timestamp", "2026-03-02..2026-03-01T23:59:59.999"],
     ],
 )
 def test_invalid_conditions_give_an_error_and_a_hint(run: Run, hostile: Path, arguments: list[str]) -> None:

@@ -21,7 +21,7 @@ COMMANDS = {
     "compare": ("--topic", "orders", PAYLOADS),
     "dump": ("--topic", "orders", "--records", PAYLOADS),
     "epochs": (),
-    "find": ("--offset", "0:", "--topic", "orders", PAYLOADS),
+    "find": ("--offset", "0..", "--topic", "orders", PAYLOADS),
     "groups": (PAYLOADS,),
     "metadata": (),
     "plan": ("--topic", "orders"),

@@ -61,7 +61,7 @@ def test_tables_and_messages_of_every_command_fit_80_columns(run: Run, monkeypat
         "groups unclean-election --group nosuch": 0,
         "transactions healthy": 0,
         "epochs healthy": 0,
-        "find unclean-election --offset 0:3 --topic orders --limit 1": 0,
+        "find unclean-election --offset 0..2 --topic orders --limit 1": 0,
         "dump healthy --topic payments --partition 0": 0,
         "dump healthy --topic payments --partition 0 --records": 0,
         "dump healthy --topic payments --partition 0 --explain": 0,

@@ -1,10 +1,8 @@
 """Every command that a scan prints runs as printed: real, quoted paths, and no line break between an option and its value."""
 
 import json
-import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,20 +13,12 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from kafka_forensics.scanning.judging.whole_scan import PATHS_SHOWN, ArgumentsByPlace
 from kafka_forensics.wording import rerun_command
-from tests.cli.runs import Run
+from tests.cli.runs import Run, printed_commands
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
 from tests.gallery.incidents import TREES, Tree
 from tests.support.audit import put_restored_copy, put_unclean_election
 from tests.support.brokers import put_meta_properties
-
-COMMAND = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
-
-
-def printed_commands(text: str) -> Iterator[str]:
-    """The commands in an output, each joined to one line."""
-    for inline, on_new_line in COMMAND.findall(text):
-        yield (inline or on_new_line).replace("\\\n", " ")
 
 
 def commands_of_scan(run: Run, *arguments: object) -> set[tuple[str, ...]]:
@@ -64,17 +54,19 @@ def test_commands_for_faults_run(case: Case, run: Run, tmp_path: Path) -> None:
     assert_commands_run(run, commands_of_scan(run, case.make(tmp_path / "brokers").root))
 
 
-@pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["--live"], ["--whole"], ["--partial"], ["--as-of=2030-01-01T00:00:00.000Z"], ["--by", "incident"]], ids=" ".join
+)
 def test_commands_repeat_names_and_options_of_the_scan(options: list[str], run: Run, tmp_path: Path) -> None:
     named = [f"{path.name.removeprefix('broker-')}={path}" for path in put_unclean_election(tmp_path / "it's a folder", 2)]
     commands = {command for command in commands_of_scan(run, *named[:3], *options) if command[1] in ("plan", "compare")}
     assert commands
     for command in commands:
         assert set(named[:3]) <= set(command)
-        assert [argument for argument in command if argument in ("--live", "--whole", "--partial")] == options[:1][
-            : options[0] != "--by"
-        ]
-    assert_commands_run(run, commands if options == ["--live"] else set())
+        repeated = [word for word in options[0].split("=") if options[0] != "--by"]
+        assert [word for word in command if word in ("--live", "--whole", "--partial", "--as-of")] == repeated[:1]
+        assert set(repeated) <= set(command)
+    assert_commands_run(run, commands if options[0] == "--live" else set())
 
 
 def test_commands_for_many_partitions_run(run: Run, tmp_path: Path) -> None:

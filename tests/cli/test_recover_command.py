@@ -19,7 +19,7 @@ from kafka_forensics.model.recovered import OUTCOMES_COUNTED, RECOVERED_FACT
 from kafka_forensics.questions.recover import Recovery
 from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.cli.runs import Run
+from tests.cli.runs import Run, printed_commands
 from tests.support.brokers import put_replica
 from tests.support.bundles import make_bundle
 from tests.support.json_schemas import validate
@@ -214,17 +214,67 @@ def test_an_invalid_kept_broker_is_refused(
     assert [*tmp_path.iterdir()] == [diverged], "nothing is left behind"
 
 
-def test_a_printed_command_collects_missing_records(run: Run, diverged: Path, tmp_path: Path) -> None:
+def test_a_printed_command_collects_missing_records(
+    run: Run, diverged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundles = [make_bundle(diverged / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
     status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "text")
     assert status == 3
     assert "No copy here gives what stood at 4 offsets: not collected. No record could be read." in " ".join(out.split())
-    message, *command = err.splitlines()[-4:]
-    assert message.endswith("needs the records; run on broker 2:")
-    assert command[0].startswith("  $ kafka-forensics collect")
-    assert shlex.split(" ".join(line.strip(" $\\") for line in command)) == [
-        *("kafka-forensics", "collect", str(diverged / "broker-2"), "--with-records", "orders:0:2-6", "--output", "FILE.kfb")
-    ]
+    commands = [shlex.split(command) for command in printed_commands(err)]
+    for broker, offsets, command in zip((1, 2), ("2..5", "2..5"), commands, strict=True):
+        arguments = ("--with-records", f"orders:0:{offsets}", "--output", f"broker-{broker}-records.kfb")
+        assert command == ["kafka-forensics", "collect", f"{broker}={diverged / f'broker-{broker}'}", *arguments]
+    monkeypatch.chdir(tmp_path)
+    assert [run(*command[1:])[0] for command in commands] == [0, 0]
+    status, _, err = run("recover", bundles[0], "broker-2-records.kfb", "--keep", 1, "--output", tmp_path / "lost")
+    assert (status, len(lines_of(tmp_path / "lost"))) == (3, 4), "the earlier answer without records is replaced"
+    assert "not checked: orders-0: whether broker 1 has some of these records already" in err
+    whole = run("recover", "broker-1-records.kfb", "broker-2-records.kfb", "--keep", 1, "--output", tmp_path / "whole")
+    assert (whole[0], len(lines_of(tmp_path / "whole"))) == (1, 3)
+
+
+def test_a_bundle_without_records_has_one_command_with_a_file_for_many_ranges(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        for broker in (1, 2):
+            lost = values(2, "x", epoch=1) if broker == 1 else values(2, "c", "d")
+            put_replica(tmp_path / "copies", broker, values(0, "a", "b") + lost, partition=f"orders-{number}")
+    bundles = [make_bundle(tmp_path / "copies" / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("recover", *bundles, "--keep", 1, "--output", "lost")
+    commands = [shlex.split(command) for command in printed_commands(err)]
+    assert status == 3
+    assert [command[2] for command in commands] == [f"{broker}={tmp_path}/copies/broker-{broker}" for broker in (1, 2)]
+    assert all(len(line) <= 80 for line in err.splitlines() if line.startswith("    ") and str(tmp_path) not in line)
+    assert (tmp_path / "lost" / "collect-2.txt").read_text() == "".join(f"orders:{number}:2..3\n" for number in range(6))
+    for command in commands:
+        assert run(*command[1:])[0] == 0
+    status, _, err = run("recover", "broker-1-records.kfb", "broker-2-records.kfb", "--keep", 1, "--output", "lost")
+    assert (status, len(lines_of(tmp_path / "lost"))) == (1, 12), err
+    assert sorted(os.listdir("lost")) == NAMES
+    assert run("recover", *bundles, "--keep", 1, "--output", "lost")[0] == 2, "an answer with records is never replaced"
+
+
+def test_an_undecided_answer_without_records_does_not_block_the_next_one(run: Run, diverged: Path, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        shutil.copytree(diverged / f"broker-{broker}" / "orders-0", diverged / f"broker-{broker}" / "other-3")
+    assert run("recover", diverged, "--output", tmp_path / "lost")[0] == 3
+    assert run("recover", diverged, "--keep", 1, "--output", tmp_path / "lost")[0] == 1
+    assert len(lines_of(tmp_path / "lost")) == 6
+
+
+def test_internal_topics_are_recovered_only_if_they_are_named(run: Run, diverged: Path, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        shutil.copytree(diverged / f"broker-{broker}" / "orders-0", diverged / f"broker-{broker}" / "__consumer_offsets-3")
+    status, out, err = run("recover", diverged, "--keep", 1, "--output", tmp_path / "lost", "--format", "json")
+    assert (status, {line["topic"] for line in lines_of(tmp_path / "lost")}) == (1, {"orders"})
+    assert "left out: __consumer_offsets (1 partition): only brokers write internal topics" in err
+    validate("recover", json.loads(out))
+    assert json.loads(out)["left_out"] == [{"topic": "__consumer_offsets", "partitions": 1}]
+    run("recover", diverged, "--keep", 1, "--topic", "__*", "--output", tmp_path / "internal")
+    assert {line["topic"] for line in lines_of(tmp_path / "internal")} == {"__consumer_offsets"}
 
 
 @pytest.mark.parametrize(

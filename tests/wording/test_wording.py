@@ -211,7 +211,7 @@ def test_findings_above_info_have_advice() -> None:
 def test_advised_commands_can_be_pasted() -> None:
     place = replace(PLACE, topic="a b;rm -rf", log_dir="/evidence of/b2")
     text = wording.advice(finding("BATCH_CRC_MISMATCH", place)) or ""
-    assert "dump '/evidence of/b2/audit-0/00000000000000000000.log' --offset 300:370 --explain`" in text
+    assert "dump '/evidence of/b2/audit-0/00000000000000000000.log' --offset 300..369 --explain`" in text
     assert "--topic 'a b;rm -rf' --partition 0`" in text
 
 
@@ -309,8 +309,10 @@ def test_durations_have_their_two_largest_units(milliseconds: int, text: str) ->
 
 @pytest.mark.parametrize(
     ("start", "end", "noun", "text"),
-    [(5, 6, "offset", "offset 5"), (5, 10, "offset", "offsets 5 to 9"), (5, None, "byte", "byte 5"), (5, 10, "", "5 to 9")],
+    [
+        *((5, 6, "offset", "offset 5"), (5, 10, "offset", "offsets 5 to 9"), (5, None, "byte", "byte 5"), (5, 10, "", "5 to 9")),
+        *((5, 6, "", "5"), (5, 5, "", "none"), (5, 4, "byte", "no bytes"), (-1, 5, "offset", ""), (None, 5, "offset", "")),
+    ],
 )
-def test_spans_name_both_ends(start: int, end: int | None, noun: str, text: str) -> None:
-    assert wording.span(start, end, noun) == text
-    assert wording.span(None, end, noun) is None
+def test_ranges_name_both_ends(start: int | None, end: int | None, noun: str, text: str) -> None:
+    assert wording.offset_range(start, end, noun) == text

@@ -37,7 +37,6 @@ def changes(
     snapshot: SnapshotNames = None,
     engine: options.EngineOptions,
     fail_on: options.FailOn = "error",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     show_payloads: options.ShowPayloads = False,
     output: options.OutputOptions,
@@ -50,7 +49,7 @@ def changes(
     """
     run = _run_on_spark if engine.on_spark() else _run
     format_name = output.chosen_format()
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     result = run(snapshots, scan_options, snapshot or [], engine, screen)
     if not show_payloads:

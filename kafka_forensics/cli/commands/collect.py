@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +14,17 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.ranges import OFFSETS_HELP, offsets
 from kafka_forensics.cli.streams import Screen, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.amounts import size
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.disks import UNFINISHED
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RequestedRecords
 
-_RECORDS_PATTERN: Final = re.compile(
-    r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})"
-)
+_RECORDS_PATTERN: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<offsets>[0-9.]+)")
 _MEGA: Final = 1_000_000
 
 LogDirs = Annotated[
@@ -49,8 +49,8 @@ WithRecords = Annotated[
     list[str] | None,
     typer.Option(
         "--with-records",
-        metavar="TOPIC:PARTITION:FROM-TO",
-        help="Take the batches that hold these offsets whole, payloads and all (TO excluded); may be given again.",
+        metavar="TOPIC:PARTITION:A..B",
+        help=f"Take the batches with offsets A to B whole, payloads and all, {OFFSETS_HELP} May be given again, and as @FILE.",
     ),
 ]
 Compacted = Annotated[
@@ -153,7 +153,7 @@ def collect(
     pseudonyms = redaction.pseudonyms(kept=not estimate)
     collect_options = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
-        tuple(map(_requested_records, with_records or ())),
+        tuple(map(_requested_records, _values(with_records or ()))),
         compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
@@ -220,9 +220,24 @@ def _requested_records(text: str) -> "RequestedRecords":
     from kafka_forensics.questions.collect import RequestedRecords
 
     match = _RECORDS_PATTERN.fullmatch(text)
-    if match is None or int(match["start"]) >= int(match["end"]):
-        raise UsageError(f"--with-records {text} names no records", hint="write TOPIC:PARTITION:FROM-TO, such as orders:0:300-345")
-    return RequestedRecords(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
+    if match is None:
+        raise UsageError(f"--with-records {text!r} names no records", hint="write TOPIC:PARTITION:A..B, such as orders:0:300..344")
+    start, end = offsets(match["offsets"])
+    return RequestedRecords(match["topic"], int(match["partition"]), start or 0, INT64_MAX if end is None else end)
+
+
+def _values(texts: Iterable[str]) -> Iterator[str]:
+    """The values of --with-records, those in a file too. Raises UsageError if it cannot be read."""
+    for text in texts:
+        if not text.startswith("@"):
+            yield text
+            continue
+        try:
+            yield from Path(text[1:]).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            hint = "after @ give the file that `recover` wrote, with one TOPIC:PARTITION:A..B a line"
+            raise UsageError(f"cannot read {text[1:]}: {reason}", hint=hint) from error
 
 
 def _summary(collected: "Collected", output: Path) -> list[str]:

@@ -41,7 +41,6 @@ def compare(
     context: Context = 3,
     engine: options.Engine = "local",
     fail_on: options.FailOn = "error",
-    as_of: options.AsOf = None,
     show_payloads: options.ShowPayloads = False,
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
@@ -54,7 +53,7 @@ def compare(
     if engine == "spark":
         raise UsageError("compare runs on this machine only", hint="leave out --engine")
     format_name = output.chosen_format()
-    scan_options = reading.scan_options(selection, as_of=as_of)
+    scan_options = reading.scan_options(selection)
     screen = screen_of(console)
 
     from kafka_forensics.questions.compare import compare as compare_replicas

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
+from kafka_forensics.cli.ranges import OFFSETS_HELP, OFFSETS_METAVAR, offsets
 from kafka_forensics.cli.streams import Destination, Screen, open_output, say, screen_of
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +23,7 @@ _LINE_FORMATS: Final = ("tsv", "jsonl")
 Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
 Offset = Annotated[
     str | None,
-    typer.Option(
-        "--offset", metavar="A:B", help="Only what holds offsets from A up to and without B; also A: and :B, and A alone."
-    ),
+    typer.Option("--offset", metavar=OFFSETS_METAVAR, help=f"Only what holds offsets from A to B, {OFFSETS_HELP}"),
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Bytes with the field they are, its value and meaning (annotated hex).")]
 
@@ -59,20 +58,6 @@ def dump(
         _write(inputs, dump_options, format_name, to, explain=explain)
     _print_summary(inputs, screen_of(console))
     return options.EXIT_INCOMPLETE if inputs.incomplete else 0
-
-
-def offsets(text: str | None) -> tuple[int | None, int | None]:
-    """(start, end) of `A:B`, end exclusive, None for one that is omitted; `A` alone is (A, A + 1). Raises UsageError."""
-    if text is None:
-        return None, None
-    start, colon, end = text.partition(":")
-    if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in (start, end) if part) or not (start or end):
-        raise UsageError(f"{text!r} is no range of offsets", hint="write it like 100:200, 100:, :200 or 100")
-    start_offset = int(start) if start else None
-    end_offset = int(end) if end else None if colon or start_offset is None else start_offset + 1
-    if start_offset is not None and end_offset is not None and end_offset <= start_offset:
-        raise UsageError(f"{text!r} holds no offset", hint="the second number is the first offset left out")
-    return start_offset, end_offset
 
 
 def _write(inputs: "DumpInputs", dump_options: "DumpOptions", format_name: str, to: Destination, *, explain: bool) -> None:

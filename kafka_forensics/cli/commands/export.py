@@ -155,7 +155,6 @@ def export(
     engine: options.EngineOptions,
     format_name: options.Format = "text",
     fail_on: options.FailOn = "none",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     allow_incomplete: AllowIncomplete = False,
     dataset: DatasetOptions,
@@ -176,7 +175,7 @@ def export(
     names = [name for name in FACT_NAMES if not fact or name in fact]
     if deep is None and fail_on == "none" and FACTS_ABOUT_RECORDS.isdisjoint(names):
         deep = False  # no fact would show a finding about records
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     on_spark = engine.on_spark()
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.dump import offsets
-from kafka_forensics.cli.options import time_ms
 from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.ranges import OFFSETS_HELP, OFFSETS_METAVAR, offsets, times
 from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 
@@ -23,15 +22,15 @@ _TEXT_PREFIX: Final = "text:"
 
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Records with this very key: text, or bytes as hex:00ff.")]
 Offset = Annotated[
-    str | None, typer.Option("--offset", metavar="A:B", help="Records from offset A up to and without B; also A:, :B, and A alone.")
+    str | None, typer.Option("--offset", metavar=OFFSETS_METAVAR, help=f"Records from offset A to B, {OFFSETS_HELP}")
 ]
 Timestamp = Annotated[
     str | None,
     typer.Option(
         "--timestamp",
         metavar="A..B",
-        help="Records from time A up to and without B, like 2026-03-01T12:00:00Z, or in milliseconds; A alone is that"
-        " very millisecond.",
+        help="Records from time A to B, like 2026-03-01T12:00:00Z, A and B included: a B that is a day or a minute with all of it."
+        " Also A.., ..B, A alone, and milliseconds.",
     ),
 ]
 ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Records of this producer.")]
@@ -117,20 +116,6 @@ def _header(text: str) -> tuple[bytes, bytes | None]:
     """(name, value) of `NAME=VALUE`, value None of `NAME`. A name that contains `=` can be typed in hexadecimal."""
     name, equals, value = text.partition("=")
     return content("header", name), content("header", value) if equals else None
-
-
-def times(text: str | None) -> tuple[int | None, int | None]:
-    """(start, end) of `A..B` in milliseconds, end exclusive, None if omitted; `A` alone is one millisecond. Raises UsageError."""
-    if text is None:
-        return None, None
-    start, dots, end = text.partition("..")
-    if not (start or end):
-        raise UsageError(f"{text!r} is no range of times", hint="write it like 2026-03-01T12:00:00Z..2026-03-01T12:05:00Z")
-    start_ms = time_ms(start) if start else None
-    end_ms = time_ms(end) if end else None if dots or start_ms is None else start_ms + 1
-    if start_ms is not None and end_ms is not None and end_ms <= start_ms:
-        raise UsageError(f"{text!r} holds no time", hint="the second time is the first left out")
-    return start_ms, end_ms
 
 
 def _print_summary(answer: "Search", screen: Screen) -> None:

@@ -48,7 +48,6 @@ def plan(
     dead: options.Dead = None,
     truncate_by: TruncateBy = None,
     engine: options.Engine = "local",
-    as_of: options.AsOf = None,
     by: options.By = "incident",
     elections: Elections = None,
     output: options.PlanOutputOptions,
@@ -63,7 +62,7 @@ def plan(
         raise UsageError("plan runs on this machine only", hint="leave out --engine")
     format_name = output.chosen_format()
     rule = cast('Literal["epochs", "high-watermark"] | None', truncate_by)
-    scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 
     from kafka_forensics.questions.plan import PlanOptions, make_plans
@@ -76,7 +75,7 @@ def plan(
         from kafka_forensics.cli.outputs.plan import write_plans
         from kafka_forensics.cli.outputs.plan_steps import PlanArguments
 
-        typed = _plan_options(selection, dead, truncate_by, as_of)
+        typed = _plan_options(selection, dead, truncate_by)
         arguments = PlanArguments(elect, typed, None if elections is None else str(elections))
         if elections is not None:
             _write_elections(elections, plans, arguments)
@@ -85,12 +84,10 @@ def plan(
     return options.EXIT_INCOMPLETE if plans.result is not None and plans.result.incomplete else 0
 
 
-def _plan_options(
-    selection: options.Selection, dead: list[str] | None, truncate_by: str | None, as_of: str | None
-) -> tuple[str, ...]:
-    """The options, as typed, that make the same plan again."""
+def _plan_options(selection: options.Selection, dead: list[str] | None, truncate_by: str | None) -> tuple[str, ...]:
+    """The options that make the same plan again, besides those that read the copies."""
     typed = [("--topic", selection.topic), ("--partition", selection.partition), *(("--dead", broker) for broker in dead or ())]
-    typed += [("--truncate-by", truncate_by), ("--as-of", as_of)]
+    typed.append(("--truncate-by", truncate_by))
     return tuple(text for option, value in typed if value is not None for text in (option, str(value)))
 
 

@@ -43,7 +43,6 @@ def report(
     *,
     engine: options.Engine = "local",
     fail_on: options.FailOn = "none",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     hashes: Hashes = False,
     show_payloads: options.ShowPayloads = False,
@@ -64,7 +63,7 @@ def report(
     from kafka_forensics.questions.report import ReportOptions
 
     check_ending(output)
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     report_options = ReportOptions(payloads=show_payloads, hashes=hashes)
     if any(path.lower().endswith(_DOCUMENT_SUFFIX) for path in paths):

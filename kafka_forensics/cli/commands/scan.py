@@ -25,7 +25,6 @@ def scan(
     *,
     engine: options.EngineOptions,
     fail_on: options.FailOn = "error",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     show_payloads: options.ShowPayloads = False,
     by: options.By = "incident",
@@ -48,7 +47,7 @@ def scan(
 
         check_ending(report)
         report_options = ReportOptions(payloads=show_payloads)
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     with ExitStack() as until_written:
         lines = None

@@ -73,7 +73,6 @@ def transactions(
     producer_id: ProducerId = None,
     state: State = None,
     fail_on: options.FailOn = "none",
-    as_of: options.AsOf = None,
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
@@ -83,7 +82,7 @@ def transactions(
     ends it.
     """
     format_name = output.chosen_format()
-    scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 
     from kafka_forensics.questions.transactions import transactions as list_transactions

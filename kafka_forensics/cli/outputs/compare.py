@@ -36,7 +36,7 @@ from kafka_forensics.questions.compare import (
     SideBySide,
     hold_different_things,
 )
-from kafka_forensics.wording import is_background, message, span
+from kafka_forensics.wording import is_background, message, offset_range
 
 COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value", "headers", "remarks")
 _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})
@@ -198,7 +198,7 @@ def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: in
     sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
     if compared.result.incomplete:
         sure = "no difference found where readable"
-    return f"{sure}: {same} {span(start, end, 'offset')} on {plural(replicas_read, 'replica')}"
+    return f"{sure}: {same} {offset_range(start, end, 'offset')} on {plural(replicas_read, 'replica')}"
 
 
 def _title(compared: SideBySide) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafka_forensics.cli.outputs.words import aligned, command_lines
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.outputs.words import aligned
+from kafka_forensics.cli.streams import Destination, command_lines, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -454,7 +454,7 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     reason = _reason_for_best(planned, candidate) if best else ""
     is_recoverable = any(holders_on_disk(planned, loss) for loss in candidate.losses)
-    recover = " `kafka-forensics recover` takes them from these copies, to be produced again." if is_recoverable else ""
+    recover = " `recover` takes them from these copies, to be produced again." if is_recoverable else ""
     doubt = _doubt(planned.plan) if best else ""
     return f"{lead}{reason}: {costs}{rest}. {_bounds(planned, candidate)}{recover}{doubt}{damage}"
 

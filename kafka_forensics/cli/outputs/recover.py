@@ -1,14 +1,14 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
-from kafka_forensics.cli.outputs.words import command_lines, gap_lines, name
-from kafka_forensics.cli.streams import COMMAND_INDENT, Destination, printable
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
@@ -16,7 +16,6 @@ from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
-from kafka_forensics.model.results import Incomplete
 from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range
 
@@ -175,28 +174,19 @@ def more_lines(recovery: Recovery) -> Iterator[str]:
         yield f"note: {_MAY_HOLD_MORE[kind].format(where, who=brokers([broker or '']), name=named)}"
 
 
+def left_out_lines(recovery: Recovery) -> Iterator[str]:
+    """A line about the internal topics that lose records."""
+    topics = [f"{topic} ({plural(count, 'partition')})" for topic, count in sorted(recovery.left_out.items())]
+    if topics:
+        only_brokers = "only brokers write internal topics; --topic '__*' recovers their records, too"
+        yield f"left out: {listed(topics)}: {only_brokers}"
+
+
 def unchecked_lines(recovery: Recovery) -> Iterator[str]:
     """A line for each partition whose recovered records may exist in the surviving log already."""
     for partition in recovery.partitions:
         if partition.not_compared and partition.count.all.recovered:
             yield f"not checked: {name(partition.topic, partition.partition)}: {not_compared_words(partition)}"
-
-
-_RUN: Final = re.compile(r"(?P<before>.*): run `(?P<command>[^`]+)`(?P<where>.*)", re.DOTALL)
-
-
-def incomplete_lines(gaps: Iterable[Incomplete], width: int) -> Iterator[str]:
-    """A line for each of `gaps`; a command that closes a gap has lines of its own, ready to copy."""
-    others = []
-    for unread in dict.fromkeys(gaps):
-        run = _RUN.fullmatch(unread.reason)
-        if run is None:
-            others.append(unread)
-            continue
-        yield f"incomplete: {printable(unread.path)}: {printable(run['before'])}; run{printable(run['where'])}:"
-        lines = command_lines(printable(run["command"]), width - len(COMMAND_INDENT) - 2)
-        yield from (f"{COMMAND_INDENT}{'  ' if number else '$ '}{line}" for number, line in enumerate(lines))
-    yield from gap_lines(others)
 
 
 def summary_line(recovery: Recovery, output: str) -> str:

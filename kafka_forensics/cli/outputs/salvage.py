@@ -14,6 +14,7 @@ from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition, document
+from kafka_forensics.wording import offset_range
 
 COLUMNS: Final = (
     *("topic", "partition", "outcome", "log_start_offset", "log_end_offset", "bytes", "segments", "brokers", "gaps", "left_behind"),
@@ -83,18 +84,18 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
 
 
 def _ranges_text(ranges: Iterable[tuple[int, int | None]]) -> str:
-    return ", ".join(f"{start}..{'' if end is None else end}" for start, end in ranges)
+    return ", ".join(f"{start} and later" if end is None else offset_range(start, end) for start, end in ranges)
 
 
 def _left_behind_text(partition: SalvagedPartition) -> str:
-    return ", ".join(f"{left.start}..{left.end} on {printable(str(left.broker))}" for left in partition.left_behind)
+    return ", ".join(f"{offset_range(left.start, left.end)} on {printable(str(left.broker))}" for left in partition.left_behind)
 
 
 def _cells(partition: SalvagedPartition) -> list[str]:
     return [
         name(partition.topic, partition.partition),
         "with gaps" if partition.gaps else "whole",
-        f"{partition.log_start_offset}..{partition.log_end_offset}",
+        offset_range(partition.log_start_offset, partition.log_end_offset),
         f"{partition.size_in_bytes:,}",
         ", ".join(printable(str(broker)) for broker in partition.brokers),
         _ranges_text((gap.start, gap.end) for gap in partition.gaps),

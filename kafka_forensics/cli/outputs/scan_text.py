@@ -271,7 +271,7 @@ def partition_lines(incident: Incident, findings: list[Finding], limit: int, wid
         rows.append(
             [
                 partition_ranges((partition.topic, partition.partition) for partition in group),
-                offset_range(start, start + 1 if end is None else end) if is_equal and start is not None else "",
+                offset_range(start, end) if is_equal else "",
                 lost_words(incident, group),
                 printable(", ".join(map(str, first.held_by))),
                 _counted_kinds(found),

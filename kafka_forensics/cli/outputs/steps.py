@@ -7,8 +7,8 @@ from typing import Final
 
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import markdown
-from kafka_forensics.cli.outputs.words import command_lines, name
-from kafka_forensics.cli.streams import printable
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import command_lines, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of

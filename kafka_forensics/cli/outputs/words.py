@@ -1,33 +1,29 @@
 """Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, takewhile
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.cli.streams import printable
+from kafka_forensics.cli.streams import COMMAND_START, printable
 from kafka_forensics.errors import DENIED, TRY_AGAIN, is_transient
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.amounts import first_few, plural, size
+from kafka_forensics.model.bundles import CollectRequest, collect_requests
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import incident_loss, message, rerun_command, severity_order, span
+from kafka_forensics.wording import incident_loss, message, offset_range, rerun_command, severity_order
 
 _FINDINGS_SHOWN: Final = 20
 _NAMED_PARTITIONS: Final = 3
 _NAMED_TOPICS: Final = 4
 _NAMED_EPOCHS: Final = 3
 _NAMED_BROKERS: Final = 6
-_SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
-_TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
-"""Options of printed commands that take a value."""
-_CONTINUATION: Final = " \\"
 _AGREEMENTS: Final = {
     "identical": "the replicas are identical",
     "prefix": "the replicas agree as far as they go",
@@ -63,13 +59,13 @@ def name(topic: str | None, partition: int | None) -> str:
 
 def place_words(place: Place, crowded: Iterable[str]) -> str:
     """`broker 2, audit-0/….log, bytes 0 to 60, offsets 300 to 369`; with the log directory for brokers in `crowded`."""
-    parts: list[str | None] = [] if place.broker is None else [_broker_words(place.broker)]
+    parts = [] if place.broker is None else [_broker_words(place.broker)]
     path = [place.file] if place.file else []
     if place.log_dir and (not path or place.broker is None or str(place.broker) in crowded):
         path.insert(0, place.log_dir.rstrip("/"))
     if path:
         parts.append(printable("/".join(path)))
-    parts += [span(place.byte_start, place.byte_end, "byte"), span(place.offset_start, place.offset_end, "offset")]
+    parts += [offset_range(place.byte_start, place.byte_end, "byte"), offset_range(place.offset_start, place.offset_end, "offset")]
     return ", ".join(filter(None, parts))
 
 
@@ -127,10 +123,10 @@ def _offsets_held(replica: ReplicaSummary) -> str:
         return "its log could not be read"
     if replica.read is ReadExtent.PART:
         reached = replica.read_end_offset if end is None else end
-        offsets = span(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
+        offsets = offset_range(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
         return f"{offsets} read in part" + (", its end is not known" if end is None else "")
     assert end is not None
-    return str(span(start, end, "offset")) if end > start else f"empty at offset {start}"
+    return offset_range(start, end, "offset") if end > start else f"empty at offset {start}"
 
 
 def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
@@ -265,14 +261,30 @@ def _named_topics(topics: Iterable[str]) -> str:
     return printable(listed(named if more <= 0 else [*named[:_NAMED_TOPICS], f"{more} more"]))
 
 
-def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
-    """A line for each of `gaps`, one for several objects that a storage service refuses, and hints."""
-    listed_gaps = list(gaps)
+def gap_lines(gaps: Iterable[Incomplete], lists: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each of `gaps`, one for several with one cause, and hints.
+
+    What bundles lack has one command a bundle; `lists` are files that list what to collect, by bundle.
+    """
+    every = list(gaps)
+    listed_gaps = [unread for unread in every if unread.needed is None]
     denied = [unread for unread in listed_gaps if unread.reason.startswith(DENIED)]
     several = len(denied) > 1
     others = [unread for unread in listed_gaps if not (several and unread.reason.startswith(DENIED))]
     rows = dict.fromkeys(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in others)
-    return [*([_denied_line(denied)] if several else []), *rows, *gap_hints(listed_gaps)]
+    requests = collect_requests(unread.needed for unread in every if unread.needed is not None)
+    commands = [line for request in requests for line in _collect_lines(request, (lists or {}).get(request.bundle))]
+    return [*([_denied_line(denied)] if several else []), *rows, *commands, *gap_hints(listed_gaps)]
+
+
+def _collect_lines(request: CollectRequest, records_list: str | None) -> Iterator[str]:
+    """What a bundle lacks, and the command that collects it, with the file that lists the ranges if there is one."""
+    about = request.about
+    where = "" if about.broker is None else f" on {_broker_words(about.broker)}"
+    where += "" if records_list is None else f" with a copy of {printable(records_list)}"
+    lacks = f"incomplete: {printable(request.bundle)}: it lacks records of {plural(request.partitions, 'partition')}"
+    yield f"{lacks}; run{where}, and give the new bundle instead:"
+    yield f"{COMMAND_START}{about.collect_command(request.records if records_list is None else [f'@{records_list}'])}"
 
 
 def _denied_line(denied: Sequence[Incomplete]) -> str:
@@ -288,28 +300,6 @@ def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:
     reasons = [unread.reason for unread in gaps]
     hints = ["hint: give what links lead to as paths, too"] if any(reason.endswith(OUTSIDE) for reason in reasons) else []
     return [*hints, f"hint: {TRY_AGAIN}"] if any(map(is_transient, reasons)) else hints
-
-
-def command_lines(command: str, width: int) -> list[str]:
-    r"""A shell command in lines of at most `width`, with ` \` at the end of each but the last.
-
-    An option and its value stay on one line; an argument that is longer than `width` is not broken.
-    """
-    arguments: list[str] = []
-    for argument in _SHELL_WORD.findall(command):
-        if arguments and _TAKES_VALUE.fullmatch(arguments[-1]) and not argument.startswith("--"):
-            arguments[-1] += f" {argument}"
-        else:
-            arguments.append(argument)
-    lines = [" ".join(arguments[:2])]
-    for number, argument in enumerate(arguments[2:], 3):
-        ending = 0 if number == len(arguments) else len(_CONTINUATION)
-        if len(lines[-1]) + 1 + len(argument) + ending <= width:
-            lines[-1] += f" {argument}"
-        else:
-            lines[-1] += _CONTINUATION
-            lines.append(f"    {argument}")
-    return lines
 
 
 def is_harmless(findings: Iterable[Finding]) -> bool:

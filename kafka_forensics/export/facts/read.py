@@ -34,6 +34,7 @@ from kafka_forensics.parsers.log import BatchChecks, SegmentReader, check_batch_
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates
 from kafka_forensics.scanning.rereading.seeking import start_position, start_position_for_time
+from kafka_forensics.storage.bundles import needed_records
 from kafka_forensics.storage.open import open_address
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def piece_facts(
     except SourceError as error:
         if strict:
             raise
-        note(Incomplete(error.path or source.name, error.reason))
+        note(Incomplete(error.path or source.name, error.reason, needed=needed_records(error)))
 
 
 @dataclass(slots=True)

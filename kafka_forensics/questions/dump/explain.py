@@ -122,7 +122,7 @@ def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
 
 def _more(noun: str, limit: int) -> JsonRow:
     first = "first is" if limit == 1 else f"first {limit} are"
-    return ("more", None, None, "", noun, None, f"only the {first} taken apart; --offset A:B chooses others")
+    return ("more", None, None, "", noun, None, f"only the {first} taken apart; --offset A..B chooses others")
 
 
 def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[JsonRow]:

@@ -12,7 +12,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import INTERNAL_TOPICS
-from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, offset_ranges, without
 from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.plan import Planned, SalvageForecast
 from kafka_forensics.questions.salvage.lineage import LeftBehind, LogCopy, LogLineage, committed_end, common, trace
@@ -26,7 +26,6 @@ from kafka_forensics.scanning.rereading.reader import LogReader
 
 ROUNDS: Final = 4
 """How often a lineage is traced again without offsets whose bytes are missing."""
-_RANGES_NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def _choose_lineage(
     gaps = without([(lineage.log_start_offset, lineage.log_end_offset)], found)
     choice.lineage = replace(lineage, gaps=gaps)
     if gaps and not allow_gaps:
-        reason = f"no copy has offsets {_some(gaps)}{' and more' if len(gaps) > _RANGES_NAMED else ''} of this lineage"
+        reason = f"no copy has {offset_ranges(gaps)} of this lineage"
         hint = "give the log directories of more brokers, or --allow-gaps"
         raise RefusedError(Refused(*sources[0].key, "gaps", reason, hint, gaps))
     return choice
@@ -239,13 +238,9 @@ def _check_remote_end(source: SourceCopy, leader: Candidate | None, remote_only:
         hint = "give the copy of another replica, or --allow-gaps"
         raise RefusedError(Refused(*source.key, "tiered", reason, hint))
     if remote_only:
-        reason = f"remote segments have offsets {_some(remote_only)} of it, behind the end of every copy's log"
+        reason = f"remote segments have {offset_ranges(remote_only)} of it, behind the end of every copy's log"
         hint = "give the log directories of more brokers, or --allow-gaps"
         raise RefusedError(Refused(*source.key, "gaps", reason, hint, remote_only))
-
-
-def _some(ranges: Sequence[Range]) -> str:
-    return ", ".join(f"[{start}, {end})" for start, end in ranges[:_RANGES_NAMED])
 
 
 def _without_embedded(

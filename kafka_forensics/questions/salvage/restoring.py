@@ -18,7 +18,7 @@ from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, REMOTE_LOG_META
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.model.offset_ranges import Ranges, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, normalised, offset_ranges, without
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
 from kafka_forensics.parsers.internal_topics import write_copied_segment
 from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
@@ -60,7 +60,6 @@ GAPS_HINT: Final = (
 )
 COUNT_HINT: Final = "give --metadata-partitions N: the brokers' rlmm.config.remote.log.metadata.topic.num.partitions, by default 50"
 _RECORDS_OF_BATCH: Final = 500
-_GAPS_NAMED: Final = 4
 _LACKING_NAMED: Final = 8
 """Partitions that a refusal of `__remote_log_metadata` names."""
 _NO_BROKER: Final = -1
@@ -136,8 +135,8 @@ class Restorer:
                 yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
             else:
                 lacking = self._lacking.get(partition, {})
-                names = [f"{ranges_text(gaps)} of {topic}-{number}" for (topic, number), gaps in lacking.items()]
-                text = f"{self.stores.names} lacks offsets {first_few(names, _LACKING_NAMED)}"
+                names = [f"{offset_ranges(gaps)} of {topic}-{number}" for (topic, number), gaps in lacking.items()]
+                text = f"{self.stores.names} lacks {first_few(names, _LACKING_NAMED)}"
                 if names and not allow_gaps:
                     yield Refused(REMOTE_LOG_METADATA_TOPIC, partition, "gaps", f"{text}, which no reader would get", STORE_HINT)
                     continue
@@ -304,14 +303,8 @@ class Restorer:
 
 def lacking(key: TopicPartition, gaps: Ranges, unread: SourceError | None) -> Refused:
     """The refusal of a partition with offsets that neither a copy nor a remote store has."""
-    reason = f"neither a copy nor remote storage has its offsets {ranges_text(gaps)}" + ("" if unread is None else f": {unread}")
+    reason = f"neither a copy nor remote storage has its {offset_ranges(gaps)}" + ("" if unread is None else f": {unread}")
     return Refused(*key, "gaps", reason, GAPS_HINT, gaps, is_tiered=True)
-
-
-def ranges_text(ranges: Ranges) -> str:
-    """The first ranges of offsets."""
-    named = ", ".join(f"[{start}, {end})" for start, end in ranges[:_GAPS_NAMED])
-    return named + (" and more" if len(ranges) > _GAPS_NAMED else "")
 
 
 def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) -> int:

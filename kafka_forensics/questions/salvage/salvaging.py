@@ -27,7 +27,7 @@ from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import LeaderEpochs
 from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
-from kafka_forensics.model.offset_ranges import clipped, normalised, without
+from kafka_forensics.model.offset_ranges import clipped, normalised, offset_ranges, without
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
@@ -62,7 +62,7 @@ from kafka_forensics.questions.salvage.partition_files import (
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
 from kafka_forensics.questions.salvage.remote_records import remote_slices, store_origins
-from kafka_forensics.questions.salvage.restoring import LEFT_OUT, Restorer, lacking, log_start_of, ranges_text
+from kafka_forensics.questions.salvage.restoring import LEFT_OUT, Restorer, lacking, log_start_of
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
@@ -244,7 +244,7 @@ class _Salvager:
         sources = [self._source(replica, result) for replica in replicas]
         log = controllers_log.choose([controllers_log.quorum_copy(source, copies[id(source.plan.context)]) for source in sources])
         if rejected := [finding for finding in self.witnesses.findings if finding.kind == "METADATA_RECORD_REJECTED"]:
-            hint = "`kafka-forensics scan` says which record it is, and why"
+            hint = "`scan` says which record it is, and why"
             offsets = tuple((finding.place.offset_start or 0, finding.place.offset_end or 0) for finding in rejected)
             reason = f"controllers stop at its record {offsets[0][0]}, which they cannot apply"
             raise RefusedError(Refused(*METADATA_LOG, controllers_log.KIND, reason, hint, offsets))
@@ -443,7 +443,7 @@ class _Salvager:
             begin = min(begin, to_write.log_start) if is_start_known else to_write.log_start
             if gaps := without([(begin, start)], lineage.stored):
                 self._restorer.require(key, to_write.partition.topic_id, gaps)
-                to_write.partition.warning = f"remote storage lacks offsets {ranges_text(gaps)} of it, which no reader gets"
+                to_write.partition.warning = f"remote storage lacks {offset_ranges(gaps)} of it, which no reader gets"
             elif lineage.segments[0].end_offset < to_write.log_start:
                 to_write.partition.warning = LEFT_OUT
 

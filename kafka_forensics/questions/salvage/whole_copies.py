@@ -15,7 +15,7 @@ from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, offset_ranges, without
 from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, LineageRange, LogLineage, committed_end, conflicting
@@ -32,7 +32,6 @@ CHOOSE_BROKER: Final = "choose whose records to keep with --prefer-broker; `plan
 MAY_BE_STALE: Final = (
     "keys whose newest value or tombstone was left out may be missing, have an older value, or be back from deletion"
 )
-_RANGES_NAMED: Final = 4
 
 
 @dataclass(slots=True)
@@ -276,11 +275,9 @@ def _at(ranges: Sequence[Range]) -> str:
     if not ranges:
         return ""
     closed = [(start, end) for start, end in ranges if end < NO_END]
-    named = [", ".join(f"[{start}, {end})" for start, end in closed[:_RANGES_NAMED])] if closed else []
-    if len(closed) > _RANGES_NAMED:
-        named.append("more")
-    named += [f"from {start} on" for start, end in ranges if end == NO_END]
-    return f" at offsets {' and '.join(named)}"
+    named = [offset_ranges(closed)] if closed else []
+    named += [f"from offset {start} on" for start, end in ranges if end == NO_END]
+    return f" at {' and '.join(named)}"
 
 
 def _holes(source: SourceCopy, slices: Sequence[SegmentSlice], log_end_offset: int) -> Iterator[Range]:

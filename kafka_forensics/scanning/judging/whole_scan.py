@@ -32,6 +32,7 @@ from kafka_forensics.evidence.inputs import (
 from kafka_forensics.evidence.options import ScanOptions, fits, may_match, shown_storage_options
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity, TopicPartition
+from kafka_forensics.model.json_objects import Json, rfc3339
 from kafka_forensics.model.remote_log import RemoteLog
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, RemoteExtent, ScanResult, Totals, worst
 from kafka_forensics.parsers.kernels.compiling import have_compiled
@@ -66,7 +67,6 @@ from kafka_forensics.storage.open import back_end_counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.model.json_objects import Json
     from kafka_forensics.scanning.folding.keys import DeferredKeys
 
 
@@ -139,11 +139,13 @@ class ArgumentsByPlace:
 
     def __init__(self, inputs: Inputs, options: ScanOptions) -> None:
         copied = () if options.copied is None else (f"--{options.copied.value}",)
+        as_of_ms = options.as_of_ms
+        as_of = () if as_of_ms is None else ("--as-of", rfc3339(as_of_ms) or str(as_of_ms))
         shown = shown_storage_options(inputs.reached)
         self._all = RerunArguments(
             inputs.given,
             tuple(argument for name, value in shown for argument in ("--storage-option", f"{name}={value}")),
-            (*copied, *(("--live",) if options.live else ())),
+            (*copied, *(("--live",) if options.live else ()), *as_of),
         )
         self._of_partitions: dict[tuple[str, int], RerunArguments] = {}
         if sum(len(path) + 1 for path in inputs.given) > PATHS_SHOWN:

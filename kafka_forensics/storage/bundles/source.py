@@ -11,8 +11,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from kafka_forensics.errors import FormatError, SourceError
-from kafka_forensics.model.bundles import BundleDescription
-from kafka_forensics.model.offset_ranges import normalised
+from kafka_forensics.model.bundles import BundleDescription, NeededRecords, collect_requests
+from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.offset_ranges import normalised, offset_range
 from kafka_forensics.storage.archives import (
     BLOCK,
     ArchiveMember,
@@ -345,19 +346,35 @@ class BundleSource(ArchiveSource):
             raise SourceError(path, CUT)
         return CollectedFile(self, path, member.size_in_bytes, place.sections)
 
-    def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
-        """The error for bytes of a log, with these offsets (first, last), that the bundle does not hold."""
+    def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> "MissingRecordsError":
+        """The error for bytes of a log, with these offsets [start, end), that the bundle does not hold."""
         directory = path.rpartition("/")[0].rpartition("/")[2]
         topic, _, partition = directory.rpartition("-")
         where = "" if self.about.broker is None else f" on broker {self.about.broker}"
         if offsets is None or not topic or not partition.isdigit():
-            return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
+            return MissingRecordsError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
         if self.about.redaction is not None:
-            return SourceError(path, f"needs the records, which no bundle with pseudonyms has: read the log itself{where}")
-        records = shlex.quote(f"{topic}:{partition}:{offsets[0]}-{offsets[1]}")
-        paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
-        command = f"kafka-forensics collect {paths} --with-records {records} --output FILE.kfb"
-        return SourceError(path, f"needs the records: run `{command}`{where}")
+            reason = f"needs the records, which no bundle with pseudonyms has: read the log itself{where}"
+            return MissingRecordsError(path, reason)
+        if topic in WITNESS_TOPICS:
+            return MissingRecordsError(path, f"needs the records, and no bundle has those of {topic}: read the log itself{where}")
+        needed = NeededRecords(self.name, self.about, topic, int(partition), *offsets)
+        [request] = collect_requests([needed])
+        reason = f"needs the records: run `{self.about.collect_command(request.records)}`{where}"
+        return MissingRecordsError(path, reason, needed)
+
+
+class MissingRecordsError(SourceError):
+    """A bundle lacks records; `needed` are those that another bundle could have."""
+
+    def __init__(self, path: str, reason: str, needed: NeededRecords | None = None) -> None:
+        super().__init__(path, reason)
+        self.needed = needed
+
+
+def needed_records(error: SourceError) -> NeededRecords | None:
+    """The records that another bundle could have, if a bundle lacks them."""
+    return error.needed if isinstance(error, MissingRecordsError) else None
 
 
 class CollectedFile(ByteFile):
@@ -418,11 +435,11 @@ class CollectedLog(ByteFile):
             if section.start >= end:
                 return
             if section.start != covered_end:
-                raise SourceError(self._path, f"the bundle has no facts of bytes {covered_end} to {section.start}")
+                raise SourceError(self._path, f"the bundle has no facts of {offset_range(covered_end, section.start, 'byte')}")
             covered_end = section.end
             yield section, self._source.section(self._path, section)
         if covered_end < min(end, self.size_in_bytes):
-            raise SourceError(self._path, f"the bundle has no facts of bytes {covered_end} to {self.size_in_bytes}")
+            raise SourceError(self._path, f"the bundle has no facts of {offset_range(covered_end, self.size_in_bytes, 'byte')}")
         if self._is_cut and end >= self.size_in_bytes:
             raise SourceError(self._path, CUT)
 
@@ -465,11 +482,11 @@ class CollectedLog(ByteFile):
         covered_end = start
         for section in self._after(SectionKind.KEYS, start, end):
             if section.start > covered_end:
-                raise SourceError(self._path, f"the bundle has no hashes of bytes {covered_end} to {section.start}")
+                raise SourceError(self._path, f"the bundle has no hashes of {offset_range(covered_end, section.start, 'byte')}")
             covered_end = max(covered_end, section.end)
             yield self._source.section(self._path, section)
         if covered_end < end:
-            raise SourceError(self._path, f"the bundle has no hashes of bytes {covered_end} to {end}")
+            raise SourceError(self._path, f"the bundle has no hashes of {offset_range(covered_end, end, 'byte')}")
 
     def missing_hashes_error(self) -> SourceError:
         """The error for a request of keys, if it was collected without their hashes."""
@@ -506,8 +523,8 @@ class CollectedLog(ByteFile):
         """The error for facts that contradict each other."""
         return SourceError(self._path, f"the bundle contradicts itself: {reason}")
 
-    def missing_records_error(self, offsets: tuple[int, int] | None = None) -> SourceError:
-        """The error for a request of records with these offsets (first, last)."""
+    def missing_records_error(self, offsets: tuple[int, int] | None = None) -> MissingRecordsError:
+        """The error for a request of records with these offsets [start, end)."""
         return self._source.missing_records_error(self._path, offsets)
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -569,10 +586,10 @@ def _contradiction(path: str, size_in_bytes: int, place: BundlePlace) -> str | N
         if section.kind is SectionKind.BYTES and section.end - section.start != section.size_in_bytes:
             return "sections have other sizes than their bytes"
         if section.kind is SectionKind.BATCHES and section.start != ends[section.kind]:
-            return f"there are no facts of bytes {ends[section.kind]} to {section.start}"
+            return f"there are no facts of {offset_range(ends[section.kind], section.start, 'byte')}"
         ends[section.kind] = section.end
     if place.is_log and ends[SectionKind.BATCHES] < size_in_bytes:
-        return f"there are no facts of bytes {ends[SectionKind.BATCHES]} to {size_in_bytes}"
+        return f"there are no facts of {offset_range(ends[SectionKind.BATCHES], size_in_bytes, 'byte')}"
     return None
 
 
@@ -601,7 +618,7 @@ def _is_text(text: str | None) -> bool:
 
 
 def _about(fields: dict[str, Any]) -> BundleDescription:
-    broker, paths = fields.get("broker"), fields.get("paths")
+    broker, paths, compacted = fields.get("broker"), fields.get("paths"), fields.get("compacted")
     partitions = fields.get(layout.TRANSACTION_PARTITIONS, 0)
     return BundleDescription(
         broker if is_number(broker, -1, 1 << 31) or (isinstance(broker, str) and _is_text(broker)) else None,
@@ -611,6 +628,7 @@ def _about(fields: dict[str, Any]) -> BundleDescription:
         fields.get("topics") is not None or fields.get("partition") is not None,
         partitions if is_number(partitions, end=_MAX_TRANSACTION_PARTITIONS) else 0,
         fields.get("redaction"),
+        compacted if isinstance(compacted, str) and _is_text(compacted) else None,
     )
 
 

@@ -254,13 +254,13 @@ def test_offsets_that_the_rebuilt_remote_log_lacks_are_named(copies: Path) -> No
     put_brokers(copies, (20, 34), events=None, end=34)
     (refused,) = salvaged_of(copies).refused
     assert (refused.topic, refused.partition, refused.kind) == ("__remote_log_metadata", METADATA, "gaps")
-    assert "lacks offsets [10, 20) of t-0" in refused.reason
+    assert "lacks offsets 10 to 19 of t-0" in refused.reason
     shutil.rmtree(copies.with_name("out"))
     salvaged = salvaged_of(copies, allow_gaps=True)
     (metadata,) = [row for row in salvaged.partitions if row.key == ("__remote_log_metadata", METADATA)]
-    assert str(metadata.warning).endswith("lacks offsets [10, 20) of t-0")
+    assert str(metadata.warning).endswith("lacks offsets 10 to 19 of t-0")
     (row,) = [row for row in salvaged.partitions if row.topic == "t"]
-    assert row.warning == "remote storage lacks offsets [10, 20) of it, which no reader gets"
+    assert row.warning == "remote storage lacks offsets 10 to 19 of it, which no reader gets"
     assert len(events_of(copies)) == 4
 
 
@@ -291,7 +291,7 @@ def test_metadata_that_would_lack_a_topic_is_not_rebuilt(copies: Path, local: tu
     put_brokers(copies, local, events=PARTS if rebuild else None, end=30)
     refusals = {refused.key: refused for refused in salvaged_of(copies, rebuild_metadata=rebuild).refused}
     refused = refusals["__remote_log_metadata", METADATA]
-    assert f"lacks offsets [0, {20 if local else 30}) of t-0" in refused.reason
+    assert f"lacks offsets 0 to {19 if local else 29} of t-0" in refused.reason
     assert "--allow-gaps" in str(refused.hint)
     assert (("t", 0) in refusals) == (local is None)
 

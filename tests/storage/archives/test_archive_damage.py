@@ -120,9 +120,9 @@ def test_a_tar_cut_in_a_member_names_it_and_gives_its_first_bytes(tmp_path: Path
     assert source.stat("b/a.log").size_in_bytes == 3000
     with source.open("b/a.log") as file:
         assert file.read_at(0, 2000) == FILES["b/a.log"][:2000]
-        with pytest.raises(SourceError, match=r"b/a\.log: the archive is cut short or damaged: bytes \[2000, 2001\)"):
+        with pytest.raises(SourceError, match=r"b/a\.log: the archive is cut short or damaged, without byte 2000 "):
             file.read_at(0, 2001)
-        with pytest.raises(SourceError, match=r"\[2000, 3000\)"):
+        with pytest.raises(SourceError, match=r"without bytes 2000 to 2999 "):
             file.read_into(1000, memoryview(bytearray(9999)))
 
 
