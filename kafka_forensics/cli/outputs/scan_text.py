@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kafka_forensics.cli.outputs.console_page import STYLES, ConsolePage, FirstScreen
 from kafka_forensics.cli.outputs.words import (
+    SHOWN_ROWS,
     by_kind,
     by_severity,
     cost_words,
@@ -54,8 +55,6 @@ _COMMAND: Final = re.compile(r"`(kafka-[^`]+)`(?:\.(?=\s|$)|$)")
 _SHOWN_IN_FULL: Final = 2
 """Incidents that are shown in full; of more, each has a few lines."""
 _SHOWN_INCIDENTS: Final = 12
-SHOWN_ROWS: Final = 16
-"""Rows of an incident's partitions, a row for equal partitions of a topic."""
 _NAMED_PARTITIONS: Final = 6
 _GUTTER: Final = 10
 _INDENT: Final = 4

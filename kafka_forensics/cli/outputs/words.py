@@ -19,6 +19,8 @@ from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExte
 from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.wording import incident_loss, message, offset_range, rerun_command, severity_order
 
+SHOWN_ROWS: Final = 16
+"""Rows of a table of partitions, a row for equal partitions of a topic."""
 _FINDINGS_SHOWN: Final = 20
 _NAMED_PARTITIONS: Final = 3
 _NAMED_TOPICS: Final = 4
