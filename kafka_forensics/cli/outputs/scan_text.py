@@ -32,8 +32,8 @@ from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
-from kafka_forensics.questions.overview import Overview, overview_of
 from kafka_forensics.wording import (
+    Overview,
     advice,
     incident_advice,
     incident_command,
@@ -43,6 +43,7 @@ from kafka_forensics.wording import (
     message,
     named_brokers,
     offset_range,
+    overview_of,
     rerun_command,
     severity_order,
 )
