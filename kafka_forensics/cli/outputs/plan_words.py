@@ -485,7 +485,7 @@ def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
             lines = [f"{indent}  {line}" for line in command_lines(part, width - len(indent) - 2)]
         else:
             first = indent if number else ""
-            lines = unbroken_wrap(part.strip(), width, first, indent)
+            lines = unbroken_wrap(part.lstrip() if number else part, width, first, indent)
         yield from (f"{line}\n" for line in lines)
 
 
