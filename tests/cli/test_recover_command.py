@@ -225,14 +225,14 @@ def test_a_printed_command_collects_missing_records(
     assert "No copy here gives what stood at 4 offsets: not collected." in " ".join(out.split())
     commands = [shlex.split(command) for command in printed_commands(err)]
     for broker, offsets, command in zip((1, 2), ("2..5", "2..5"), commands, strict=True):
-        arguments = ("--with-records", f"orders:0:{offsets}", "--output", f"broker-{broker}-records.kfb")
+        arguments = ("--with-records", f"orders:0:{offsets}", "--output", f"broker-{broker}-again.kfb")
         assert command == ["kafka-forensics", "collect", f"{broker}={diverged / f'broker-{broker}'}", *arguments]
     monkeypatch.chdir(tmp_path)
     assert [run(*command[1:])[0] for command in commands] == [0, 0]
-    status, _, err = run("recover", bundles[0], "broker-2-records.kfb", "--keep", 1, "--output", tmp_path / "lost")
+    status, _, err = run("recover", bundles[0], "broker-2-again.kfb", "--keep", 1, "--output", tmp_path / "lost")
     assert (status, len(lines_of(tmp_path / "lost"))) == (3, 4), "the earlier answer without records is replaced"
     assert "not checked: orders-0: whether broker 1 has some of these records already" in err
-    whole = run("recover", "broker-1-records.kfb", "broker-2-records.kfb", "--keep", 1, "--output", tmp_path / "whole")
+    whole = run("recover", "broker-1-again.kfb", "broker-2-again.kfb", "--keep", 1, "--output", tmp_path / "whole")
     assert (whole[0], len(lines_of(tmp_path / "whole"))) == (1, 3)
 
 
@@ -253,7 +253,7 @@ def test_a_bundle_without_records_has_one_command_with_a_file_for_many_ranges(
     assert (tmp_path / "lost" / "collect-2.txt").read_text() == "".join(f"orders:{number}:2..3\n" for number in range(6))
     for command in commands:
         assert run(*command[1:])[0] == 0
-    status, _, err = run("recover", "broker-1-records.kfb", "broker-2-records.kfb", "--keep", 1, "--output", "lost")
+    status, _, err = run("recover", "broker-1-again.kfb", "broker-2-again.kfb", "--keep", 1, "--output", "lost")
     assert (status, len(lines_of(tmp_path / "lost"))) == (1, 12), err
     assert sorted(os.listdir("lost")) == NAMES
     assert run("recover", *bundles, "--keep", 1, "--output", "lost")[0] == 2, "an answer with records is never replaced"

@@ -313,4 +313,5 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
     """The first findings as sentences, and the number of others, for commands that are not about findings."""
     yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_FINDINGS_SHOWN])
     if len(findings) > _FINDINGS_SHOWN:
-        yield f"and {len(findings) - _FINDINGS_SHOWN} more; `{rerun_command('scan', findings[0].rerun_arguments)}` tells all"
+        yield f"and {len(findings) - _FINDINGS_SHOWN} more; this shows all:"
+        yield f"{COMMAND_START}{rerun_command('scan', findings[0].rerun_arguments)}"
