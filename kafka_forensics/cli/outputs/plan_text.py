@@ -55,7 +55,7 @@ def _first_screen(plans: Plans, arguments: PlanArguments) -> FirstScreen:
         leader = [] if elect is None else ["--elect", elect]
         files = any(True for _ in election_files(steps)) and arguments.elections is None
         elections = ["--elections", ELECTIONS] if files else []
-        written = "the plan and the files of its elections" if files else "the plan, which verify reads"
+        written = "the plan and its election files" if files else "the plan, which verify reads"
         lines.append(("next", f"follow the steps below; this writes {written}:"))
         command = plan_again_command(plans, arguments, *leader, "--output", "plan.json", *elections)
     return FirstScreen(verdict, summary_line(plans), lines, command)
