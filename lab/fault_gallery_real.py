@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import groupby
 from typing import Final
 
+from kafka_forensics.model.offset_ranges import offset_range
 from tests.gallery.broker_made import BROKER_CASES, COPIES, FORK, BrokerCase, FindingRow
 from tests.gallery.cases import SECTIONS
 from tests.gallery.real_brokers import DIFFERENCES, NOT_ON_REAL_LOGS, injections
@@ -80,13 +81,13 @@ _RANK: Final = {"critical": 0, "error": 1, "warning": 2, "info": 3}
 
 
 def _words(rows: list[FindingRow]) -> str:
-    """Findings that differ only in their broker: `KIND` severity [a, b) on b1, b3, held by b2."""
+    """Findings that differ only in their broker: `KIND` severity a to b on b1, b3, held by b2."""
     partition, kind, severity, _, start, end, holders = rows[0]
     text = f"`{kind}` {severity}"
     if start == FORK:
         text += " from the fork on"
     elif start is not None:
-        text += f" [{start}, {end})"
+        text += f" {offset_range(start, end)}"
     if partition:
         text += f" in partition {partition}"
     brokers = [f"b{cells[3]}" for cells in rows if cells[3] is not None]
