@@ -28,7 +28,7 @@ class BundleDescription:
 
     def collect_command(self, records: Iterable[str]) -> str:
         """The command that makes the bundle again, with `records`: values of `--with-records`."""
-        name, output = ("", "records.kfb") if self.broker is None else (f"{self.broker}=", f"broker-{self.broker}-records.kfb")
+        name, output = ("", "again.kfb") if self.broker is None else (f"{self.broker}=", f"broker-{self.broker}-again.kfb")
         paths = shlex.join(f"{name}{path}" for path in self.paths) or "LOG_DIR"
         options = ["--live"] if self.live else []
         options += [] if self.compacted is None else ["--compacted", self.compacted]

@@ -12,6 +12,7 @@ from kafka_forensics.wording.incidents import (
     incident_title,
 )
 from kafka_forensics.wording.kind_text import kind_text
+from kafka_forensics.wording.overview import Overview, overview_of
 from kafka_forensics.wording.values import (
     COST_OF_START_WITHOUT,
     damaged_bytes,

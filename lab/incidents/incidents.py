@@ -15,14 +15,17 @@ from lab.incidents.clients import INTERNAL
 from lab.kafka_jars import LAB, WORK
 from lab.make_archives import pack
 from lab.processes import mentioning
-from lab.versions import VERSIONS, version_cluster
+from lab.versions import VERSIONS, VersionCluster, version_cluster
 
 STORED: Final = LAB.parent / "tests" / "golden" / "incidents"
 VERSION: Final = list(VERSIONS.values())[-1]
-INTERNAL_SETTINGS: Final = {
+SETTINGS: Final = {
+    "log.retention.ms": "-1",
+    "offsets.retention.minutes": "5000000",
     "offsets.topic.num.partitions": str(INTERNAL["__consumer_offsets"]),
     "transaction.state.log.num.partitions": str(INTERNAL["__transaction_state"]),
 }
+"""Of all brokers. A cluster that is started again after weeks keeps its records and its groups' offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,17 @@ def truth_of(name: str, stored: Path = STORED) -> Json:
     return truth
 
 
+def cluster_of(name: str, directory: Path) -> VersionCluster:
+    """The cluster of an incident, not started."""
+    return version_cluster(directory, VERSION, settings=SETTINGS | dict(INCIDENTS[name].settings))
+
+
 def make(name: str, stored: Path = STORED, work: Path = WORK / "incidents") -> Path:
     """Play an incident in `work`, and replace its archive and its truth; return the archive. Raises LabError."""
-    incident, directory = INCIDENTS[name], work / name
+    directory = work / name
     shutil.rmtree(directory, ignore_errors=True)
-    settings = INTERNAL_SETTINGS | dict(incident.settings)
-    with version_cluster(directory / "cluster", VERSION, settings=settings) as cluster:
-        truth = {"incident": name, "kafka": VERSION.name, "cluster_id": cluster.cluster_id} | incident.play(cluster)
+    with cluster_of(name, directory / "cluster") as cluster:
+        truth = {"incident": name, "kafka": VERSION.name, "cluster_id": cluster.cluster_id} | INCIDENTS[name].play(cluster)
     if left := mentioning(str(directory)):
         raise LabError(f"processes are left: {left}")
     tree = directory / name

@@ -1,8 +1,8 @@
 """The incident `wiped-disk`: after a power failure one broker has an empty disk, and another lost the ends of some logs.
 
 Broker 1 is down for maintenance while brokers 2 and 3 acknowledge records of some partitions. Then the power of all nodes fails,
-before the checkpoints have the high watermarks of the newest records. On broker 2 the last batch of some logs is cut short; the disk
-of broker 3 is replaced.
+before the checkpoints have the high watermarks of the newest records. On broker 2 the last batch of some logs is cut short; broker
+3 gets a new disk.
 """
 
 import shutil

@@ -16,8 +16,7 @@ import pytest
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.cli.outputs.scan import write_result
-from kafka_forensics.cli.outputs.scan_text import SHOWN_ROWS
-from kafka_forensics.cli.outputs.words import by_kind, gap_lines, headline, replica_words, summary_lines
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, by_kind, gap_lines, headline, replica_words, summary_lines
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.errors import DENIED
 from kafka_forensics.export.json_document import FINDING_COLUMNS

@@ -17,7 +17,7 @@ def test_a_healthy_topic_is_salvaged_whole_and_json_is_the_manifest(tmp_path: Pa
     status, out, err = run("salvage", SAMPLES / "healthy", "--topic", "orders", "--output", output, "--format", "json")
     assert status == 0, err
     assert json.loads(out) == json.loads((output / "manifest.json").read_text())
-    assert f"to {output}; manifest.json there says what came from where" in err
+    assert f"salvaged 2 partitions (37.9 kB of segments) to {output}\n" in err
     assert sorted(path.name for path in output.iterdir()) == ["broker-1", "broker-2", "broker-3", "election.json", "manifest.json"]
     assert sorted(path.name for path in (output / "broker-1" / "broker-1").iterdir()) == [
         *("bootstrap.checkpoint", "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "meta.properties"),
@@ -43,7 +43,7 @@ def test_refusals_are_reported_with_status_3_in_every_format(tmp_path: Path, run
     status, out, _ = run(
         "salvage", sample, "--topic", "audit", "--prefer-broker", "1", "--output", tmp_path / "out", "--format", "text"
     )
-    assert (status, "audit-0    whole    0 to 344" in out) == (0, True)
+    assert (status, "audit-0    0 to 344" in out) == (0, True)
 
 
 def test_a_log_with_gaps_is_salvaged_with_allow_gaps(tmp_path: Path, run: Run) -> None:
@@ -52,7 +52,7 @@ def test_a_log_with_gaps_is_salvaged_with_allow_gaps(tmp_path: Path, run: Run) -
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "text")
     assert (status, f"refused {NAME}: no copy has offsets 2 to 3 of this lineage" in out) == (3, True)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "yes", "--allow-gaps", "--format", "text")
-    assert (status, "with gaps" in out, "2 to 3" in out) == (0, True, True)
+    assert (status, "no copy holds 2 offsets of the salvaged partitions" in out, "2 to 3" in out) == (0, True, True)
 
 
 @pytest.mark.parametrize(

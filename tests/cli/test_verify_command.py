@@ -46,8 +46,12 @@ def verify(copies: Path, plan: Path, run: Run) -> Verify:
 def test_broken_promises_give_status_1(verify: Verify) -> None:
     status, text, err = verify("--elected", "1", "--format", "text")
     assert (status, err) == (1, "1 partition: 2 promises broken, 4 kept\n")
-    assert "kept broker 1 leads" in text
-    assert "BROKEN broker 2 cuts at 300, and holds what broker 1 holds: it holds other records from offset 300 on" in text
+    assert "broker 1 leads" not in text
+    assert "BROKEN audit-0: broker 2 cuts at 300, and holds what broker 1 holds: it holds other records from offset 300 on" in text
+
+
+def test_kept_promises_are_shown_if_verbose(verify: Verify) -> None:
+    assert "kept audit-0: broker 1 leads" in verify("--elected", "1", "-v")[1]
 
 
 def test_kept_promises_give_status_0_and_unknown_ones_3(verify: Verify, copies: Path, plan: Path) -> None:

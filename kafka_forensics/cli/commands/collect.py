@@ -15,7 +15,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.ranges import OFFSETS_HELP, offsets
-from kafka_forensics.cli.streams import Screen, printable, say, screen_of
+from kafka_forensics.cli.streams import COMMAND_START, Screen, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import INT64_MAX
@@ -253,7 +253,7 @@ def _summary(collected: "Collected", output: Path) -> list[str]:
     if collected.left_out:
         lines.append(f"{collected.left_out} files are listed without their bytes: nothing of Kafka's")
     scan_command = f"{options.PROGRAM} scan {printable(shlex.quote(str(output)))}"
-    return [*lines, f"judge it, together with those of other brokers: {scan_command}"]
+    return [*lines, "judge it, together with the bundles of the other brokers:", f"{COMMAND_START}{scan_command}"]
 
 
 def _estimate_line(estimate: "Estimate") -> str:

@@ -29,8 +29,8 @@ Keep = Annotated[
     typer.Option(
         "--keep",
         metavar="N",
-        help="The broker whose copy stays [default: the leader; if no leader is known and no copies conflict, the broker that"
-        " `plan` recommends].",
+        help="The broker whose copy stays, or `recommended`: in each partition the leader that `plan` recommends [default: the"
+        " leader; if no leader is known and no copies conflict, `recommended`].",
     ),
 ]
 
@@ -44,6 +44,7 @@ def recover(
     *,
     keep: Keep = None,
     dead: options.Dead = None,
+    by: options.By = "incident",
     format_name: options.Format = "text",
     console: options.ConsoleOptions,
 ) -> int:
@@ -88,7 +89,7 @@ def recover(
         needed = (gap.needed for gap in recovery.incomplete if gap.needed is not None)
         lists = write_records_lists(directory, collect_requests(needed))
     with open_output(None, color=console.color) as to:
-        write_recovery(recovery, report, str(output), format_name, to)
+        write_recovery(recovery, report, str(output), format_name, to, by=by)
     _print_summary(recovery, output, {bundle: str(output / name) for bundle, name in lists.items()}, screen)
     if not recovery.is_complete:
         return options.EXIT_INCOMPLETE
@@ -105,12 +106,12 @@ def _check_decided(recovery: "Recovery") -> None:
 
 
 def _print_summary(recovery: "Recovery", output: Path, lists: dict[str, str], screen: Screen) -> None:
-    """Print the summary, partitions without a side to keep, and what could not be read; `lists` are files by bundle."""
-    from kafka_forensics.cli.outputs.recover import left_out_lines, more_lines, summary_line, unchecked_lines, undecided_lines
+    """Print the summary, and what could not be read; `lists` are files by bundle."""
+    from kafka_forensics.cli.outputs.recover import left_out_lines, more_lines, summary_line, unchecked_lines
     from kafka_forensics.cli.outputs.words import gap_lines
 
     lines = []
     if not screen.quiet:
         lines = [summary_line(recovery, printable(shlex.quote(str(output)))), *left_out_lines(recovery), *more_lines(recovery)]
     gaps = gap_lines(recovery.incomplete, lists)
-    say(screen, [*lines, *undecided_lines(recovery), *unchecked_lines(recovery), *gaps])
+    say(screen, [*lines, *unchecked_lines(recovery), *gaps])

@@ -77,6 +77,7 @@ def salvage(
     from_store: FromStore = False,
     metadata_partitions: MetadataPartitions = None,
     deep: options.Deep = None,
+    by: options.By = "incident",
     format_name: ListFormat = "text",
     console: options.VerboseConsoleOptions,
 ) -> int:
@@ -103,6 +104,6 @@ def salvage(
         salvaged = salvage(paths, output, scan_options, salvage_options, progress, announce)
     say(screen, remote_warnings(salvaged))
     with open_output(None, color=console.color) as to:
-        write_salvaged(salvaged, format_name, to)
+        write_salvaged(salvaged, format_name, to, by=by)
     say(screen, summary_lines(salvaged, quiet=screen.quiet))
     return options.EXIT_INCOMPLETE if not salvaged.is_whole else int(salvaged.has_new_findings)

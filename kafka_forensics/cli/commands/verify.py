@@ -31,8 +31,9 @@ def verify(
     against: Against,
     elected: Elected = None,
     recovered: Recovered = None,
+    by: options.By = "incident",
     output: options.OutputOptions,
-    console: options.ConsoleOptions,
+    console: options.VerboseConsoleOptions,
 ) -> int:
     """Check that a plan or a salvage was carried out: who leads, what logs kept, and whether all replicas follow.
 
@@ -51,7 +52,7 @@ def verify(
     with Progress(screen) as progress:
         checked = verify_promises(paths, document, scan_options, executed, progress)
     with open_output(output.output, color=console.color) as to:
-        write_promises(checked.promises, format_name, to)
+        write_promises(checked, format_name, to, verbose=console.is_verbose, by=by)
     result = checked.result
     say(screen, [*([] if screen.quiet else [summary_line(checked)]), *([] if result is None else incomplete_lines(result))])
     if result is not None and result.incomplete:

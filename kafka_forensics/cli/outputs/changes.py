@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kafka_forensics.cli.outputs.rows import cell, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.scan_text import SHOWN_ROWS, partition_lines
-from kafka_forensics.cli.outputs.words import by_severity, cost_words
+from kafka_forensics.cli.outputs.scan_text import partition_lines
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, by_severity, cost_words
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.model.amounts import plural

@@ -42,7 +42,7 @@ def _first_screen(plans: Plans, arguments: PlanArguments) -> FirstScreen:
         lines.append(("lost", _cost_of_steps(plans, elect, most)))
     recoverable = sum(loss.end - loss.start for planned, loss in _losses(plans, elect) if holders_on_disk(planned, loss))
     if recoverable:
-        lines.append(("recover", f"`kafka-forensics recover` writes the records of {recoverable} of these offsets"))
+        lines.append(("recover", f"`recover --keep recommended` writes the records of {recoverable} of these offsets"))
     steps = steps_of(plans, arguments)
     if any(step.kind == "stop" for step in steps):
         lines.append(("stopped", "keep every broker stopped until its step below starts it"))

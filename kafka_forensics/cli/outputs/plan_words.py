@@ -1,12 +1,11 @@
 """Sentences about a plan: what each election costs, what followers do, whom to elect. All of it is safe to print."""
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import printable
+from kafka_forensics.cli.streams import COMMAND_SENTENCE, command_lines, printable, unbroken_wrap
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
@@ -480,9 +479,14 @@ def _doubt(plan: Plan) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """Lines of at most `width` characters, without breaking words."""
-    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    yield from (line + "\n" for line in lines)
+    """Lines of at most `width` characters, without breaking words; a command in the text has lines of its own."""
+    for number, part in enumerate(COMMAND_SENTENCE.split(text)):
+        if number % 2:
+            lines = [f"{indent}  {line}" for line in command_lines(part, width - len(indent) - 2)]
+        else:
+            first = indent if number else ""
+            lines = unbroken_wrap(part.lstrip() if number else part, width, first, indent)
+        yield from (f"{line}\n" for line in lines)
 
 
 def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:

@@ -1,18 +1,21 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import CATALOGUE
+from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.steps import partitions_words
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name, partition_ranges
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.findings import Severity, TopicPartition
 from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
@@ -51,6 +54,8 @@ _MAY_HOLD_MORE: Final = {
     "topic_undecided": "nothing says which topic of this name is the present one{}, and another may hold more",
 }
 """Kinds of a plan's `Missing` with which more may be lost; `{}` says for how many partitions."""
+_SHOWN_REASONS: Final = 3
+_GROUP_HEADS: Final = ("partitions", "held by", "committed", "recovered", "left out", "no records", "unreadable")
 _HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out", "no records", "unreadable")
 
 
@@ -70,11 +75,13 @@ COLUMNS: Final[Columns] = {
 """Columns in TSV, a row for each range; counts are of offsets, except `planned_records`."""
 
 
-def write_recovery(recovery: Recovery, report: Json, output: str, format_name: str, to: Destination) -> None:
+def write_recovery(
+    recovery: Recovery, report: Json, output: str, format_name: str, to: Destination, *, by: str = "incident"
+) -> None:
     """Write the answer in one of the formats of `options.FORMATS`; `report` is what stands in the directory `output`."""
     match format_name:
         case "text":
-            to.stream.writelines(_table(recovery, output, to.width))
+            to.stream.writelines(text_lines(recovery, output, to, by))
         case "json" | "jsonl":
             to.stream.writelines(document(report) if format_name == "json" else _json_lines(report))
         case _:
@@ -99,21 +106,92 @@ def _summary(report: Json) -> Json:
     return {key: value for key, value in report.items() if key not in ("partitions", "incomplete")}
 
 
-def _table(recovery: Recovery, output: str, width: int) -> Iterator[str]:
-    for partition in recovery.partitions:
-        yield from wrapped(f"{name(partition.topic, partition.partition)}: {_sentence(partition)}", width)
+def text_lines(recovery: Recovery, output: str, to: Destination, by: str) -> Iterator[str]:
+    """The first screen; then, of one partition or `by` "partition", each partition with its ranges, else a line for the partitions
+    of a topic with the same side."""
+    yield first_screen_text(_first_screen(recovery, output), to)
+    if by == "partition" or len(recovery.partitions) == 1:
+        for partition in recovery.partitions:
+            yield "\n"
+            yield from _partition_lines(partition, to.width)
+        return
+    groups = _groups(recovery.partitions)
+    if groups:
+        yield "\n"
+        shown = groups if len(groups) <= SHOWN_ROWS else groups[: SHOWN_ROWS - 1]
+        yield from table_lines(_GROUP_HEADS, _GROUP_HEADS[2:], map(_group_cells, shown), to.width)
+        others = [partition for group in groups[len(shown) :] for partition in group]
+        if others:
+            recovered = sum(partition.count.all.recovered for partition in others)
+            yield f"{partitions_words([partition.key for partition in others])} more: {plural(recovered, 'record')} recovered\n"
+    for reason, predicate in REASONS.items():
+        if count := sum(getattr(partition.count.all, reason) for partition in recovery.partitions):
+            yield from wrapped(f"Left out: {plural(count, 'record')} that {predicate}.", to.width)
+
+
+def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
+    count, undecided = recovery.count, recovery.undecided
+    verdict = "clean"
+    if undecided or recovery.may_hold_more:
+        verdict = "unknown"
+    if count.all.offsets:
+        verdict = "critical" if count.committed.offsets else "error"
+    place, lines = printable(output.rstrip("/")), []
+    if count.all.recovered:
+        lines.append(("records", f"{place}/{RECORDS_JSONL} and {place}/{RECORDS_PARQUET}"))
+    lines.append(("report", f"{place}/{REPORT} says what became of every offset"))
+    kept = Counter(partition.kept for partition in recovery.partitions if partition.kept is not None)
+    if kept:
+        sides = (f"{brokers([broker])} in {plural(number, 'partition')}" for broker, number in sorted(kept.items(), key=str))
+        lines.append(("kept", ", ".join(sides)))
+    by_reason: dict[tuple[str, str], list[TopicPartition]] = {}
+    for partition in undecided:
+        assert isinstance(partition.side, Undecided)
+        by_reason.setdefault((partition.side.reason, partition.side.hint), []).append(partition.key)
+    for (reason, hint), partitions in list(by_reason.items())[:_SHOWN_REASONS]:
+        lines.append(("undecided", printable(f"{partitions_words(partitions)}: {reason}: {hint}")))
+    if count.all.recovered:
+        lines.append(("next", "elect what is kept, then produce the records again: examples/produce_back.py, docs/recover.md"))
+    return FirstScreen(verdict, summary_line(recovery, place), lines)
+
+
+def _groups(partitions: list[RecoveredPartition]) -> list[list[RecoveredPartition]]:
+    """Partitions of a topic with the same side and the same holders of lost records, the largest loss first."""
+    groups: dict[object, list[RecoveredPartition]] = {}
+    for partition in partitions:
         if partition.ranges:
-            yield "\n"
-            yield from table_lines(_HEADS, _HEADS[2:], map(_cells, partition.ranges), width)
-            yield "\n"
-        for line in _notes(partition):
-            yield from wrapped(line, width)
-    place = printable(output.rstrip("/"))
-    count = recovery.count.all.recovered
-    nothing = "No record could be read." if recovery.count.all.unreadable else "There is nothing to produce again."
-    files = f"in {place}/{RECORDS_JSONL} and in {place}/{RECORDS_PARQUET}"
-    recovered = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} {files}." if count else nothing
-    yield from wrapped(f"{recovered} {place}/{REPORT} says what became of every offset.", width)
+            holders = {broker for lost in partition.ranges for broker in lost.loss.held_by}
+            groups.setdefault((partition.topic, partition.kept, frozenset(holders)), []).append(partition)
+    return sorted(groups.values(), key=lambda group: (-sum(partition.at_most for partition in group), group[0].topic))
+
+
+def _group_cells(group: list[RecoveredPartition]) -> list[str]:
+    holders = sorted({str(broker) for partition in group for lost in partition.ranges for broker in lost.loss.held_by})
+    tallies = [partition.count.all for partition in group]
+    numbers = (
+        sum(lost.loss.committed for partition in group for lost in partition.ranges),
+        sum(tally.recovered for tally in tallies),
+        sum(map(_filtered, tallies)),
+        sum(tally.control + tally.no_record for tally in tallies),
+        sum(tally.unreadable for tally in tallies),
+    )
+    partitions = partition_ranges(partition.key for partition in group)
+    return [
+        partitions,
+        ", ".join(map(printable, holders)) or "remote storage",
+        *(str(number) if number else "" for number in numbers),
+    ]
+
+
+def _partition_lines(partition: RecoveredPartition, width: int) -> Iterator[str]:
+    """One partition: the side that is kept, its lost ranges, and why records are left out."""
+    yield from wrapped(f"{name(partition.topic, partition.partition)}: {_sentence(partition)}", width)
+    if partition.ranges:
+        yield "\n"
+        yield from table_lines(_HEADS, _HEADS[2:], map(_cells, partition.ranges), width)
+        yield "\n"
+    for line in _notes(partition):
+        yield from wrapped(line, width)
 
 
 def _sentence(partition: RecoveredPartition) -> str:
@@ -183,10 +261,12 @@ def left_out_lines(recovery: Recovery) -> Iterator[str]:
 
 
 def unchecked_lines(recovery: Recovery) -> Iterator[str]:
-    """A line for each partition whose recovered records may exist in the surviving log already."""
+    """A line for the partitions whose recovered records may exist in the surviving log already, for each side."""
+    unchecked: dict[str, list[TopicPartition]] = {}
     for partition in recovery.partitions:
         if partition.not_compared and partition.count.all.recovered:
-            yield f"not checked: {name(partition.topic, partition.partition)}: {not_compared_words(partition)}"
+            unchecked.setdefault(not_compared_words(partition), []).append(partition.key)
+    yield from (f"not checked: {partitions_words(partitions)}: {words}" for words, partitions in unchecked.items())
 
 
 def summary_line(recovery: Recovery, output: str) -> str:
@@ -215,12 +295,3 @@ def _unreadable_remotely(recovery: Recovery) -> str:
     if not partitions:
         return ""
     return f" by an election; records of {plural(len(partitions), 'partition')} in remote storage cannot be read: see scan"
-
-
-def undecided_lines(recovery: Recovery) -> Iterator[str]:
-    """For each partition where no replica could be chosen: why, and what to do."""
-    for partition in recovery.undecided:
-        assert isinstance(partition.side, Undecided)
-        where = name(partition.topic, partition.partition)
-        yield f"not recovered: {where}: {printable(partition.side.reason)}"
-        yield f"hint: {where}: {printable(partition.side.hint)}"

@@ -33,8 +33,8 @@ def preamble(salvaged: Salvaged) -> str:
         sizes[target.node] += target.size_in_bytes
     minutes = minutes_to_start(sizes.values())
     return (
-        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a command does not show what its "
-        f"step says within {minutes} minutes, stop all brokers; the directories moved aside are as they were."
+        "HOST:PORT is a running node, LOG_DIR a log directory in its place. If a command does not show what its step says within "
+        f"{minutes} minutes, stop all brokers."
     )
 
 
@@ -118,8 +118,8 @@ def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
     too = " and all controllers" if with_metadata else ""
     yield OperatorStep("stop", f"Stop {running}{too}. If a broker ran since it was copied, salvage again.", None, (*nodes, *absent))
     text = (
-        f"Move the log directories of {brokers(nodes)} that were given aside; of a mount point move all that is in it to "
-        "LOG_DIR.before on another disk. Never delete them: they are evidence. All other log directories stay where they are."
+        f"Move the log directories of {brokers(nodes)} that were given aside, of a mount point all that is in it. Never delete "
+        "them: they are evidence. All other log directories stay where they are."
     )
     yield OperatorStep("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [

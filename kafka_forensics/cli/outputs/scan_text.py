@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kafka_forensics.cli.outputs.console_page import STYLES, ConsolePage, FirstScreen
 from kafka_forensics.cli.outputs.words import (
+    SHOWN_ROWS,
     by_kind,
     by_severity,
     cost_words,
@@ -31,8 +32,8 @@ from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
-from kafka_forensics.questions.overview import Overview, overview_of
 from kafka_forensics.wording import (
+    Overview,
     advice,
     incident_advice,
     incident_command,
@@ -42,6 +43,7 @@ from kafka_forensics.wording import (
     message,
     named_brokers,
     offset_range,
+    overview_of,
     rerun_command,
     severity_order,
 )
@@ -54,8 +56,6 @@ _COMMAND: Final = re.compile(r"`(kafka-[^`]+)`(?:\.(?=\s|$)|$)")
 _SHOWN_IN_FULL: Final = 2
 """Incidents that are shown in full; of more, each has a few lines."""
 _SHOWN_INCIDENTS: Final = 12
-SHOWN_ROWS: Final = 16
-"""Rows of an incident's partitions, a row for equal partitions of a topic."""
 _NAMED_PARTITIONS: Final = 6
 _GUTTER: Final = 10
 _INDENT: Final = 4

@@ -8,7 +8,7 @@ from typing import Final
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import markdown
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import command_lines, printable
+from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of
@@ -71,7 +71,8 @@ def steps_markdown(head: str, steps: Sequence[OperatorStep]) -> Iterator[str]:
     for number, step in enumerate(steps, 1):
         yield f"\n{number}. {markdown(step.text)}\n"
         if step.command is not None:
-            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
+            lines = "\n   ".join(command_lines(printable(step.command), PLAIN_WIDTH - 3))
+            yield f"\n   ```sh\n   {lines}\n   ```\n"
 
 
 def controllers_first(findings: Iterable[Finding]) -> Iterator[OperatorStep]:

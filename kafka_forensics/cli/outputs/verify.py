@@ -2,12 +2,12 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Final
 
+from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.rows import cell, write_items
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.steps import partitions_words
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
@@ -67,32 +67,69 @@ COLUMNS: Final[Columns] = {
     "message": lambda verified: message(verified),
 }
 _INDENT: Final = 11
+_ORDER: Final = (Outcome.BROKEN, Outcome.UNKNOWN, Outcome.KEPT)
 
 
-def write_promises(promises: Sequence[Verified], format_name: str, to: Destination) -> None:
-    """Write the outcome of each promise in one of the formats of `options.FORMATS`."""
+def write_promises(
+    checked: VerifyResult, format_name: str, to: Destination, *, verbose: bool = False, by: str = "incident"
+) -> None:
+    """Write the outcome of each promise in one of the formats of `options.FORMATS`; text has kept promises only if `verbose`."""
     if format_name == "text":
-        to.stream.writelines(_lines(promises, to.width))
+        to.stream.writelines(_text_lines(checked, to, verbose=verbose, by=by))
     else:
-        write_items(COLUMNS, promises, format_name, to)
+        write_items(COLUMNS, checked.promises, format_name, to)
 
 
-def _lines(promises: Sequence[Verified], width: int) -> Iterator[str]:
-    """The promises of each partition below its name."""
-    partitions = groupby(promises, key=attrgetter("topic", "partition"))
-    for number, ((topic, partition), of_partition) in enumerate(partitions):
-        yield f"{chr(10) if number else ''}{name(topic, partition)}\n"
-        for verified in of_partition:
-            outcome = verified.outcome.value if verified.outcome is Outcome.KEPT else verified.outcome.value.upper()
-            lines = textwrap.wrap(
-                printable(message(verified)),
-                max(width, 20 + _INDENT),
-                initial_indent=f"  {outcome:<{_INDENT - 2}}",
-                subsequent_indent=" " * _INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            yield from (line + "\n" for line in lines)
+def _text_lines(checked: VerifyResult, to: Destination, *, verbose: bool, by: str) -> Iterator[str]:
+    """The first screen; then promises that were not kept, equal ones of several partitions together unless `by` is "partition"."""
+    yield first_screen_text(_first_screen(checked), to)
+    groups: dict[tuple[object, ...], list[Verified]] = {}
+    for verified in checked.promises:
+        if verified.outcome is Outcome.KEPT and not verbose:
+            continue
+        what = (verified.outcome, verified.promise, verified.reason, str(verified.broker), str(verified.leader), verified.kinds)
+        place = (verified.topic, verified.partition) if by == "partition" else ()
+        groups.setdefault((*place, *what), []).append(verified)
+    ordered = sorted(groups.values(), key=lambda group: _ORDER.index(group[0].outcome))
+    shown = ordered if by == "partition" or len(ordered) <= SHOWN_ROWS else ordered[: SHOWN_ROWS - 1]
+    if shown:
+        yield "\n"
+    for group in shown:
+        yield from _group_lines(group, to.width)
+    if others := sum(map(len, ordered[len(shown) :])):
+        yield f"{plural(others, 'more promise')}: --by partition lists all\n"
+
+
+def _group_lines(group: Sequence[Verified], width: int) -> Iterator[str]:
+    """What was promised of these partitions, and what was found; numbers only of the first of several."""
+    first = group[0]
+    outcome = first.outcome.value if first.outcome is Outcome.KEPT else first.outcome.value.upper()
+    partitions = list(dict.fromkeys((verified.topic, verified.partition) for verified in group))
+    has_numbers = len(partitions) > 1 and len({message(verified) for verified in group}) > 1
+    example = f", such as {name(*partitions[0])}" if has_numbers else ""
+    lines = textwrap.wrap(
+        printable(f"{partitions_words(partitions)}{example}: {message(first)}"),
+        max(width, 20 + _INDENT),
+        initial_indent=f"  {outcome:<{_INDENT - 2}}",
+        subsequent_indent=" " * _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from (line + "\n" for line in lines)
+
+
+def _first_screen(checked: VerifyResult) -> FirstScreen:
+    if not checked.promises:
+        return FirstScreen("unknown", summary_line(checked))
+    verdict = "error" if checked.count(Outcome.BROKEN) else "unknown" if checked.count(Outcome.UNKNOWN) else "clean"
+    lines = []
+    broken = {(verified.topic, verified.partition) for verified in checked.promises if verified.outcome is Outcome.BROKEN}
+    if broken:
+        lines.append(("broken", partitions_words(sorted(broken))))
+        lines.append(
+            ("do first", "stop producers of these partitions, copy the log directories, and plan again with the new copies")
+        )
+    return FirstScreen(verdict, summary_line(checked), lines)
 
 
 def message(verified: Verified) -> str:
@@ -107,7 +144,7 @@ def summary_line(checked: VerifyResult) -> str:
     """The last line on stderr."""
     if not checked.promises:
         return "nothing to verify: nothing is promised of these partitions"
-    counts = [(checked.count(outcome), outcome.value) for outcome in (Outcome.BROKEN, Outcome.UNKNOWN, Outcome.KEPT)]
+    counts = [(checked.count(outcome), outcome.value) for outcome in _ORDER]
     (first, outcome), *others = [(count, outcome) for count, outcome in counts if count]
     counted = ", ".join([f"{plural(first, 'promise')} {outcome}", *(f"{count} {outcome}" for count, outcome in others)])
     rest = f"; {plural(checked.without_promise, 'partition')} of which nothing is promised" if checked.without_promise else ""

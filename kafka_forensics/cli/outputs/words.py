@@ -19,6 +19,8 @@ from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExte
 from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.wording import incident_loss, message, offset_range, rerun_command, severity_order
 
+SHOWN_ROWS: Final = 16
+"""Rows of a table of partitions, a row for equal partitions of a topic."""
 _FINDINGS_SHOWN: Final = 20
 _NAMED_PARTITIONS: Final = 3
 _NAMED_TOPICS: Final = 4
@@ -311,4 +313,5 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
     """The first findings as sentences, and the number of others, for commands that are not about findings."""
     yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_FINDINGS_SHOWN])
     if len(findings) > _FINDINGS_SHOWN:
-        yield f"and {len(findings) - _FINDINGS_SHOWN} more; `{rerun_command('scan', findings[0].rerun_arguments)}` tells all"
+        yield f"and {len(findings) - _FINDINGS_SHOWN} more; this shows all:"
+        yield f"{COMMAND_START}{rerun_command('scan', findings[0].rerun_arguments)}"

@@ -8,7 +8,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, WITNESS_TOPICS
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.model.recovered import CommittedCounts, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
@@ -54,6 +54,11 @@ class RecoveredPartition:
     """Why no copy has the records of some lost offsets (`model.recovered.UNREADABLE`) → how many offsets."""
     not_compared: bool = False
     """Whether the surviving log may hold some of the recovered records, because not all of its records could be read."""
+
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.topic, self.partition
 
     @property
     def kept(self) -> Broker | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
@@ -10,10 +11,14 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.plan import Planned, is_dead, name_of_copy, node_ids
 from kafka_forensics.replication.planner import Candidate
 
+RECOMMENDED: Final = "recommended"
+"""The value of --keep that keeps the leader that the plan recommends, in each partition another one."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeptSide:
-    """The election whose losses count, and who chose it: `asked` (--keep), `leader` (controllers' log), `recommended` (plan)."""
+    """The election whose losses count, and why: `asked` (--keep N), `plan` (--keep recommended), `leader` (controllers' log),
+    `recommended` (no copies conflict)."""
 
     candidate: Candidate
     why: str
@@ -28,6 +33,7 @@ class KeptSide:
             why = "no leader is known that comes back, and of brokers that do no copies conflict"
         reasons = {
             "asked": "as --keep says",
+            "plan": "which the plan recommends",
             "leader": "which leads, by the controller's last word",
             "recommended": f"whom the plan recommends: {why}",
         }
@@ -44,8 +50,8 @@ class Undecided:
 
 def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str | None:
     """The name here of the broker to keep. Raises UsageError if it is dead, or no copy of it is here."""
-    if keep is None:
-        return None
+    if keep in (None, RECOMMENDED):
+        return keep
     (node,) = node_ids([keep], inputs)
     contradicting = [name for name in sorted(dead) if is_dead([keep, node], name, *node_ids([name], inputs))]
     if contradicting:
@@ -71,6 +77,10 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
         return Undecided("nobody can lead on these copies, so that no side stays", hint)
     names = listed(str(candidate.broker) for candidate in candidates)
     is_live = [replica.is_live for replica in partition.replicas]
+    if keep == RECOMMENDED:
+        if planned.plan.contested_by is not None or planned.recommended is None:
+            return Undecided("the plan recommends no leader", f"say which copy stays with --keep N: {names}")
+        return KeptSide(planned.recommended, "plan")
     if keep is not None:
         requested = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
         if requested is None:
@@ -90,7 +100,7 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
             why = f"of its leader, broker {leader}, no copy is here that could start"
         return Undecided(
             f"{why}, and the copies hold different records at the same offsets",
-            f"say which copy stays with --keep N: {names}; `plan` says what each would lose",
+            f"say which copy stays with --keep N ({names}), or --keep {RECOMMENDED} for the leaders that `plan` recommends",
         )
     assert planned.recommended is not None
     return KeptSide(planned.recommended, "recommended", some_are_dead=not all(is_live))

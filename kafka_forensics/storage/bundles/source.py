@@ -2,11 +2,10 @@
 
 import bisect
 import re
-import shlex
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -494,7 +493,7 @@ class CollectedLog(ByteFile):
         if self._source.about.redaction is not None:
             reason = f"needs hashes of its keys, as the topic is compacted: collect it with --compacted and the name of {topic}"
             return SourceError(self._path, reason)
-        command = f"kafka-forensics collect LOG_DIR --compacted {shlex.quote(topic)} --output FILE.kfb"
+        command = replace(self._source.about, compacted=topic).collect_command([])
         return SourceError(self._path, f"needs hashes of its keys, as the topic is compacted: run `{command}`")
 
     def _batches_of(self, section: BundleSection) -> dict[int, bytes]:

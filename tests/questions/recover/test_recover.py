@@ -41,7 +41,7 @@ def test_no_side_is_kept_without_a_leader_if_copies_conflict() -> None:
     side = done.only_partition.side
     assert isinstance(side, Undecided)
     assert "no controller's log here says who leads" in side.reason
-    assert "--keep N: 1, 2, 3" in side.hint
+    assert "--keep N (1, 2, 3)" in side.hint
     assert not done.answer.is_complete
 
 
@@ -316,7 +316,7 @@ def test_a_dead_leader_is_not_kept(tmp_path: Path) -> None:
     side = recovered(tmp_path / "copies", topic="audit", dead=("1",)).only_partition.side
     assert isinstance(side, Undecided)
     assert side.reason.startswith("its leader, broker 1, will not come back, and the copies hold different records")
-    assert "--keep N: 2, 3" in side.hint
+    assert "--keep N (2, 3)" in side.hint
 
 
 @pytest.mark.parametrize("name", ["rack-1", "1"])

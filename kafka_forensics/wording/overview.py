@@ -1,4 +1,4 @@
-"""The overview of a scan: what was lost, which copies hold it, and which command shows more."""
+"""The overview of a scan, from which texts and pages begin: what was lost, which copies hold it, which command shows more."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from kafka_forensics.model.findings import Broker, TopicPartition
 from kafka_forensics.model.incidents import IncidentPartition
 from kafka_forensics.model.offset_ranges import clipped, counted, normalised
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.wording import incident_command, incident_loss
+from kafka_forensics.wording.incidents import incident_command, incident_loss
 
 
 @dataclass(frozen=True, slots=True)
