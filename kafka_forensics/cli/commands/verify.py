@@ -17,7 +17,12 @@ Elected = Annotated[str | None, typer.Option("--elected", metavar="N", help="The
 
 Recovered = Annotated[
     str | None,
-    typer.Option("--recovered", metavar="DIR", help="The directory of `recover`, if its records were produced again."),
+    typer.Option(
+        "--recovered",
+        metavar="DIR",
+        help="The directory of `recover`, if you produced its records.",
+        rich_help_panel=options.INPUT,
+    ),
     options.InputMark(),
 ]
 
