@@ -1,12 +1,14 @@
-"""The end of each command's help: examples that run, and exit statuses."""
+"""Each command's help after its description: options in panels, examples that run, and exit statuses."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.cli.options import PROGRAM
+from typer.core import TyperGroup
+
+from kafka_forensics.cli.options import PANELS, PROGRAM
 
 if TYPE_CHECKING:
-    from typer._click.core import Context  # elsewhere in other versions of typer
+    from typer._click.core import Command, Context  # elsewhere in other versions of typer
     from typer._click.formatting import HelpFormatter
 
 _RAN: Final = "ran to the end"
@@ -132,6 +134,33 @@ MANUAL: Final = {
     ),
 }
 """Command, such as `simulate run` → the end of its help; the empty name is the list of commands."""
+
+
+def write_panels(command: "Command", context: "Context", formatter: "HelpFormatter") -> None:
+    """Write the arguments, the options that most readers need, and the other options by panel."""
+    panels: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", "Options", *PANELS)}
+    for parameter in command.get_params(context):
+        if (row := parameter.get_help_record(context)) is not None:
+            first = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            panels[getattr(parameter, "rich_help_panel", None) or first].append(row)
+    for name, rows in panels.items():
+        if rows:
+            with formatter.section(name):
+                formatter.write_dl(rows)
+
+
+def write_commands(group: TyperGroup, context: "Context", formatter: "HelpFormatter") -> None:
+    """Write the list of commands in sections, with descriptions in one column."""
+    names = group.list_commands(context)
+    width = max(map(len, names))
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for name in names:
+        command = group.commands[name]
+        row = (name.ljust(width), command.get_short_help_str(formatter.width))
+        sections.setdefault(str(getattr(command, "rich_help_panel", None)), []).append(row)
+    for heading, rows in sections.items():
+        with formatter.section(heading):
+            formatter.write_dl(rows)
 
 
 def write_end(context: "Context", formatter: "HelpFormatter") -> None:

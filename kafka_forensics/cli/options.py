@@ -37,7 +37,9 @@ def choose(subject: str, name: str, names: Iterable[str]) -> str:
     raise UsageError(f"there is no {subject} {name!r}", hint=hint)
 
 
-def choice(option: str, subject: str, names: Sequence[str], description: str, metavar: str = "") -> OptionInfo:
+def choice(
+    option: str, subject: str, names: Sequence[str], description: str, metavar: str = "", panel: str | None = None
+) -> OptionInfo:
     """An option that takes one of `names`, which the shell completes. Any other value raises UsageError, as `choose` does."""
     info: OptionInfo = typer.Option(
         option,
@@ -45,6 +47,7 @@ def choice(option: str, subject: str, names: Sequence[str], description: str, me
         parser=lambda value: choose(subject, value, names),
         autocompletion=lambda: list(names),
         help=description,
+        rich_help_panel=panel,
     )
     return info
 
@@ -86,12 +89,21 @@ COLOURS: Final = ("auto", "always", "never")
 SCAN_FORMATS: Final = (*FORMATS, "prometheus")
 PLAN_FORMATS: Final = (*FORMATS, "markdown")
 
+INPUT: Final = "Input"
+SELECTION: Final = "Selection"
+STORAGE: Final = "Storage"
+SPARK: Final = "Spark"
+OUTPUT: Final = "Output"
+PANELS: Final = (INPUT, SELECTION, STORAGE, SPARK, OUTPUT)
+"""Headings of a command's help after "Options", which lists the options that most readers need: at most ten."""
+
 Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="A broker's log directory, a folder of them, a partition directory, one file, or a .tar/.tar.gz/.tar.xz/.tar.zst/.zip"
-        " of those, a bundle (.kfb) that collect made, or a URI such as s3://bucket/broker-1; NAME=PATH names the broker.",
+        help="A broker's log directory, a folder of them, a partition directory, a file, an archive of those (.tar, .tar.gz,"
+        " .tar.xz, .tar.zst, .zip), a bundle from `collect` (.kfb), or a URI such as s3://bucket/broker-1. NAME=PATH names the"
+        " broker.",
     ),
     InputMark(),
 ]
@@ -100,8 +112,8 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="How a storage service is reached, e.g. endpoint=http://127.0.0.1:9000; may be given again. The rest, and secrets,"
-        " come from the environment (AWS_*, ...).",
+        help="E.g. endpoint=http://127.0.0.1:9000; repeatable. Set secrets in the environment.",
+        rich_help_panel=STORAGE,
     ),
 ]
 CacheDir = Annotated[
@@ -109,22 +121,23 @@ CacheDir = Annotated[
     typer.Option(
         "--cache-dir",
         metavar="DIR",
-        help="Keep compiled kernels below this absolute path, if nobody else can write there [default: XDG_CACHE_HOME, if it is"
-        " absolute, or ~/.cache].",
+        help="Keep compiled code in DIR [default: ~/.cache].",
+        rich_help_panel=STORAGE,
     ),
     OutputMark("any"),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition of each topic.")]
-Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only this broker.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Cores at work at once [default: all].")]
-Engine = Annotated[str, choice("--engine", "engine", ENGINES, "Where the work runs: local or spark.", "NAME")]
+Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only this broker.", rich_help_panel=SELECTION)]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Use N cores [default: all].", rich_help_panel=INPUT)]
+Engine = Annotated[str, choice("--engine", "engine", ENGINES, "Run on this machine (local) or on Spark.", "NAME", SPARK)]
 SparkRemote = Annotated[
-    str | None, typer.Option("--spark-remote", metavar="URL", help="With --engine spark: a Spark Connect server, sc://host:port.")
+    str | None,
+    typer.Option("--spark-remote", metavar="URL", help="A Spark Connect server, sc://host:port.", rich_help_panel=SPARK),
 ]
 SparkMaster = Annotated[
     str | None,
-    typer.Option("--spark-master", metavar="URL", help="With --engine spark: a master [default: a Spark of its own, local[JOBS]]."),
+    typer.Option("--spark-master", metavar="URL", help="A Spark master [default: local[JOBS]].", rich_help_panel=SPARK),
 ]
 
 
@@ -133,11 +146,11 @@ def format_option(names: Sequence[str], default: str = "") -> OptionInfo:
     return choice("--format", "format", names, f"{', '.join(names[:-1])} or {names[-1]}{default}.")
 
 
-_BY_ENDING: Final = " [default: by the ending of --output, else text]"
+_TEXT: Final = " [default: text]"
 Format = Annotated[str, format_option(FORMATS)]
-FileFormat = Annotated[str | None, format_option(FORMATS, _BY_ENDING)]
-ScanFormat = Annotated[str | None, format_option(SCAN_FORMATS, _BY_ENDING)]
-PlanFormat = Annotated[str | None, format_option(PLAN_FORMATS, _BY_ENDING)]
+FileFormat = Annotated[str | None, format_option(FORMATS, _TEXT)]
+ScanFormat = Annotated[str | None, format_option(SCAN_FORMATS, _TEXT)]
+PlanFormat = Annotated[str | None, format_option(PLAN_FORMATS, _TEXT)]
 
 
 def cores() -> int:
@@ -167,52 +180,57 @@ Output = Annotated[
         "--output",
         metavar="FILE",
         parser=file_path,
-        help="Write to FILE, never inside an input. Without --format its ending decides.",
+        help="Write to FILE; its ending chooses the format.",
     ),
     OutputMark(),
 ]
 FailOn = Annotated[
     str,
-    choice("--fail-on", "severity", FAIL_ON, "End with status 1 from this severity on: none, info, warning, error or critical."),
+    choice("--fail-on", "severity", FAIL_ON, "Exit with 1 from this severity on: none, info, warning, error or critical."),
 ]
 AsOf = Annotated[
     str | None,
     typer.Option(
         "--as-of",
         metavar="TIME",
-        help="The moment ages are counted to [default: the newest time in the evidence, by brokers' clocks if any].",
+        help="Compute ages at TIME [default: newest in the logs].",
+        rich_help_panel=INPUT,
     ),
 ]
-Live = Annotated[bool, typer.Option("--live", help="The copy was taken from running brokers.")]
+Live = Annotated[bool, typer.Option("--live", help="The brokers ran while they were copied.")]
 Copied = Annotated[
     bool | None,
     typer.Option(
         "--whole/--partial",
-        help="Log directories were copied whole, so that what is not there is gone, or in part [default: as each looks].",
+        help="Copies are complete, or partial [default: detected].",
+        rich_help_panel=INPUT,
     ),
 ]
 Deep = Annotated[
-    bool | None, typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size].")
+    bool | None,
+    typer.Option("--deep/--no-deep", help="Decode all records, or none [default: by size].", rich_help_panel=INPUT),
 ]
-Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not come back; may be repeated.")]
+Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not return; repeatable.")]
 ReportFile = Annotated[
     Path | None,
     typer.Option(
         "--report",
         metavar="FILE",
         parser=file_path,
-        help="Write the HTML page of `report` as well, of the same scan; never inside an input.",
+        help="Also write the HTML page of `report`.",
     ),
     OutputMark(),
 ]
-ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
+ShowPayloads = Annotated[
+    bool, typer.Option("--show-payloads", help="Show keys, values and headers of records.", rich_help_panel=OUTPUT)
+]
 By = Annotated[
     str,
     choice(
         "--by",
         "view",
         VIEWS,
-        "Of text: incident (what happened; equal partitions share a line) or partition (each for itself).",
+        "Text by incident (equal partitions share a line) or by partition.",
     ),
 ]
 Color = Annotated[
@@ -221,13 +239,14 @@ Color = Annotated[
         "--color",
         "colour",
         COLOURS,
-        "auto (on a terminal that shows them, unless NO_COLOR is set or TERM is dumb), always or never.",
+        "auto, always or never.",
         "WHEN",
+        OUTPUT,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding, and what is being done.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the traceback of an error.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no summary.", rich_help_panel=OUTPUT)]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding and each step.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Like -v, with the traceback of an error.", rich_help_panel=OUTPUT)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

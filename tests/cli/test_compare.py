@@ -75,7 +75,6 @@ def test_an_unknown_partition_is_refused(compare: Run, tmp_path: Path) -> None:
     assert err.startswith(
         "error: nothing fits --topic audt: there is no topic 'audt'\nhint: did you mean --topic audit --partition 0? "
     )
-    assert compare(SAMPLES / "healthy", "--engine", "spark")[0] == 2
     assert compare(SAMPLES / "healthy", "--topic", "orders")[0] == 2
     status, _, err = compare(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
     assert (status, err.splitlines()[-1]) == (2, "hint: leave out --broker, with which no other broker is looked at")

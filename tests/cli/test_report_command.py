@@ -94,7 +94,6 @@ def test_bytes_and_hashes_are_shown_only_on_request(run: Run, copies: Path, tmp_
     [
         (("{copies}", "--output", "{out}/page.txt"), "does not end in .html"),
         (("{copies}", "--output", "{out}/none/page.html"), "its directory does not exist"),
-        (("{copies}", "--engine", "spark", "--output", "{out}/page.html"), "on this machine only"),
         (("{out}/none.json", "--output", "{out}/page.html"), "cannot read"),
         (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "is given alone"),
         (("{out}/a.json", "--topic", "audit", "--output", "{out}/page.html"), "--topic does not go with a scan's document"),

@@ -31,7 +31,7 @@ LogDirs = Annotated[
     list[str],
     typer.Argument(
         metavar="LOG_DIR",
-        help="A broker's log directories, all of them in one bundle; or a partition directory. NAME=LOG_DIR names the broker.",
+        help="All log directories of one broker, or a partition directory. NAME=LOG_DIR names the broker.",
     ),
     options.InputMark(),
 ]
@@ -41,7 +41,7 @@ BundleOutput = Annotated[
         "--output",
         metavar="FILE.kfb",
         parser=options.file_path,
-        help="The bundle, never inside a log directory. Needed unless --estimate is given.",
+        help="The bundle to write. Required without --estimate.",
     ),
     options.OutputMark(suffixes=("", UNFINISHED)),
 ]
@@ -50,7 +50,8 @@ WithRecords = Annotated[
     typer.Option(
         "--with-records",
         metavar="TOPIC:PARTITION:A..B",
-        help=f"Take the batches with offsets A to B whole, payloads and all, {OFFSETS_HELP} May be given again, and as @FILE.",
+        help=f"Include whole batches, with keys and values, of offsets A to B, {OFFSETS_HELP} Repeatable; @FILE reads them from a"
+        " file.",
     ),
 ]
 Compacted = Annotated[
@@ -58,21 +59,25 @@ Compacted = Annotated[
     typer.Option(
         "--compacted",
         metavar="GLOB",
-        help="Hash keys of these topics, too: they are compacted, though no cleaner's checkpoint or controller's log here says so.",
+        help="Also treat these topics as compacted, and hash their keys.",
+        rich_help_panel=options.SELECTION,
     ),
 ]
-Hash = Annotated[bool, typer.Option("--hash", help="Take the SHA-256 of every file, too: each is then read twice.")]
+Hash = Annotated[
+    bool, typer.Option("--hash", help="Add the SHA-256 of every file; reads each file twice.", rich_help_panel=options.OUTPUT)
+]
 MaxRate = Annotated[
-    float | None, typer.Option("--max-rate", metavar="MB/S", min=0.001, help="Read at most so many million bytes a second.")
+    float | None,
+    typer.Option(
+        "--max-rate", metavar="MB/S", min=0.001, help="Read at most this many MB a second.", rich_help_panel=options.INPUT
+    ),
 ]
-EstimateOnly = Annotated[
-    bool, typer.Option("--estimate", help="Say how large the bundle will be and how long it takes; make none.")
-]
+EstimateOnly = Annotated[bool, typer.Option("--estimate", help="Print the expected size and time; write nothing.")]
 Redact = Annotated[
     bool,
     typer.Option(
         "--redact",
-        help="Put pseudonyms in the place of the names of topics, groups, clients, transactional ids, hosts and clusters; needs"
+        help="Replace names of topics, groups, clients, transactional ids, hosts and clusters by pseudonyms. Requires"
         " --redact-map.",
     ),
 ]
@@ -82,8 +87,7 @@ RedactMap = Annotated[
         "--redact-map",
         metavar="FILE",
         parser=options.file_path,
-        help="With --redact: the private file with the key and the names that pseudonyms stand for. Created if it does not exist;"
-        " the same file gives the same pseudonyms.",
+        help="The private file of the names for --redact; created if missing. The same file gives the same pseudonyms.",
     ),
     options.OutputMark(),
 ]
@@ -133,11 +137,11 @@ def collect(
     redaction: RedactionOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
+    """Write one small file that holds what other commands need to judge a broker's logs, without keys and values.
 
-    Run it on each broker, where the logs lie, running (--live) or stopped; carry the bundles to one place and give them to any
-    other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact, the bundle contains
-    pseudonyms instead of names: copies of one map on all brokers give the same pseudonyms.
+    Run it on each broker, stopped or running (--live). Copy the bundles to one place, and give them as PATHs to any other
+    command. The same command continues an interrupted bundle. With --redact, copies of one map on all brokers give the same
+    pseudonyms.
     """
     from kafka_forensics.questions.collect import CollectOptions, at_low_priority, estimate_of
 

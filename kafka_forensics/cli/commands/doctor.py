@@ -20,7 +20,7 @@ from kafka_forensics.version import __version__
 
 
 def doctor(format_name: options.Format = "text", cache_dir: options.CacheDir = None, color: options.Color = "auto") -> int:
-    """Java, Spark, codecs, CRC speed, storage back ends: what works, what is missing and how to get it."""
+    """Check Java, Spark, codecs, CRC speed and storage back ends, and say how to install what is missing."""
     from kafka_forensics.cli.outputs.rows import write_rows
 
     to = destination(sys.stdout, color=color)

@@ -20,12 +20,12 @@ _SKIPPED_FILES_SHOWN: Final = 5
 _LINE_FORMATS: Final = ("tsv", "jsonl")
 """Formats for which records are formatted in bulk."""
 
-Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
+Records = Annotated[bool, typer.Option("--records", help="List records, not batches.")]
 Offset = Annotated[
     str | None,
-    typer.Option("--offset", metavar=OFFSETS_METAVAR, help=f"Only what holds offsets from A to B, {OFFSETS_HELP}"),
+    typer.Option("--offset", metavar=OFFSETS_METAVAR, help=f"Only offsets A to B, {OFFSETS_HELP}"),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Bytes with the field they are, its value and meaning (annotated hex).")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show bytes with the field they encode (annotated hex).")]
 
 
 @options.expand_option_groups
@@ -41,10 +41,10 @@ def dump(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
+    """Show what is in files: batches or records, index entries, checkpoints, snapshots, and damage.
 
-    Reads on behind damage. Keys, values and headers are shown with --show-payloads only; of Kafka's
-    own topics' records --records takes them apart into fields.
+    Continues after damage. --records decodes the records of Kafka's internal topics into fields. --show-payloads adds keys,
+    values and headers.
     """
     format_name = output.chosen_format()
     start, end = offsets(offset)

@@ -55,9 +55,9 @@ def epochs(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """Which leader epochs each replica has: its checkpoint against its batches, and against the controller's history.
+    """Show the leader epochs of each replica: its checkpoint, its batches, and the controller's history.
 
-    Shows where a follower would be cut where checkpoint and batches disagree.
+    Shows where a follower would truncate if checkpoint and batches disagree.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False)

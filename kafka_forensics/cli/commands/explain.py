@@ -25,15 +25,15 @@ Kind = Annotated[
     typer.Argument(
         metavar="KIND",
         autocompletion=lambda: kind_names(),
-        help="A finding kind, e.g. UNCLEAN_LOSS, or a known incident, e.g. KAFKA-10751 or d6; none lists the kinds.",
+        help="A kind of finding, e.g. UNCLEAN_LOSS, or a known incident, e.g. KAFKA-10751 or d6.",
     ),
 ]
 
 
 def explain(kind: Kind = None, format_name: options.Format = "text", color: options.Color = "auto") -> int:
-    """What a finding means, likely causes, harmless look-alikes, and the next command; without KIND, the list of kinds.
+    """Explain a finding: what it means, likely causes, harmless look-alikes, and the next command.
 
-    Of a known incident that INCIDENT_SIGNATURE names, by its issue or its row in docs/incidents.md: by what it is known again.
+    Without KIND, lists all kinds. Known incidents are those of docs/incidents.md.
     """
     from kafka_forensics.analysis.kinds import CATALOGUE
     from kafka_forensics.cli.outputs.rows import write_rows

@@ -49,8 +49,8 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
-        help="An empty or new directory for the dataset, never inside an input, or a URI such as s3://bucket/export; with --append"
-        " the dataset to add to. With --engine spark every worker must see it.",
+        help="An empty or new directory, or a URI such as s3://bucket/export; with --append an existing dataset. With --engine"
+        " spark, every worker must reach it.",
     ),
     options.OutputMark("any"),
 ]
@@ -60,28 +60,44 @@ FactNames = Annotated[
         "--fact",
         "fact",
         FACT_NAMES,
-        f"Only this fact; may be given again [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
+        f"Only this fact; repeatable [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
         "NAME",
     ),
 ]
 AllowIncomplete = Annotated[
     bool,
-    typer.Option("--allow-incomplete", help="Write _SUCCESS though some input could not be read; the status is 3 all the same."),
+    typer.Option(
+        "--allow-incomplete",
+        help="Write _SUCCESS even if some input could not be read; the status is still 3.",
+        rich_help_panel=options.OUTPUT,
+    ),
 ]
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 Append = Annotated[
     bool,
-    typer.Option("--append", help="Add a snapshot to the dataset at --output, or begin one; one of the same name is replaced."),
+    typer.Option("--append", help="Add a snapshot to the dataset; replace one of the same name."),
 ]
-Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="The cluster of the snapshot [default: its id].")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="The cluster of the snapshot [default: its id].",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 Snapshot = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="The name of the snapshot, e.g. 2026-03-01 [default: 1].")
+    str | None,
+    typer.Option(
+        "--snapshot",
+        metavar="NAME",
+        help="The name of the snapshot, e.g. 2026-03-01 [default: 1].",
+        rich_help_panel=options.OUTPUT,
+    ),
 ]
 PartitionBy = Annotated[
     str | None,
-    options.choice(
-        "--partition-by", "partitioning", ("topic",), "topic: a directory for each topic in facts about replicas.", "KEY"
-    ),
+    options.choice("--partition-by", "partitioning", ("topic",), "topic: one directory for each topic.", "KEY", options.OUTPUT),
 ]
 TableFormatName = Annotated[
     str | None,
@@ -89,8 +105,9 @@ TableFormatName = Annotated[
         "--table-format",
         "table format",
         TABLE_FORMATS,
-        "parquet (a directory for each snapshot), delta or iceberg (tables, which require the extra lakehouse) [default: parquet].",
+        "parquet, or tables: delta or iceberg (require the extra `lakehouse`) [default: parquet].",
         "FORMAT",
+        options.OUTPUT,
     ),
 ]
 IcebergCatalog = Annotated[
@@ -98,8 +115,8 @@ IcebergCatalog = Annotated[
     typer.Option(
         "--iceberg-catalog",
         metavar="NAME",
-        help="With --table-format iceberg: a catalogue by its name in PyIceberg's configuration [default: an SQLite file in the"
-        " dataset].",
+        help="A catalogue in PyIceberg's configuration [default: an SQLite file in the dataset].",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 IcebergNamespace = Annotated[
@@ -107,7 +124,8 @@ IcebergNamespace = Annotated[
     typer.Option(
         "--iceberg-namespace",
         metavar="NAME",
-        help="With --table-format iceberg: where in the catalogue the tables are [default: kafka_forensics].",
+        help="The namespace of the tables [default: kafka_forensics].",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
@@ -161,15 +179,12 @@ def export(
     show_payloads: options.ShowPayloads = False,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Every fact and finding as Parquet files: batches, records, spans, indexes, transactions, replicas and more.
+    """Write every fact and finding as Parquet files: batches, records, spans, indexes, transactions, replicas and more.
 
-    The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`, which appears as a whole. DuckDB,
-    Spark, Polars, pandas and PyArrow read all snapshots of a fact together (docs/datasets.md). --append adds a snapshot to a
-    dataset; with --table-format the dataset is Delta or Iceberg tables.
-
-    `manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the fact `incomplete`, and
-    `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of records stay out unless
-    --show-payloads is given.
+    The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`. It appears when it is complete.
+    DuckDB, Spark, Polars, pandas and PyArrow read all snapshots together (docs/datasets.md). `manifest.json` names every file
+    with its rows, bytes and SHA-256. The fact `incomplete` lists unread inputs; `_INCOMPLETE` then replaces `_SUCCESS`.
+    --show-payloads adds keys and values of records.
     """
     snapshot_options = dataset.snapshot_options()
     names = [name for name in FACT_NAMES if not fact or name in fact]

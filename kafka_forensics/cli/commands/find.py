@@ -20,7 +20,7 @@ _RANGES_SHOWN: Final = 4
 _HEX_PREFIX: Final = "hex:"
 _TEXT_PREFIX: Final = "text:"
 
-Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Records with this very key: text, or bytes as hex:00ff.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Records with this key: text, or bytes as hex:00ff.")]
 Offset = Annotated[
     str | None, typer.Option("--offset", metavar=OFFSETS_METAVAR, help=f"Records from offset A to B, {OFFSETS_HELP}")
 ]
@@ -29,17 +29,22 @@ Timestamp = Annotated[
     typer.Option(
         "--timestamp",
         metavar="A..B",
-        help="Records from time A to B, like 2026-03-01T12:00:00Z, A and B included: a B that is a day or a minute with all of it."
-        " Also A.., ..B, A alone, and milliseconds.",
+        help="Records from time A to B, both included, e.g. 2026-03-01..2026-03-02T08:30Z: B means the whole day or minute."
+        " Also A.., ..B, A, and milliseconds.",
     ),
 ]
-ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Records of this producer.")]
+ProducerId = Annotated[
+    int | None,
+    typer.Option("--producer-id", metavar="N", min=0, help="Records of this producer.", rich_help_panel=options.SELECTION),
+]
 Header = Annotated[
     list[str] | None,
-    typer.Option("--header", metavar="NAME[=VALUE]", help="Records with such a header; may be given several times."),
+    typer.Option(
+        "--header", metavar="NAME[=VALUE]", help="Records with this header; repeatable.", rich_help_panel=options.SELECTION
+    ),
 ]
 ValueContains = Annotated[
-    str | None, typer.Option("--value-contains", metavar="TEXT", help="Records in whose value this stands: text, or hex:00ff.")
+    str | None, typer.Option("--value-contains", metavar="TEXT", help="Records whose value contains this: text, or hex:00ff.")
 ]
 Limit = Annotated[
     int | None,
@@ -47,7 +52,8 @@ Limit = Annotated[
         "--limit",
         metavar="N",
         min=1,
-        help="Stop after so many records. Replicas are read one after another: which were not reached is said at the end.",
+        help="Stop after N records. The summary names the replicas that were not read.",
+        rich_help_panel=options.SELECTION,
     ),
 ]
 
@@ -69,10 +75,10 @@ def find(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """Which replicas still hold a record: every copy that fulfils all conditions given, on whatever broker.
+    """Find records on every replica that holds them. A record must match all conditions.
 
-    Searches the logs and files that are on their way in or out (.deleted, .swap, -delete and the like), and the remote stores
-    of tiered topics among the paths, as broker remote. Bytes are shown with --show-payloads only.
+    Also searches logs that Kafka is deleting or replacing (.deleted, .swap, -delete), and remote stores of tiered topics (as
+    broker `remote`). --show-payloads shows keys and values.
     """
     conditions = (key, offset, timestamp, producer_id, header or None, value_contains)
     if all(condition is None for condition in conditions):

@@ -84,7 +84,8 @@ COLUMNS: Final[Columns] = {
 
 GroupGlob = Annotated[str | None, typer.Option("--group", metavar="GLOB", help="Only groups that match, e.g. 'billing*'.")]
 EveryPartition = Annotated[
-    bool, typer.Option("--all-partitions", help="Also partitions on which no group committed: what holds their readers back.")
+    bool,
+    typer.Option("--all-partitions", help="Also partitions where no group committed offsets.", rich_help_panel=options.SELECTION),
 ]
 
 
@@ -101,12 +102,11 @@ def groups(
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """What each group committed, against the log ends of the copies; committed beyond every end is proof of loss.
+    """Show what each group committed, and compare it with the log ends: an offset beyond every log end proves loss.
 
-    Of share groups, which commit no offsets: from where they take each partition's records, and what became of those they took.
-
-    Says for every partition why consumers cannot read its newest records: the high watermark is held back (by whom, since when),
-    or the last stable offset (by which producer's open transaction), or nothing holds them back.
+    Shows for each partition why consumers cannot read its newest records: the high watermark waits (for which broker, since
+    when), or the last stable offset waits (for which producer's transaction). Share groups commit no offsets: shows where they
+    read, and which records they hold.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False)

@@ -48,10 +48,10 @@ def metadata(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """Who led each partition, who was in sync, in which leader epoch and since when, from the controller's log.
+    """Show who led each partition and who was in sync, in which leader epoch and since when.
 
-    Reads every copy of `__cluster_metadata` there is, on controllers and brokers, and marks unclean elections with what they
-    cost as far as the partitions' own logs show it.
+    Reads every copy of `__cluster_metadata`, on controllers and brokers. Marks unclean elections with the records that they
+    cost, if the logs of the partition show it.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection)

@@ -23,7 +23,8 @@ Elections = Annotated[
         "--elections",
         metavar="DIR",
         parser=options.directory_path,
-        help="Write the files that kafka-leader-election.sh reads to DIR, one for each election of several partitions.",
+        help="Write files for kafka-leader-election.sh to DIR.",
+        rich_help_panel=options.OUTPUT,
     ),
     options.OutputMark("any"),
 ]
@@ -33,7 +34,8 @@ TruncateBy = Annotated[
         "--truncate-by",
         "rule",
         TRUNCATE_BY,
-        "How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: as the logs tell].",
+        "How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: detected].",
+        panel=options.INPUT,
     ),
 ]
 
@@ -47,19 +49,16 @@ def plan(
     elect: Elect = None,
     dead: options.Dead = None,
     truncate_by: TruncateBy = None,
-    engine: options.Engine = "local",
     by: options.By = "incident",
     elections: Elections = None,
     output: options.PlanOutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """What each possible election would cut and lose, whom to elect, and the order in which to start brokers.
+    """Show what each possible election truncates and loses, which broker to elect, and in which order to start brokers.
 
-    Of one partition: every candidate, and the steps to the one that loses least. Of several: those where an election would lose
-    something.
+    Lists partitions where an election would lose records. For one partition (--topic and --partition), lists every candidate
+    and the steps to the best one.
     """
-    if engine == "spark":
-        raise UsageError("plan runs on this machine only", hint="leave out --engine")
     format_name = output.chosen_format()
     rule = cast('Literal["epochs", "high-watermark"] | None', truncate_by)
     scan_options = reading.scan_options(selection, deep=False)

@@ -20,7 +20,7 @@ Directory = Annotated[
         "--output",
         metavar="DIR",
         parser=options.directory_path,
-        help="An empty or new directory for records.jsonl, records.parquet and report.json, never inside an input.",
+        help="A directory for records.jsonl, records.parquet and report.json.",
     ),
     options.OutputMark("any"),
 ]
@@ -29,8 +29,8 @@ Keep = Annotated[
     typer.Option(
         "--keep",
         metavar="N",
-        help="The broker whose copy stays, by its name here or its node id; `recommended`: in each partition the leader that plan"
-        " recommends [default: the leader by the controllers' log; without one, and if no copies conflict, the recommended one].",
+        help="The broker whose copy stays, or `recommended`: in each partition the leader that `plan` recommends [default: the"
+        " leader; if no leader is known and no copies conflict, `recommended`].",
     ),
 ]
 
@@ -48,11 +48,11 @@ def recover(
     format_name: options.Format = "text",
     console: options.ConsoleOptions,
 ) -> int:
-    """Write the records that only losing copies hold, with keys and values, so that producers can write them again.
+    """Write the records that only losing copies hold, with keys and values, to produce them again.
 
-    Lost is what plan says that the election of the side that stays would lose. Left out, and counted, is what that side has all
-    the same, what transactions aborted or left open, control records, and what was deleted since. Internal topics such as
-    __consumer_offsets are left out unless --topic names them. examples/produce_back.py produces the file.
+    Writes what the election of the broker that stays would lose, as `plan` computes it. Omits, and counts, records that the
+    broker has elsewhere in its log, records of aborted or open transactions, control records, and records deleted since. Omits
+    internal topics unless --topic names them. examples/produce_back.py produces the file.
     """
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)

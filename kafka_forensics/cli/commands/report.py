@@ -22,16 +22,19 @@ ReportPaths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="What `scan` takes: log directories, archives, URIs; or alone a .json file that `scan --format json` wrote.",
+        help="A PATH of `scan`: log directories, archives, URIs; or one .json file that `scan --format json` wrote.",
     ),
     options.InputMark(),
 ]
 PageFile = Annotated[
     Path,
-    typer.Option("--output", metavar="FILE", parser=options.file_path, help="The page to write, never inside an input."),
+    typer.Option("--output", metavar="FILE", parser=options.file_path, help="The page to write."),
     options.OutputMark(),
 ]
-Hashes = Annotated[bool, typer.Option("--hashes", help="Read every file once more for its SHA-256, and list them.")]
+Hashes = Annotated[
+    bool,
+    typer.Option("--hashes", help="List the SHA-256 of every file; reads each file twice.", rich_help_panel=options.OUTPUT),
+]
 
 
 @options.expand_option_groups
@@ -41,24 +44,16 @@ def report(
     selection: options.BrokerSelection,
     reading: options.ReadOptions,
     *,
-    engine: options.Engine = "local",
     fail_on: options.FailOn = "none",
     deep: options.Deep = None,
     hashes: Hashes = False,
     show_payloads: options.ShowPayloads = False,
     console: options.ConsoleOptions,
 ) -> int:
-    """One HTML page about what a scan finds, which loads nothing and runs no script: what happened, and the worst partitions drawn.
+    """Write one HTML page about an incident: what happened, what it cost, and what each election would truncate.
 
-    Replicas over offsets with their leader epochs, what each election would cut, who led and who was in sync, open and aborted
-    transactions. From the JSON document of a scan only what stands in it can be drawn. Bytes of records are shown with
-    --show-payloads only.
+    The page loads nothing and runs no script. --show-payloads adds keys and values of records.
     """
-    if engine == "spark":
-        raise UsageError(
-            "report reads copies on this machine only",
-            hint="run scan --engine spark --report page.html, or --format json --output scan.json and then report scan.json",
-        )
     from kafka_forensics.cli.outputs.report_page import check_ending
     from kafka_forensics.questions.report import ReportOptions
 

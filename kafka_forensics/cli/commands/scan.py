@@ -32,11 +32,10 @@ def scan(
     output: options.ScanOutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """What is wrong with these log directories, on which replica, what was lost, which copy to keep.
+    """Find what is wrong with log directories, on which replica, what was lost, and which copy to keep.
 
-    Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
-    was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read. Ctrl-C ends
-    it with what was judged so far, and status 130; on Spark that is nothing, since its answers come together.
+    Reads every PATH and compares the replicas of each partition. Give all brokers of a cluster at once. Ctrl-C prints what was
+    judged so far; on Spark, nothing.
     """
     spark = engine.on_spark()
     format_name = output.chosen_format()

@@ -39,19 +39,17 @@ ProtocolName = Annotated[
     typer.Option(
         "--protocol",
         metavar="NAME",
-        help="How followers truncate: truncate-to-hw, kip-101, kip-279 or kip-320 [default: the scenario's own].",
+        help="How followers truncate: truncate-to-hw, kip-101, kip-279 or kip-320 [default: by scenario].",
     ),
 ]
 Directory = Annotated[
     Path | None,
-    typer.Option(
-        "--output", metavar="DIR", help="Write log directories (DIR/log-dirs) and truth.json to DIR, which must be empty or new."
-    ),
+    typer.Option("--output", metavar="DIR", help="Write log directories (DIR/log-dirs) and truth.json to DIR, empty or new."),
     options.OutputMark("new directory"),
 ]
 Picture = Annotated[
     Path | None,
-    typer.Option("--svg", metavar="FILE", parser=options.file_path, help="Draw the history to FILE, as SVG."),
+    typer.Option("--svg", metavar="FILE", parser=options.file_path, help="Draw the history as SVG."),
     options.OutputMark(),
 ]
 
@@ -66,9 +64,9 @@ def run(
     format_name: options.Format = "text",
     console: options.ConsoleOptions,
 ) -> int:
-    """Play a named history step by step: who did what, and each replica's log end, high watermark and epoch after it.
+    """Play a history step by step: each action, and each replica's log end, high watermark and epoch after it.
 
-    With --output the end is written as real log directories, on which `scan` and `plan` find what truth.json says.
+    --output writes the final logs as log directories: `scan` and `plan` find in them what truth.json says.
     """
     choose("scenario", scenario, scenario_names())
 
@@ -113,7 +111,7 @@ def _write_log_dirs(history: "History", scenario: str, output: Path) -> int:
 
 
 def list_scenarios(format_name: options.Format = "text", color: options.Color = "auto") -> int:
-    """The named histories that `simulate run` plays: what happens in each, and under which protocols, its own first."""
+    """List the histories that `simulate run` plays: what happens in each, and under which protocols."""
     from kafka_forensics.simulation.scenarios import SCENARIOS
 
     to = destination(sys.stdout, color=color)
@@ -151,7 +149,7 @@ Protocol = Annotated[
     ),
 ]
 Replicas = Annotated[int, typer.Option("--replicas", metavar="N", help="Replicas of the partition, 1 to 5.")]
-LogSize = Annotated[int, typer.Option("--log-size", metavar="L", help="Records a log has room for, 1 to 8.")]
+LogSize = Annotated[int, typer.Option("--log-size", metavar="L", help="Records that fit in a log, 1 to 8.")]
 Records = Annotated[int, typer.Option("--records", metavar="R", help="Records ever written, 1 to 8.")]
 MaxEpoch = Annotated[int, typer.Option("--max-epoch", metavar="E", help="The last leader epoch, 0 to 8; the first is 0.")]
 
@@ -168,10 +166,10 @@ def check(
     cache_dir: options.CacheDir = None,
     console: options.ConsoleOptions,
 ) -> int:
-    """Every history of a replication protocol in a small world: which promises hold, and the shortest way to break each.
+    """Check every history of a replication protocol in a small world: which promises hold, and the shortest way to break each.
 
-    A row for each invariant; `states` and `depth` are those of the whole search, states that differ only in replicas' names
-    counted once.
+    Prints one row for each invariant. `states` and `depth` describe the whole search; states that differ only in the names of
+    replicas count once.
     """
     format_name = output.chosen_format()
     choose("protocol", protocol, protocol_names())

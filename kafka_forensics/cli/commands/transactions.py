@@ -52,7 +52,10 @@ _HEADS: Final = (
 _RIGHT: Final = ("producer", "epoch", "records")
 _PARTITIONS_SHOWN: Final = 20
 
-ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Only transactions of this producer.")]
+ProducerId = Annotated[
+    int | None,
+    typer.Option("--producer-id", metavar="N", min=0, help="Only this producer.", rich_help_panel=options.SELECTION),
+]
 State = Annotated[
     str | None,
     options.choice(
@@ -76,10 +79,10 @@ def transactions(
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Every transaction: state, transactional id, producer, epoch, offsets, marker, and how its coordinator decided it.
+    """List transactions: state, transactional id, producer, epoch, offsets, marker, and the coordinator's decision.
 
-    Says for every partition what holds the last stable offset, whether it is safe to end that transaction, and the command that
-    ends it.
+    Shows for each partition what holds the last stable offset, whether you may end that transaction, and the command that ends
+    it.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False)
