@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.runs import Run
 from tests.support.audit import put_unclean_election
+from tests.support.nightly import daily_subset
 from tests.support.places import GOLDEN
 
 INCIDENTS: Final = GOLDEN / "incidents"
@@ -44,7 +45,7 @@ def _extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", daily_subset({"80"}, [80, 120]))
 @pytest.mark.parametrize("name", LOG_DIRS)
 @pytest.mark.usefixtures("_extracted")
 def test_the_commands_of_an_incident_print_the_golden_screens(
