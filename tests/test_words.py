@@ -36,7 +36,7 @@ WORDS: Final = (
     r"(?:can|could|cannot|may|might|to|is to) be had",
     r"(?:bear|bears|bearing|bore|borne) (?:\w+ )?out",
     r"(?:go|goes|went) with",
-    r"(?<!there )(?<!there's )(?:is|are|was|were|be) no(?= \w)(?! (?:longer|more|less|fewer|later|earlier|larger|smaller|records?)\b)",
+    r"(?<!there )(?:is|are|was|were|be) no(?= \w)(?! (?:longer|more|less|fewer|later|earlier|larger|smaller)\b)",
     r"here is to say|(?:is|are) not here|is to be (?:said|told|seen|had)|as it were",
     r"makes? (?:no|any) sense",
     r"kept down|keep down|in silence|for good|at once|beheaded|gravest|gravity",

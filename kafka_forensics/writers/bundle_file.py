@@ -203,7 +203,7 @@ class BundleWriter:
 
 
 def _comparable(about: bytes) -> object:
-    """The description of an unfinished bundle without the fields of its run; None if it is no JSON object."""
+    """The description of an unfinished bundle without the fields of its run; None if it is not JSON object."""
     try:
         fields = parse_json(about)
     except FormatError:
