@@ -292,7 +292,7 @@ def test_kinds_in_any_spelling_and_hints_for_unknown_kinds(kind: str, hint: str)
 def test_advice_to_move_a_file_names_the_cost(file: str) -> None:
     evidence = {"reason": "version", "starts": False, "on_start": "directory_offline"}
     row = finding("CHECKPOINT_MALFORMED", Place("audit", 0, 3, "/b3", file), evidence)
-    assert "a broker without another one does not start" in wording.message(row)
+    assert "a broker without another log directory does not start" in wording.message(row)
     text = wording.advice(row) or ""
     assert "move this file (never delete it) out of its log directory: without it Kafka " in text
     bare = finding("CHECKPOINT_MALFORMED", row.place, {"reason": "version"})

@@ -65,7 +65,7 @@ def choose(
     if not sources:
         raise RefusedError(Refused(*key, "nothing_read", "no copy of it could be read"))
     if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):
-        reason = "copies are of several topics of this name, and nothing says which is the present one"
+        reason = "copies are of several topics of this name, and nothing says which is the current one"
         hint = "give only copies with one topic id (partition.metadata)"
         raise RefusedError(Refused(*key, "topic_undecided", reason, hint))
     if key[0] in INTERNAL_TOPICS or any(source.plan.context.compacted for source in sources):
