@@ -41,7 +41,6 @@ WORDS: Final = (
     r"makes? (?:no|any) sense",
     r"kept down|keep down|in silence|for good|at once|beheaded|gravest|gravity",
     r"say --|says? so with|speaks? (?:of|for|against)|a word of|(?:its|their|the \w+'s|last) word|by right|lawfully",
-    r"(?:nobody|nothing|none|no one|neither|never) (?:of|nor) (?:its|theirs|his)",
     r"mend|mends|mended|mending|seal|seals|sealed",
     r"as (?:far|long) as (?:it|they) (?:can|may) be",
 )
