@@ -245,7 +245,7 @@ def test_a_note_reports_a_mix_of_names_and_pseudonyms(tmp_path: Path, run: Run) 
     assert run("collect", first, "--output", tmp_path / "2.kfb", *redaction_options(tmp_path, "other.json"))[0] == 0
     for paths, note in (
         ([tmp_path / "1.kfb", second], "some of these copies hold pseudonyms and others names"),
-        ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted by several maps"),
+        ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted with different maps"),
         ([tmp_path / "1.kfb"], ""),
     ):
         messages = " ".join(run("scan", *paths)[2].split())

@@ -73,7 +73,7 @@ def test_an_unknown_partition_is_refused(compare: Run, tmp_path: Path) -> None:
     status, out, err = compare(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")
     assert err.startswith(
-        "error: nothing fits --topic audt: there is no topic 'audt'\nhint: did you mean --topic audit --partition 0? "
+        "error: nothing matches --topic audt: there is no topic 'audt'\nhint: did you mean --topic audit --partition 0? "
     )
     assert compare(SAMPLES / "healthy", "--engine", "spark")[0] == 2
     assert compare(SAMPLES / "healthy", "--topic", "orders")[0] == 2

@@ -178,4 +178,4 @@ def test_damage_and_the_limit_are_reported_and_only_unreadable_inputs_give_statu
     assert "stopped after 1 record, as --limit says; there may be more\n" in err
     status, _, err = run(hostile, "--offset", "0", "--topic", "none")
     assert status == 2
-    assert err.startswith("error: nothing fits --topic none: there is no topic 'none'\nhint: there is ")
+    assert err.startswith("error: nothing matches --topic none: there is no topic 'none'\nhint: there is ")

@@ -107,7 +107,7 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
     assert run(tmp_path / "nowhere")[0] == 2
     assert run(copies, "--state", "open", "--partition", "0", "--format", "json")[:2] == (0, "[]\n")
     status, out, err = run(copies, "--topic", "none", "--format", "json")
-    assert (status, out, "nothing fits --topic none" in err) == (2, "", True)
+    assert (status, out, "nothing matches --topic none" in err) == (2, "", True)
 
 
 def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path) -> None:

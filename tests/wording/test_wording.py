@@ -106,7 +106,7 @@ def test_brokers_with_only_some_offsets_are_named_with_them() -> None:
 def test_a_missing_segment_names_its_end_and_the_witness() -> None:
     evidence = {"missing": 70, "witnesses": ["producer snapshot", "time index"], "held_by": []}
     missing = finding("SEGMENT_MISSING", PLACE, evidence)
-    assert " holds offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(missing)
+    assert " has offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(missing)
     assert " holds offsets 300 to 369, at least (by " in wording.message(missing.with_evidence(at_least=True))
     empty = finding("SEGMENT_MISSING", Place("audit", 0, offset_start=300), {"harmless_if": "the segment was empty"})
     assert wording.message(empty).endswith(" holds what began at offset 300, which is harmless if the segment was empty.")

@@ -207,7 +207,7 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
     if refusal is not None:
         if len(snapshots) < 2:
             raise refusal
-        logging.getLogger(__name__).warning("skipped, as nothing of Kafka's is in them: %s", listed(strangers))
+        logging.getLogger(__name__).warning("skipped, without Kafka files: %s", listed(strangers))
     log_dirs = [log_dir for inputs in snapshots.values() for log_dir in inputs.log_dirs]
     if not any(inputs.incomplete for inputs in snapshots.values()):
         partitions = [

@@ -237,7 +237,7 @@ class _Collecting:
         for records in self._options.records:
             if records.topic in WITNESS_TOPICS:
                 hint = "its records hold credentials and settings; what the analysis uses of them is always taken"
-                raise UsageError(f"records of {records.topic} are no part of a bundle", hint=hint)
+                raise UsageError(f"records of {records.topic} are not a part of a bundle", hint=hint)
             if (records.topic, records.partition) not in keys:
                 hint = "write --with-records TOPIC:PARTITION:FROM-TO, and give the log directory that holds it"
                 raise UsageError(f"there is no partition {records.topic}-{records.partition} to take records of", hint=hint)
