@@ -106,7 +106,9 @@ def scan_options(*, jobs: int, deep: bool | None, as_of_ms: int | None, **option
 def keep_code_below(cache_dir: str | None) -> None:
     """Set the directory for compiled kernels, None: the default one. Raises UsageError unless it is an absolute path."""
     if cache_dir is not None and (not os.path.isabs(cache_dir) or "\0" in cache_dir):
-        raise UsageError(f"the cache directory {cache_dir!r} is not an absolute path", hint="give an absolute path, like /var/cache")
+        raise UsageError(
+            f"the cache directory {cache_dir!r} is not an absolute path", hint="give an absolute path, like /var/cache"
+        )
     set_cache_directory(cache_dir)
 
 

@@ -170,7 +170,7 @@ def test_contradicting_options_are_refused(
 def test_a_bundle_is_not_completed_before_its_map_is_written(
     broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal = UsageError("cannot write to names.json", hint="give --redact-map another place")
+    refusal = UsageError("cannot write to names.json", hint="give --redact-map another path")
     monkeypatch.setattr(PseudonymMap, "keep", Mock(side_effect=refusal))
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *redaction_options(tmp_path))
     assert (status, "cannot write to names.json" in err) == (2, True)

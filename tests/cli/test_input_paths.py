@@ -42,7 +42,10 @@ def test_paths_without_logs_unknown_topics_and_output_to_a_uri_give_status_2(run
     for paths, error in (
         ([tmp_path], f"there is no Kafka log in {tmp_path}\nhint: a broker's log directory holds meta.properties and "),
         ([tmp_path / "notes.txt"], f"{tmp_path}/notes.txt: no Kafka file has such a name\n"),
-        ([HEALTHY, "--topic", "ordrs"], "nothing matches --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders"),
+        (
+            [HEALTHY, "--topic", "ordrs"],
+            "nothing matches --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders",
+        ),
         ([HEALTHY, "--output", uri], f"cannot write to {uri}: --output is a file of this machine\n"),
     ):
         status, out, err = run(command, *paths, *extra)

@@ -254,7 +254,7 @@ def test_an_empty_high_watermark_checkpoint_is_a_warning_and_leaves_no_recommend
     assert row.split() == ["audit-0", "not", "known", "?", "?", "3", "115", "45"]
     assert "Start broker 2, and no other yet." in plan_text(copies, *AUDIT, "--elect", "2")
     out = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")[1]
-    refused = "refused audit-0: which of its copies holds what was committed is not known: one has no high watermark"
+    refused = "refused audit-0: it is unknown which of its copies has the committed records: one has no high watermark"
     assert refused in " ".join(out.split())
     findings = json.loads(run("scan", copies, "--format", "json")[1])["findings"]
     malformed = [row for row in findings if row["kind"] == "CHECKPOINT_MALFORMED"]

@@ -60,7 +60,7 @@ def test_lost_records_of_the_sample_are_written_with_a_report(run: Run, tmp_path
     assert err == f"1 partition: 70 records recovered to {output}, 70 of them proven committed\n"
     flat = " ".join(out.split())
     assert flat.startswith(
-        "audit-0: broker 1 is kept, which leads, by the controller's last word. By the plan it loses 70 offsets, 70 of them"
+        "audit-0: broker 1 is kept, the leader in the controller's log. By the plan it loses 70 offsets, 70 of them"
         " proven committed: at least 70 (on no copy that stays), at most 70. lost offsets held by committed recovered"
         " 300 to 369 2 70 70 70 records are in"
     )

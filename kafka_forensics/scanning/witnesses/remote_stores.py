@@ -61,7 +61,7 @@ def set_stored_logs(inputs: Inputs, stores: RemoteStores, topic_ids: Iterable[st
     topics."""
     if not is_judged(inputs, stores, topic_ids):
         if stores.is_complete and inputs.remote_log is not None and stores:
-            _LOGGER.warning("note: %s: holds no topic of these copies by its id, so it belongs to another cluster", stores.names)
+            _LOGGER.warning("note: %s: has no topic id of these copies, so it belongs to another cluster", stores.names)
         return
     for context in (plan.context for plan in inputs.replicas):
         if context.remote_log is not None:

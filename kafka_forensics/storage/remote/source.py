@@ -420,7 +420,7 @@ class RemoteSource(ByteSource):
 
     def _warn_unknown(self, path: str, error: SourceError) -> None:
         where = f"{self.name}/{path}" if path else self.name
-        logging.getLogger(__name__).warning("%s: whether it changed while it was read is not known: %s", where, error.reason)
+        logging.getLogger(__name__).warning("%s: it is unknown whether it changed while it was read: %s", where, error.reason)
 
 
 def _let_requests_run_together() -> None:
