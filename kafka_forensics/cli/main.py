@@ -156,7 +156,7 @@ def root(
         ),
     ] = False,
 ) -> int:
-    """Read Kafka log directories copied from several brokers: where replicas part, what was lost, which copy to keep.
+    """Read Kafka log directories copied from several brokers: where replicas diverge, what was lost, which copy to keep.
 
     Nothing is ever written to the directories that are read. Start with `kafka-forensics scan PATH...`.
     """

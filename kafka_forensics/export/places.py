@@ -276,7 +276,7 @@ class RemoteTarget:
         except RequestFailedError as error:
             words = error.failure.words
             if error.failure.kind == "transient":
-                reason = f"cannot write to {self.path}: {STILL_FAILING}; try again later; the service said: {words}"
+                reason = f"cannot write to {self.path}: {STILL_FAILING}; try again later; response of the service: {words}"
                 raise TransientError(reason) from None
             hint = "check the bucket, credentials and rights (docs/storage.md)"
             raise UsageError(f"cannot write to {self.path}: {words}", hint=hint) from None

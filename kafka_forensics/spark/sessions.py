@@ -478,9 +478,9 @@ def _require_spark_connect(remote: str) -> None:
         except RpcError as error:
             if error.code() in (StatusCode.DEADLINE_EXCEEDED, StatusCode.UNAVAILABLE):
                 raise ForensicsError(
-                    f"{without_url_parameters(remote)} takes connections"
-                    f" and did not answer as Spark Connect does within {CONNECT_SECONDS:g}"
-                    " seconds: is a Spark Connect server there, and is use_ssl what it wants?"
+                    f"{without_url_parameters(remote)} accepts connections,"
+                    f" but did not answer like Spark Connect within {CONNECT_SECONDS:g}"
+                    " seconds: is it a Spark Connect server, and is use_ssl right?"
                 ) from error
 
 
