@@ -28,8 +28,8 @@ BEING_REWRITTEN: Final = (
 
 WORDS: Final = (
     r"so that|so as to|lest|where(?:of|by|upon|fore)|there(?:of|by|in|upon)|here(?:of|by|upon|with)|[wt]hence|of which none",
-    r"behind(?! a (?:proxy|firewall|gateway))",
-    r"own",
+    r"behind",
+    r"(?:its|their|his|her) own",
     r"alike|apart|amid|anew|upon|till|nay|ere|albeit|nought|besides",
     r"gone|said|asked",
     r"tell|tells|telling|told|untold|foretells?|foretold|foreseen|heard",
@@ -39,7 +39,7 @@ WORDS: Final = (
     r"(?<!there )(?:is|are|was|were|be) no(?= \w)(?! (?:longer|more|less|fewer|later|earlier|larger|smaller)\b)",
     r"here is to say|(?:is|are) not here|is to be (?:said|told|seen|had)|as it were",
     r"makes? (?:no|any) sense",
-    r"kept down|keep down|in silence|for good|at once|beheaded|gravest|gravity",
+    r"kept down|keep down|in silence|for good|beheaded|gravest|gravity",
     r"say --|says? so with|speaks? (?:of|for|against)|a word of|(?:its|their|the \w+'s|last) word|by right|lawfully",
     r"mend|mends|mended|mending|seal|seals|sealed",
     r"as (?:far|long) as (?:it|they) (?:can|may) be",
