@@ -33,14 +33,14 @@ WORDS: Final = (
     r"alike|apart|amid|anew|upon|till|nay|ere|albeit|nought|besides",
     r"gone|said|asked",
     r"tell|tells|telling|told|untold|foretells?|foretold|foreseen|heard",
-    r"(?:can|could|cannot|may|might|to|is to) be had",
+    r"be had",
     r"(?:bear|bears|bearing|bore|borne) (?:\w+ )?out",
     r"(?:go|goes|went) with",
     r"(?<!there )(?:is|are|was|were|be) no(?= \w)(?! (?:longer|more|less|fewer|later|earlier|larger|smaller)\b)",
     r"here is to say|(?:is|are) not here|is to be (?:said|told|seen|had)|as it were",
     r"makes? (?:no|any) sense",
     r"kept down|keep down|in silence|for good|beheaded|gravest|gravity",
-    r"say --|says? so with|speaks? (?:of|for|against)|a word of|(?:its|their|the \w+'s|last) word|by right|lawfully",
+    r"say(?= --)|says? so with|speaks? (?:of|for|against)|a word of|(?:its|their|the \w+'s|last) word|by right|lawfully",
     r"mend|mends|mended|mending|seal|seals|sealed",
     r"as (?:far|long) as (?:it|they) (?:can|may) be",
 )
@@ -50,16 +50,16 @@ WORD: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", re.IGNORE
 ALLOWED: Final = {
     "cannot tell which": "a person reads it",
     "behind, ahead:": "values of the column agreement_with_reference",
+    "log end foretold:": "a name in the evidence",
+    "told by:": "a name in the evidence",
+    "behind log end:": "a name in the evidence",
 }
 """Text that may stand although a pattern matches in it, and why."""
 
 
 def test_no_sentence_for_users_has_a_word_of_the_list() -> None:
     found = [
-        f"{path.relative_to(ROOT)}: {word!r} in {text!r}"
-        for path in checked_files()
-        for text in texts_of(path)
-        for word in words_in(text)
+        f"{path.relative_to(ROOT)}: {words}" for path in checked_files() for text in texts_of(path) for words in words_in(text)
     ]
     assert not found, f"{len(found)} sentences\n" + "\n".join(found)
 
@@ -90,14 +90,7 @@ def test_a_sentence_with_a_word_of_the_list_is_found(text: str, tmp_path: Path) 
         assert [word for found in texts_of(path) for word in words_in(found)], path.name
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"""Told of a docstring, which is not for users."""',
-        'KEY = "told"',
-        'KEY = "in_sync behind"[:7]' if False else "x = 1  # behind it",
-    ],
-)
+@pytest.mark.parametrize("text", ['"""Told in a docstring, which is not for users."""', 'KEY = "told"', "x = 1  # behind it"])
 def test_keys_comments_and_docstrings_are_not_sentences(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(f"{text}\n")
@@ -119,10 +112,10 @@ def checked_files() -> Iterator[Path]:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of the list in a text."""
+    """The words of the list in a text, each with the text around it."""
     for allowed in ALLOWED:
         text = text.replace(allowed, "")
-    return WORD.findall(text)
+    return [text[max(0, word.start() - 40) : word.end() + 40] for word in WORD.finditer(text)]
 
 
 def texts_of(path: Path) -> Iterator[str]:
