@@ -145,15 +145,16 @@ def _prose(page: str) -> str:
 
 def _literals(tree: ast.Module, is_command: bool) -> Iterator[str]:
     """All string literals but docstrings; docstrings of functions if they are help texts."""
+    nodes = list(ast.walk(tree))
     unread = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and not (is_command and isinstance(node.value, ast.Constant) and node.col_offset)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             unread.update(map(id, node.values))
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unread:
             yield node.value

@@ -64,7 +64,7 @@ def test_printed_commands_run(name: str, run: Run, tmp_path: Path, monkeypatch: 
             "a/b",
             "error: cannot write to a/b: its directory does not exist\nhint: create that directory first, or choose another path\n",
         ),
-        ("-", f"error: DIR - names no directory\n{HINT}; for a directory with that name give ./-\n"),
+        ("-", f"error: DIR - is not a directory\n{HINT}; for a directory with that name give ./-\n"),
         (".", f"error: . is not empty: it holds .hidden\n{HINT}\n"),
     ],
 )

@@ -74,5 +74,5 @@ def test_agreement_mentions_damaged_batches(run: Run, tmp_path: Path) -> None:
     agreement, damaged = err.splitlines()
     assert agreement == "1 replica: checkpoints and batches agree, as far as batches can be read"
     message = f"{size} bytes of the log (offsets 2 to 3) are damaged"
-    assert damaged == f"orders-0 on broker broker-b: {message}; of their epochs only the checkpoint tells"
+    assert damaged == f"orders-0 on broker broker-b: {message}; only the checkpoint has their epochs"
     assert run(tmp_path, "-q")[2] == ""

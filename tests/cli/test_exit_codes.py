@@ -64,12 +64,12 @@ def test_a_repeated_option_of_one_value_gives_status_2(command_line: str, run: R
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ("scan x --output {0}/new/", "it names a directory"),
-        ("scan x --output -", "- is no file"),
-        ("simulate run slow-follower --svg {0}/new/", "it names a directory"),
-        ("simulate run slow-follower --svg -", "- is no file"),
+        ("scan x --output {0}/new/", "it is a directory"),
+        ("scan x --output -", "- is not a file"),
+        ("simulate run slow-follower --svg {0}/new/", "it is a directory"),
+        ("simulate run slow-follower --svg -", "- is not a file"),
         ("simulate run slow-follower --svg {0}/new.png", "new.png would be no png file: --svg draws SVG"),
-        ("simulate run slow-follower --output -", "--output - names no directory"),
+        ("simulate run slow-follower --output -", "--output - is not a directory"),
     ],
 )
 def test_outputs_that_are_not_files_are_refused(tmp_path: Path, run: Run, arguments: str, error: str) -> None:
@@ -135,7 +135,7 @@ def test_debug_shows_the_traceback_of_a_bug_without_escape_sequences(scan: Scan)
         ),
         (["scan", "x", "--format", "jsno"], "error: there is no format 'jsno'\nhint: did you mean json?\n"),
         (["scan", "x", "--fail-on", "eror"], "error: there is no severity 'eror'\nhint: did you mean error?\n"),
-        (["scan", "x", "--spark-remote", "sc://h"], "error: --spark-remote and --spark-master go with --engine spark\n"),
+        (["scan", "x", "--spark-remote", "sc://h"], "error: --spark-remote and --spark-master require --engine spark\n"),
         (["scan", "x", "--as-of", "noon"], "error: 'noon' is not a time\nhint: write it like 2026-03-01T12:00:00Z"),
         (["scan", "x", "--topik", "y"], "error: no such option: --topik\nhint: did you mean --topic?\n"),
         (["scan", "x", "--jobs", "0"], "error: invalid value for '--jobs'"),

@@ -230,7 +230,7 @@ def test_a_printed_command_collects_missing_records(run: Run, diverged: Path, tm
 @pytest.mark.parametrize(
     ("place", "error"),
     [
-        ("", "--output is empty, and names no directory"),
+        ("", "--output is empty, and is not a directory"),
         ("full", "full is not empty: it holds file"),
         ("full/file", "full/file is a file, and --output names a directory"),
         ("missing/new", "its directory does not exist"),

@@ -232,9 +232,9 @@ def _summary(collected: "Collected", output: Path) -> list[str]:
     facts = f"{collected.logs} logs, {collected.batches} batches, {depth}{reused}"
     lines = [f"{size(collected.bundle_bytes)} of facts about {size(collected.bytes_in_all)}{share}: {facts}"]
     if collected.left_out:
-        lines.append(f"{collected.left_out} files are listed without their bytes: nothing of Kafka's")
+        lines.append(f"{collected.left_out} files are listed without their bytes: not Kafka files")
     scan_command = f"{options.PROGRAM} scan {printable(shlex.quote(str(output)))}"
-    return [*lines, f"judge it, together with those of other brokers: {scan_command}"]
+    return [*lines, f"scan it together with the bundles of other brokers: {scan_command}"]
 
 
 def _estimate_line(estimate: "Estimate") -> str:

@@ -67,11 +67,11 @@ def offsets(text: str | None) -> tuple[int | None, int | None]:
         return None, None
     start, colon, end = text.partition(":")
     if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in (start, end) if part) or not (start or end):
-        raise UsageError(f"{text!r} is no range of offsets", hint="write it like 100:200, 100:, :200 or 100")
+        raise UsageError(f"{text!r} is not a range of offsets", hint="write it like 100:200, 100:, :200 or 100")
     start_offset = int(start) if start else None
     end_offset = int(end) if end else None if colon or start_offset is None else start_offset + 1
     if start_offset is not None and end_offset is not None and end_offset <= start_offset:
-        raise UsageError(f"{text!r} holds no offset", hint="the second number is the first offset left out")
+        raise UsageError(f"{text!r} holds no offset", hint="the second number is the first offset after the range")
     return start_offset, end_offset
 
 
@@ -122,8 +122,8 @@ def _print_summary(inputs: "DumpInputs", screen: Screen) -> None:
 
     lines = gap_lines(inputs.incomplete)
     if not screen.quiet:
-        lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
+        lines += [f"left out, not a Kafka file: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
         more = len(inputs.left_out) - _SKIPPED_FILES_SHOWN
-        lines += [f"left out, no files of Kafka's: {more} more"] if more > 0 else []
-        lines += [] if inputs.files else ["nothing to dump: no file of Kafka's is there, or none is asked for"]
+        lines += [f"left out, not Kafka files: {more} more"] if more > 0 else []
+        lines += [] if inputs.files else ["nothing to dump: there is no Kafka file, or none matches the options"]
     say(screen, lines)

@@ -62,7 +62,7 @@ def test_a_broker_without_a_copy_cannot_be_kept(tmp_path: Path) -> None:
     put_replica(root, 3, values(0, "a"), partition="elsewhere-0")
     side = recovered(root, 3, "orders").only_partition.side
     assert isinstance(side, Undecided)
-    assert (side.reason, side.hint) == ("broker 3 cannot lead on these copies", "brokers that can lead here: 1, 2")
+    assert (side.reason, side.hint) == ("broker 3 cannot lead with these copies", "brokers that can lead here: 1, 2")
     with pytest.raises(UsageError, match="was given as broker 7"):
         recovered([f"7={UNCLEAN / 'broker-1'}"])
 
