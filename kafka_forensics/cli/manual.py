@@ -74,7 +74,8 @@ MANUAL: Final = {
             0: f"{_RAN}, and nothing is lost that could be produced again",
             1: "records were lost, and are written",
             2: f"{_INPUTS}, a directory for the output that is not empty, or a side that must be chosen with --keep",
-            3: "incomplete: some input or record could not be read, or no side could be chosen for a partition; the found records are written",
+            3: "incomplete: some input or record could not be read, or no side could be chosen for a partition;"
+            " the found records are written",
         },
     ),
     "verify": Manual(

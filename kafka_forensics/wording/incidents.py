@@ -26,8 +26,8 @@ _REPAIR: Final = (
 TEXTS: Final[dict[Cause, _IncidentText]] = {
     Cause.UNCLEAN_ELECTION: _IncidentText(
         "unclean election",
-        "an unclean election did not choose {{ brokers or 'the last leader' }}; the leader"
-        " it chose {% if proven %}lacks{% else %}may lack{% endif %} committed records of {{ partitions }}",
+        "a leader was elected uncleanly instead of {{ brokers or 'the last leader' }} and"
+        " {% if proven %}lacks{% else %}may lack{% endif %} committed records of {{ partitions }}",
         _WEIGH,
     ),
     Cause.LAST_REPLICA_ELECTED: _IncidentText(

@@ -141,5 +141,6 @@ def _paragraphs(signature: "IncidentSignature") -> Iterator[str]:
     yield f"**Fixed in.** {', '.join(signature.fixed_in) or 'no release is known to fix it'}."
     yield (
         "**What to do next.** Find out which version ran at that time; the other findings of the partition show what was lost."
-        " `kafka-forensics explain incident-signature` explains what a match proves; docs/incidents.md, row {signature.incident}, shows an example and a near miss."
+        " `kafka-forensics explain incident-signature` explains what a match proves; docs/incidents.md,"
+        f" row {signature.incident}, shows an example and a near miss."
     )
