@@ -47,7 +47,7 @@ def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="needed with --send")
     parser.add_argument("--send", action="store_true", help="produce; without it nothing is sent")
     parser.add_argument("--committed-only", action="store_true", help="only records that are proven committed")
-    parser.add_argument("--to-topic", metavar="TOPIC", help="another topic, with as many partitions [default: their own]")
+    parser.add_argument("--to-topic", metavar="TOPIC", help="another topic, with as many partitions [default: the same topics]")
     parser.add_argument(
         "--setting", action="append", default=[], metavar="NAME=VALUE", help="of the producer, such as security.protocol=SSL"
     )
@@ -70,7 +70,7 @@ def headers_of(record: dict[str, Any]) -> list[tuple[str, str | bytes | None]]:
     """The record's headers, and one with its old offset. Raises ValueError for a header name that is not text."""
     names = [name for name, _ in record["headers"]]
     if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"offset {record['offset']}: the name of a header is no text, and this client takes no other")
+        raise ValueError(f"offset {record['offset']}: the name of a header is not text, and this client takes no other")
     headers = [(name, bytes_of(value)) for name, value in record["headers"]]
     return [*headers, (OFFSET_HEADER, str(record["offset"]).encode())]
 

@@ -48,7 +48,7 @@ def scan(
     from kafka_forensics.export.views import ScanViews, finding_text
 
     if engine != "local":
-        raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
+        raise UsageError(f"there is no engine {engine!r} here", hint="this function supports only local")
     options = scan_options(jobs=jobs, deep=deep, as_of_ms=as_of_ms, **shared)
     inputs = gather([paths] if isinstance(paths, str) else paths, options)
     reader = scan_for_facts(inputs, options, finding_text)

@@ -31,7 +31,7 @@ looked at {} times. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMEN
 are negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses
 nothing (`UNCLEAN_ELECTION`). A power failure is a broker killed and a log cut at its recovery point, above which nothing was
 flushed (`lab/power_failure.py`); the brokers do the rest. What a move between two log directories leaves (F47, `-future`) has a
-broker and a test of its own, as have starts on damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34
+separate broker and test, as have starts with damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34
 in `sample_logs/silent-divergence`.
 """
 _SECTION: Final = re.compile(rf"(## {HEADING}\n\n)(.*?)(?=\n## )", re.DOTALL)

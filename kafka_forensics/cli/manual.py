@@ -37,8 +37,7 @@ UNCLEAN: Final = "sample_logs/unclean-election"
 MANUAL: Final = {
     "": Manual(
         (MAKE_SAMPLES, f"scan {UNCLEAN}"),
-        _SCANS
-        | {70: "a bug in this tool; --debug shows the traceback", 130: "interrupted", 141: "the reader of the pipe went away"},
+        _SCANS | {70: "a bug in this tool; --debug shows the traceback", 130: "interrupted", 141: "the reader closed the pipe"},
     ),
     "scan": Manual(
         (
@@ -77,7 +76,8 @@ MANUAL: Final = {
             0: f"{_RAN}, and nothing is lost that could be produced again",
             1: "records were lost, and are written",
             2: f"{_INPUTS}, a directory for the output that is not empty, or a side that must be chosen with --keep",
-            3: "incomplete: some input or record could not be read, or no side was taken of a partition; what was found is written",
+            3: "incomplete: some input or record could not be read, or no side could be chosen for a partition;"
+            " the found records are written",
         },
     ),
     "verify": Manual(
@@ -85,8 +85,8 @@ MANUAL: Final = {
         {
             0: "every promise is kept",
             1: "at least one is broken",
-            2: f"{_INPUTS}, or a plan that is none",
-            3: "incomplete: some input could not be read, or the copies do not tell of every promise",
+            2: f"{_INPUTS}, or an invalid plan",
+            3: "incomplete: some input could not be read, or a promise is unknown",
         },
     ),
     "transactions": Manual(("transactions sample_logs/healthy", "transactions sample_logs/healthy --topic payments"), _SCANS),
@@ -95,15 +95,15 @@ MANUAL: Final = {
             "collect sample_logs/healthy/broker-1 --output broker-1.kfb",
             "collect --estimate sample_logs/healthy/broker-1 --output b.kfb",
         ),
-        {0: "the bundle is made", 2: _INPUTS, 3: "incomplete: some file could not be read, which the bundle says"},
+        {0: "the bundle is made", 2: _INPUTS, 3: "incomplete: some file could not be read; the bundle lists it"},
     ),
     "salvage": Manual(
         ("salvage sample_logs/healthy --topic orders --output salvaged",),
         {
-            0: "every partition asked for was salvaged",
-            1: "every partition asked for was salvaged, and a scan of the result has findings that no copy has (`new`)",
+            0: "every selected partition was salvaged",
+            1: "every selected partition was salvaged, and a scan of the result has findings that no copy has (`new`)",
             2: f"{_INPUTS}, a directory for the output that holds anything, or no room for it",
-            3: "incomplete: a partition was refused, or some input could not be read; the manifest says which, and why",
+            3: "incomplete: a partition was refused, or some input could not be read; the manifest has the reasons",
         },
     ),
     "export": Manual(
@@ -127,7 +127,7 @@ MANUAL: Final = {
     "simulate check": Manual(
         ("simulate check kip-101 --replicas 2",),
         {
-            0: "every history was looked at, whether promises hold or not",
+            0: "every history was checked, whether promises hold or not",
             2: _USAGE,
             3: "incomplete: the world was too large to finish",
         },

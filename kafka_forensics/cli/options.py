@@ -161,16 +161,16 @@ def cores() -> int:
 def file_path(text: str) -> Path:
     """The path of a file to be written. Raises UsageError for the name of a directory, and for `-`."""
     if text.endswith(os.sep):
-        raise UsageError(f"cannot write to {text}: it names a directory", hint="name a file")
+        raise UsageError(f"cannot write to {text}: it is a directory", hint="name a file")
     if text == "-":
-        raise UsageError("- is no file", hint="the answer goes to standard output without --output; a file of that name is ./-")
+        raise UsageError("- is not a file", hint="the answer goes to standard output without --output; a file of that name is ./-")
     return Path(text)
 
 
 def directory_path(text: str) -> Path:
     """The path of a directory to be written. Raises UsageError for an empty text, which would mean the current directory."""
     if not text:
-        raise UsageError("--output is empty, and names no directory", hint="name one; ./ is the directory you are in")
+        raise UsageError("--output is empty, and is not a directory", hint="name one; ./ is the directory you are in")
     return Path(text)
 
 
@@ -265,7 +265,7 @@ class EngineOptions:
                 raise UsageError("--spark-remote and --spark-master name two places", hint="give one of them")
             return True
         if remote is not None or master is not None:
-            raise UsageError("--spark-remote and --spark-master go with --engine spark", hint="add --engine spark")
+            raise UsageError("--spark-remote and --spark-master require --engine spark", hint="add --engine spark")
         return False
 
 

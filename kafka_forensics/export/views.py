@@ -70,7 +70,7 @@ class ScanViews:
     def lanes(self, topic: str, partition: int) -> Drawing:
         """The lanes of a partition. Raises UsageError for an unknown partition, and if nothing draws lanes here."""
         if self._draw is None:
-            raise UsageError("nothing here draws lanes", hint="`report` draws them, from to_json() as well")
+            raise UsageError("this function does not draw lanes", hint="`report` draws them, also from to_json()")
         return self._draw(self._reader, topic, partition)
 
     def html(self) -> str:
@@ -130,7 +130,7 @@ def _partition(partition: PartitionSummary) -> list[str]:
     least = "" if partition.high_watermark_at_least is None else str(partition.high_watermark_at_least)
     return [
         html_cell(f"{partition.topic}-{partition.partition}"),
-        html_severity(partition.verdict) + html_cell(" of what could be read" if partition.not_read else ""),
+        html_severity(partition.verdict) + html_cell(" of the readable part" if partition.not_read else ""),
         *map(html_cell, (partition.agreement.kind, ends, least)),
     ]
 

@@ -100,7 +100,7 @@ class ReplicaSummary:
 
     `reference`: it is the reference. `behind`, `ahead`: it ends before or after the reference, and is equal up to there.
     `compacted`: it was cleaned differently; the latest record of each key is the same. `content`: it has a damaged batch, or
-    another header or value. `missing`: it lacks records that another replica has, also of the reference. `conflict`: it has other
+    another header or value. `missing`: it lacks records that another replica, or the reference, has. `conflict`: it has other
     records. None: there is no reference, and no such difference was found.
     """
     read: ReadExtent = ReadExtent.WHOLE

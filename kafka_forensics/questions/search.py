@@ -496,7 +496,7 @@ class Search:
         for record in decoded.iter_records(conditions.records):
             fits = conditions.fits(record)
             if fits is None:
-                reason = f"record at offset {record.offset} is too large to be looked into"
+                reason = f"record at offset {record.offset} is too large to be searched"
                 self.incomplete.append(Incomplete(file.shown, reason))
             if fits:
                 control = parse_control_record(record.key, record.value).name if is_control else None

@@ -105,7 +105,7 @@ def summary_of_change(line: str) -> tuple[Any, ...]:
         (["{root}/" + OLD], "no broker is in two snapshots that follow each other"),
         (["{root}/nowhere", "{root}/" + OLD], "nowhere"),
         (["{root}/" + OLD + "/b1/meta.properties"], "is one snapshot and not a folder of them"),
-        (["{root}", "--topic", "x*"], "nothing fits --topic x*"),
+        (["{root}", "--topic", "x*"], "nothing matches --topic x*"),
         (["{root}", "--broker", "9"], "there is no such broker"),
         (["{root}", "--output", "{root}/out.json"], "out.json"),
         (["{root}", "--spark-master", "local[1]"], "--engine spark"),
@@ -122,7 +122,7 @@ def test_unrelated_files_among_snapshots_are_skipped(run: Run, snapshots: Snapsh
     snapshots.root.joinpath("truth.json").write_text("{}")
     status, out, err = run(*sorted(snapshots.root.iterdir()), "--format", "json")
     assert (status, out) == expected[:2]
-    assert f"skipped, as nothing of Kafka's is in them: {snapshots.root}/README, {snapshots.root}/truth.json\n" in err
+    assert f"skipped, without Kafka files: {snapshots.root}/README, {snapshots.root}/truth.json\n" in err
     assert run(snapshots.root / "README", snapshots.root / "truth.json")[0] == 2
 
 

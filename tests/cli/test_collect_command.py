@@ -179,7 +179,7 @@ def test_contradicting_options_are_refused(
 def test_a_bundle_is_not_completed_before_its_map_is_written(
     broker: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusal = UsageError("cannot write to names.json", hint="give --redact-map another place")
+    refusal = UsageError("cannot write to names.json", hint="give --redact-map another path")
     monkeypatch.setattr(PseudonymMap, "keep", Mock(side_effect=refusal))
     status, _, err = run("collect", broker, "--output", tmp_path / "one.kfb", *redaction_options(tmp_path))
     assert (status, "cannot write to names.json" in err) == (2, True)
@@ -254,7 +254,7 @@ def test_a_note_reports_a_mix_of_names_and_pseudonyms(tmp_path: Path, run: Run) 
     assert run("collect", first, "--output", tmp_path / "2.kfb", *redaction_options(tmp_path, "other.json"))[0] == 0
     for paths, note in (
         ([tmp_path / "1.kfb", second], "some of these copies hold pseudonyms and others names"),
-        ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted by several maps"),
+        ([tmp_path / "1.kfb", tmp_path / "2.kfb"], "these bundles were redacted with different maps"),
         ([tmp_path / "1.kfb"], ""),
     ):
         messages = " ".join(run("scan", *paths)[2].split())

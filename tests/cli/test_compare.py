@@ -73,11 +73,11 @@ def test_an_unknown_partition_is_refused(compare: Run, tmp_path: Path) -> None:
     status, out, err = compare(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")
     assert err.startswith(
-        "error: nothing fits --topic audt: there is no topic 'audt'\nhint: did you mean --topic audit --partition 0? "
+        "error: nothing matches --topic audt: there is no topic 'audt'\nhint: did you mean --topic audit --partition 0? "
     )
     assert compare(SAMPLES / "healthy", "--topic", "orders")[0] == 2
     status, _, err = compare(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
-    assert (status, err.splitlines()[-1]) == (2, "hint: leave out --broker, with which no other broker is looked at")
+    assert (status, err.splitlines()[-1]) == (2, "hint: leave out --broker: with it, only one broker is read")
     put_meta_properties(tmp_path / "broker-1", 1, cluster_id=None)
     status, _, err = compare(tmp_path)
     assert (status, err.splitlines()[0]) == (2, "error: no partition was found")

@@ -126,7 +126,7 @@ def test_every_kind_of_broker_file_is_dumped(rows: Rows) -> None:
 def test_topic_and_partition_of_a_single_file_come_from_its_directory(dump: Dump, run: Run) -> None:
     file = BROKER / "audit-0" / "00000000000000000000.log"
     assert dump(file, "--topic", "aud*", "--partition", 0) == dump(file)
-    error = "error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n"
+    error = "error: nothing matches --topic zz: there is no topic 'zz'\nhint: there is audit-0\n"
     assert run("dump", file, "--topic", "zz") == (2, "", error)
     for path in (TRANSACTIONS, BROKER / "meta.properties"):
         status, _, err = run("dump", path, "--topic", "zz")

@@ -58,7 +58,7 @@ def test_json_and_table_show_both_truncation_offsets(run: Run, shifted: Path) ->
 def test_a_message_explains_an_empty_answer(run: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
-    error = "error: nothing fits --broker 2: there is no such broker\nhint: brokers here: 1\n"
+    error = "error: nothing matches --broker 2: there is no such broker\nhint: brokers here: 1\n"
     assert run(tmp_path, "--broker", "2", "-q", "--format", "text") == (2, "", error)
     assert run(tmp_path / "none")[0] == 2
 
@@ -74,5 +74,5 @@ def test_agreement_mentions_damaged_batches(run: Run, tmp_path: Path) -> None:
     agreement, damaged = err.splitlines()
     assert agreement == "1 replica: checkpoints and batches agree, as far as batches can be read"
     message = f"{size} bytes of the log (offsets 2 to 3) are damaged"
-    assert damaged == f"orders-0 on broker broker-b: {message}; of their epochs only the checkpoint tells"
+    assert damaged == f"orders-0 on broker broker-b: {message}; only the checkpoint has their epochs"
     assert run(tmp_path, "-q")[2] == ""

@@ -27,7 +27,7 @@ def test_datasets_are_listed_and_findings_affect_the_status_only_on_request(tmp_
 
 
 def test_omitted_payloads_are_mentioned_once(tmp_path: Path, run: Run) -> None:
-    message = "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them\n"
+    message = "keys, values, headers and metadata of clients with offsets are left out; --show-payloads exports them\n"
     arguments = (AUDIT, "--fact", "records", "--output")
     assert run("export", *arguments, tmp_path / "a")[2] == message
     assert run("export", *arguments, tmp_path / "b", "-q")[2] == ""

@@ -184,9 +184,9 @@ def test_damage_and_the_limit_are_reported_and_only_unreadable_inputs_give_statu
     file.write_bytes(replace_bytes(file.read_bytes(), 8, b"\x7f\xff\xff\xff"))
     status, out, err = run(hostile, "--offset", "0")
     assert (status, len(out.splitlines())) == (0, 2)
-    assert "1 damaged place could not be searched, or not to the end; a scan of the same paths tells of them\n" in err
+    assert "1 damaged place could not be searched, or not to the end; a scan of the same paths shows them\n" in err
     _, _, err = run(hostile, "--offset", "0", "--limit", "1")
-    assert "stopped after 1 record, as --limit says; there may be more\n" in err
+    assert "stopped after 1 record, the limit of --limit; there may be more\n" in err
     status, _, err = run(hostile, "--offset", "0", "--topic", "none")
     assert status == 2
-    assert err.startswith("error: nothing fits --topic none: there is no topic 'none'\nhint: there is ")
+    assert err.startswith("error: nothing matches --topic none: there is no topic 'none'\nhint: there is ")

@@ -114,12 +114,12 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
     status, _, err = run(copies, "--group", "nobody", "-q")
     assert status == 0
     assert err.splitlines() == [
-        f"nothing to show: no group fits --group nobody; there is {printable(EVIL_TEXT)}, billing, idle, streams",
+        f"nothing to show: no group matches --group nobody; there is {printable(EVIL_TEXT)}, billing, idle, streams",
         "--all-partitions shows what holds back the readers of partitions without commits",
     ]
     assert "--all-partitions" not in run(copies, "--group", "nobody", "-q", "--all-partitions")[2]
     _, _, err = run(copies, "--group", "idle", "--topic", "orders", "-q")
-    message = "nothing to show: no group that is asked for committed anything on the partitions asked for"
+    message = "nothing to show: no matching group committed an offset on the matching partitions"
     assert err.splitlines()[0] == message
 
 

@@ -41,8 +41,11 @@ def test_paths_without_logs_unknown_topics_and_output_to_a_uri_give_status_2(run
     uri = "s3://bucket/answers/scan.json"
     for paths, error in (
         ([tmp_path], f"there is no Kafka log in {tmp_path}\nhint: a broker's log directory holds meta.properties and "),
-        ([tmp_path / "notes.txt"], f"{tmp_path}/notes.txt: no file of Kafka's has such a name\n"),
-        ([HEALTHY, "--topic", "ordrs"], "nothing fits --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders"),
+        ([tmp_path / "notes.txt"], f"{tmp_path}/notes.txt: no Kafka file has such a name\n"),
+        (
+            [HEALTHY, "--topic", "ordrs"],
+            "nothing matches --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders",
+        ),
         ([HEALTHY, "--output", uri], f"cannot write to {uri}: --output is a file of this machine\n"),
     ):
         status, out, err = run(command, *paths, *extra)
@@ -55,7 +58,7 @@ def test_a_link_to_a_log_directory_outside_the_inputs_makes_the_scan_incomplete(
     links.mkdir()
     (links / "one").symlink_to(copies / "broker-1")
     status, _, err = run("scan", links)
-    message = f"incomplete: {links}/one: a symbolic link, not followed: it leads out of what was given\n"
+    message = f"incomplete: {links}/one: a symbolic link, not followed: it leads outside the given paths\n"
     assert (status, message in err) == (3, True)
     assert run("scan", links / "one", "-q")[0] == 0
 
@@ -65,7 +68,7 @@ def test_a_hint_names_archives_in_a_directory_as_paths(run: Run, tmp_path: Path)
         (tmp_path / name).write_bytes(b"")
     for paths in (tmp_path, f"file://{tmp_path}"):
         status, _, err = run("scan", paths)
-        hint = f"hint: give the archives in it as paths themselves, like {tmp_path}/b1.tar.gz, and 1 more"
+        hint = f"hint: give the archives in it as separate paths, like {tmp_path}/b1.tar.gz, and 1 more"
         assert (status, err.splitlines()[1]) == (2, hint)
 
 
@@ -85,7 +88,7 @@ def test_an_archive_with_a_wrong_extension_is_refused(run: Run, copies: Path, tm
     cut = tmp_path / "bundle"
     cut.write_bytes(archive.read_bytes()[:5000])
     status, _, err = run("scan", cut)
-    assert (status, err.splitlines()[0]) == (2, f"error: {cut}: holds gzip-compressed data, and its name does not say so")
+    assert (status, err.splitlines()[0]) == (2, f"error: {cut}: holds gzip-compressed data, but its name has another ending")
     for name in ("bundle.zip", "bundle.tar.zst"):
         wrong = tmp_path / name
         shutil.copy(archive, wrong)
@@ -96,7 +99,7 @@ def test_an_archive_with_a_wrong_extension_is_refused(run: Run, copies: Path, tm
 
 def test_an_unknown_broker_is_refused(run: Run) -> None:
     outcome = run("scan", HEALTHY, "--broker", "9")
-    assert outcome == (2, "", "error: nothing fits --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n")
+    assert outcome == (2, "", "error: nothing matches --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n")
     assert " on 1 broker\n" in run("scan", HEALTHY, "--broker", "2")[2]
     status, _, err = run("scan", HEALTHY, "--broker", "2", "--topic", "orders", "--partition", "7")
     assert (status, "there is no partition 'orders-7' on broker 2" in err) == (2, True)

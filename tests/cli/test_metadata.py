@@ -37,7 +37,7 @@ def test_a_gap_after_a_missing_segment_is_reported(run: Run, tmp_path: Path) -> 
     log.put(tmp_path / "c100", without=(3,))
     status, _, err = run(tmp_path / "c100")
     assert status == 0
-    assert "warning: 1 offset of __cluster_metadata (3) missing in every copy: what was written there is not shown" in err
+    assert "warning: 1 offset of __cluster_metadata (3) missing in every copy: changes there are not shown" in err
     log.put(tmp_path / "c100")
     assert "missing in every copy" not in run(tmp_path / "c100")[2]
 

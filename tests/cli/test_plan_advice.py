@@ -214,8 +214,8 @@ def test_a_malformed_checkpoint_is_repaired_before_a_new_plan(
         ("cleaner-offset-checkpoint", "nothing is lost"),
         ("__cluster_metadata-0/quorum-state", "start it only when the others have a leader"),
         ("bootstrap.checkpoint", "move this file (never delete it)"),
-        ("meta.properties", "write this file anew, of the lines `version=1`, `node.id=3`, `cluster.id="),
-        ("audit-0/partition.metadata", "write this file anew, of the lines `version: 0` and `topic_id: "),
+        ("meta.properties", "write this file again with the lines `version=1`, `node.id=3`, `cluster.id="),
+        ("audit-0/partition.metadata", "write this file again with the lines `version: 0` and `topic_id: "),
     ],
 )
 @pytest.mark.parametrize("data", [b"", b"garbage\n"])
@@ -254,7 +254,7 @@ def test_an_empty_high_watermark_checkpoint_is_a_warning_and_leaves_no_recommend
     assert row.split() == ["audit-0", "not", "known", "?", "?", "115"]
     assert "Start broker 2, and no other yet." in plan_text(copies, *AUDIT, "--elect", "2")
     out = run("salvage", copies, "--output", tmp_path / "out", "--format", "text")[1]
-    refused = "refused audit-0: which of its copies holds what was committed is not known: one has no high watermark"
+    refused = "refused audit-0: it is unknown which of its copies has the committed records: one has no high watermark"
     assert refused in " ".join(out.split())
     findings = json.loads(run("scan", copies, "--format", "json")[1])["findings"]
     malformed = [row for row in findings if row["kind"] == "CHECKPOINT_MALFORMED"]
@@ -475,7 +475,7 @@ def test_a_copy_without_a_node_id_is_reported(plan_text: PlanText, plan_document
     (copies / "broker-2" / "meta.properties").write_text("garbage\n")
     text = plan_text(copies, *AUDIT)
     assert "Missing: broker-2 has no checkpointed high watermark" in text
-    assert "(give the copy as N=PATH, beside the other copies and the controllers' log, to have each ID filled in)" in text
+    assert "(to get each ID filled in, give this copy as N=PATH together with the other copies and the controllers' log)" in text
 
 
 def test_a_damaged_controllers_log_is_not_called_missing(

@@ -248,7 +248,7 @@ def test_a_topic_unknown_to_the_controllers_is_at_stake(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--elect", "9"), "broker 9 cannot lead on these copies\nhint: brokers that can lead here: 1, 2, 3"),
+        (("--elect", "9"), "broker 9 cannot lead with these copies\nhint: brokers that can lead here: 1, 2, 3"),
         (("--truncate-by", "epoch"), "epochs"),
         (("--dead", "7"), "no copy here is of broker 7"),
     ],

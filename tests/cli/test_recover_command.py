@@ -61,7 +61,7 @@ def test_lost_records_of_the_sample_are_written_with_a_report(run: Run, tmp_path
     flat = " ".join(out.split())
     assert flat.startswith("CRITICAL 1 partition: 70 records recovered to ")
     assert (
-        "audit-0: broker 1 is kept, which leads, by the controller's last word. By the plan it loses 70 offsets, 70 of them"
+        "audit-0: broker 1 is kept, the leader in the controller's log. By the plan it loses 70 offsets, 70 of them"
         " proven committed: at least 70 (on no copy that stays), at most 70. lost offsets held by committed recovered"
         " 300 to 369 2 70 70"
     ) in flat
@@ -282,7 +282,7 @@ def test_internal_topics_are_recovered_only_if_they_are_named(run: Run, diverged
 @pytest.mark.parametrize(
     ("place", "error"),
     [
-        ("", "--output is empty, and names no directory"),
+        ("", "--output is empty, and is not a directory"),
         ("full", "full is not empty: it holds file"),
         ("full/file", "full/file is a file, and --output names a directory"),
         ("missing/new", "its directory does not exist"),

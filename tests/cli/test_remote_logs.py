@@ -59,7 +59,7 @@ def test_find_says_whether_the_remote_part_was_given(run: Run, tmp_path: Path) -
     broker, store = put_cluster(tmp_path)
     assert "are in remote storage, not given" in run("find", broker, "--offset", "5")[2]
     assert "remote storage" not in run("find", broker, store, "--offset", "5")[2]
-    assert "nothing fits" in run("find", store, "--offset", "5", "--topic", "other")[2]
+    assert "nothing matches" in run("find", store, "--offset", "5", "--topic", "other")[2]
 
 
 @pytest.mark.parametrize("events", [True, False])

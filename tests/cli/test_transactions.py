@@ -107,7 +107,7 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
     assert run(tmp_path / "nowhere")[0] == 2
     assert run(copies, "--state", "open", "--partition", "0", "--format", "json")[:2] == (0, "[]\n")
     status, out, err = run(copies, "--topic", "none", "--format", "json")
-    assert (status, out, "nothing fits --topic none" in err) == (2, "", True)
+    assert (status, out, "nothing matches --topic none" in err) == (2, "", True)
 
 
 def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path
     _, out, _ = run(copies, "--as-of", "2023-11-15T22:13:25Z", "--format", "text")
     out = " ".join(out.split())
     assert "24 h old, timeout 1 min; the coordinator should have ended it" in out
-    assert "cannot tell whether it is safe to abort: see whether it is still open on the running cluster" in out
+    assert "unknown whether it is safe to abort: check whether it is still open on the running cluster" in out
     [row] = rows(run, copies, "--as-of", "2023-11-15T22:13:25Z")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (24 * 3_600_000, 60_000, None)
     alone = tmp_path / "alone"
@@ -207,7 +207,7 @@ def test_a_snapshot_shows_an_open_transaction_with_a_damaged_batch(run: Run, tmp
     assert (opened_row["holds_last_stable_offset"], opened_row["last_stable_offset"]) == (True, 0)
     assert opened_row["coordinator_state"] == "Ongoing"
     assert "known from a producer snapshot" in opened_row["reason"]
-    assert "1 committed, 0 aborted, 1 open; the last stable offset 0 is held by an open transaction, as a snapshot knows" in err
+    assert "1 committed, 0 aborted, 1 open; the last stable offset 0 is held by an open transaction, as in a snapshot" in err
     assert rows_and_messages(run, copies, "--state", "damaged")[0] == [damaged]
     for path in copies.glob("*/t-0/*.snapshot"):
         path.unlink()
@@ -215,8 +215,8 @@ def test_a_snapshot_shows_an_open_transaction_with_a_damaged_batch(run: Run, tmp
     assert transactions == [ended, damaged]
     assert "last stable offset may be as low as this" in rows(run, copies)[1]["reason"]
     assert (
-        f"t-0: 1 committed, 0 aborted, 0 open; {len(opened.data)} bytes of the log (offsets 0 to 1) are damaged, so that"
-        " transactions in them are not told, and the last stable offset is not known beyond 0 (log end 5)"
+        f"t-0: 1 committed, 0 aborted, 0 open; {len(opened.data)} bytes of the log (offsets 0 to 1) are damaged; transactions in"
+        " them are not shown, and the last stable offset is unknown beyond 0 (log end 5)"
     ) in err
     assert "no transaction holds back" not in err
 

@@ -161,7 +161,7 @@ def test_a_failed_commit_is_reported_and_leaves_the_tables_unchanged(
         monkeypatch.setattr(SqlCatalog, "commit_table", fail)
     assert append(tmp_path, "a", "n2", *TWO_FACTS, "--table-format", table_format) == 2
     err = capsys.readouterr().err
-    assert "was changed by another at the same time: a concurrent transaction deleted data\n" in err
+    assert "was changed by another writer at the same time: a concurrent transaction deleted data\n" in err
     assert "hint: add this snapshot again" in err
     assert {fact: run_ids(tmp_path, fact, table_format) for fact in before} == before
     assert not (tmp_path / "_temporary").exists()

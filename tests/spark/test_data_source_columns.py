@@ -87,7 +87,7 @@ def test_readers_get_only_the_requested_columns() -> None:
     by_schema = source(SAMPLE, fact="records").reader(of_schema)
     assert isinstance(by_schema, KafkaLogReader)
     assert by_schema._query.columns == ("topic", "timestamp")
-    with pytest.raises(UsageError, match="the option columns and the schema ask for different columns"):
+    with pytest.raises(UsageError, match="the option columns and the schema name different columns"):
         source(SAMPLE, fact="records", columns="timestamp").reader(of_schema)
     with pytest.raises(UsageError, match=r"timestamp of the fact records is timestamp, not bigint$"):
         source(SAMPLE, fact="records").reader(StructType([StructField("timestamp", LongType())]))

@@ -97,7 +97,7 @@ def test_filters_may_match_in_one_snapshot_only(root: Path, local_result: Snapsh
         rows_read = read(root, fact, snapshots="true", brokers="4", topics="late", partitions="4")[0].to_pylist()
         assert sorted(map(repr, rows_read)) == sorted(map(repr, wanted)), fact
     for fact, name, value in (("batches", "topics", "lat"), ("batches", "partitions", "9"), ("findings", "brokers", "5")):
-        with pytest.raises(UsageError, match=f"nothing fits {name}={value}"):
+        with pytest.raises(UsageError, match=f"nothing matches {name}={value}"):
             read(root, fact, snapshots="true", **{name: value})
 
 

@@ -70,7 +70,7 @@ def assert_nothing_was_judged(out: str, err: str, path: Path, partitions: int) -
     document = json.loads(out)
     jsonschema.Draft202012Validator(json_schema()).validate(document)
     assert (document["summary"]["verdict"], document["partitions"], document["findings"]) == ("unknown", [], [])
-    reason = f"interrupted after 0 of {partitions} partitions: Spark gives all answers together, when its job ends"
+    reason = f"interrupted after 0 of {partitions} partitions: Spark returns all results when its job ends"
     assert [(gap["path"], gap["reason"]) for gap in document["incomplete"]] == [(str(path), reason)]
     assert err.splitlines() == ["unknown: nothing was judged", f"incomplete: {path}: {reason}", "interrupted"]
 

@@ -155,7 +155,7 @@ def test_a_full_disk_of_spark_is_reported_with_its_worker() -> None:
 
 
 def test_transient_worker_error_is_not_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = f"cannot write to s3://bucket/out: {STILL_FAILING}; try again later; the service said: Slow Down"
+    busy = f"cannot write to s3://bucket/out: {STILL_FAILING}; try again later; response of the service: Slow Down"
     for problem, kind in ((busy, TransientError), ("cannot write to s3://bucket/out: Access Denied", UsageError)):
         with pytest.raises(kind, match=r"^a worker of Spark: cannot write to s3://bucket/out: "):
             export_job._require_none([problem])

@@ -112,7 +112,7 @@ def test_facts_of_changed_files_are_refused(spark: SparkSession, copy: Path, cha
         frame.count()
     (line,) = [line for line in str(caught.value).splitlines() if "IncompleteError" in line]
     assert f"{fact}: its files have changed since the scan (" in line
-    assert line.rstrip().endswith("allow_incomplete=True reads what is left")
+    assert line.rstrip().endswith("allow_incomplete=True reads the rest")
     assert result.dataframe(fact, allow_incomplete=True).count() <= rows
     assert result.dataframe("epoch_entries").count() == kf.scan(str(copy)).facts("epoch_entries").num_rows
 

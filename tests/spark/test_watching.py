@@ -207,7 +207,7 @@ LACKS = (
     ("reason", "wanted"),
     [
         (f"{STILL_FAILING} after 4 attempts; {AT_AMAZON}: Could not resolve host", LACKS),
-        (f"{DENIED}; the service said: 403", f"{DENIED}; the service said: 403; {LACKS}"),
+        (f"{DENIED}; response of the service: 403", f"{DENIED}; response of the service: 403; {LACKS}"),
         ("no such object", "no such object"),
     ],
 )

@@ -152,7 +152,7 @@ def collect(
         raise UsageError("missing option '--output'", hint=hint)
     screen = screen_of(console)
     if redaction.redact and with_records:
-        hint = "leave out one of them: no pseudonym stands for what is in records"
+        hint = "leave out one of them: pseudonyms do not replace the content of records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
     pseudonyms = redaction.pseudonyms(kept=not estimate)
     collect_options = CollectOptions(
@@ -251,9 +251,9 @@ def _summary(collected: "Collected", output: Path) -> list[str]:
     facts = f"{collected.logs} logs, {collected.batches} batches, {depth}{reused}"
     lines = [f"{size(collected.bundle_bytes)} of facts about {size(collected.bytes_in_all)}{share}: {facts}"]
     if collected.left_out:
-        lines.append(f"{collected.left_out} files are listed without their bytes: nothing of Kafka's")
+        lines.append(f"{collected.left_out} files are listed without their bytes: not Kafka files")
     scan_command = f"{options.PROGRAM} scan {printable(shlex.quote(str(output)))}"
-    return [*lines, "judge it, together with the bundles of the other brokers:", f"{COMMAND_START}{scan_command}"]
+    return [*lines, "scan it together with the bundles of the other brokers:", f"{COMMAND_START}{scan_command}"]
 
 
 def _estimate_line(estimate: "Estimate") -> str:

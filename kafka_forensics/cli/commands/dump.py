@@ -107,8 +107,8 @@ def _print_summary(inputs: "DumpInputs", screen: Screen) -> None:
 
     lines = gap_lines(inputs.incomplete)
     if not screen.quiet:
-        lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
+        lines += [f"left out, not a Kafka file: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
         more = len(inputs.left_out) - _SKIPPED_FILES_SHOWN
-        lines += [f"left out, no files of Kafka's: {more} more"] if more > 0 else []
-        lines += [] if inputs.files else ["nothing to dump: no file of Kafka's is there, or none is asked for"]
+        lines += [f"left out, not Kafka files: {more} more"] if more > 0 else []
+        lines += [] if inputs.files else ["nothing to dump: there is no Kafka file, or none matches the options"]
     say(screen, lines)

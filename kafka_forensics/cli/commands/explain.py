@@ -125,9 +125,9 @@ def _paragraphs(signature: "IncidentSignature") -> Iterator[str]:
     yield f"# {signature.incident}: {issue}"
     yield f"{signature.summary[:1].upper()}{signature.summary[1:]}. Named by `INCIDENT_SIGNATURE`."
     lists = (
-        ("What must be there for a match", (Weight.MUST,)),
-        ("What speaks for it besides", (Weight.EXPECTED, Weight.EXTRA)),
-        ("What speaks against it", (Weight.AGAINST,)),
+        ("Required for a match", (Weight.MUST,)),
+        ("Further signs of it", (Weight.EXPECTED, Weight.EXTRA)),
+        ("Signs against it", (Weight.AGAINST,)),
     )
     for heading, weights in lists:
         items = [f"- {condition.text}" for condition in signature.conditions if condition.weight in weights]
@@ -136,7 +136,7 @@ def _paragraphs(signature: "IncidentSignature") -> Iterator[str]:
     yield f"**Affected.** {signature.affected_versions}."
     yield f"**Fixed in.** {', '.join(signature.fixed_in) or 'no release is known to fix it'}."
     yield (
-        "**What to do next.** Find out which version ran at that time; the other findings of the partition say what it cost."
-        " `kafka-forensics explain incident-signature` says how far such a likeness goes, and docs/incidents.md, row"
-        f" {signature.incident}, shows what is named and what is not."
+        "**What to do next.** Find out which version ran at that time; the other findings of the partition show what was lost."
+        " `kafka-forensics explain incident-signature` explains what a match proves; docs/incidents.md,"
+        f" row {signature.incident}, shows an example and a near miss."
     )

@@ -266,7 +266,7 @@ def _print_summary(reader: "FactReader", order: "ExportOrder", screen: Screen, d
     if not reader.result.totals.partitions:
         lines.append("no partition was found in these paths")
     if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(order.names):
-        lines.append("keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
+        lines.append("keys, values, headers and metadata of clients with offsets are left out; --show-payloads exports them")
     if reader.unread_inputs() and not order.allow_incomplete:
         lines.append("the snapshot is marked _INCOMPLETE: export again once everything can be read, or add --allow-incomplete")
     say(screen, [*lines, *incomplete_lines(reader.result)])

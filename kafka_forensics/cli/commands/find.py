@@ -83,7 +83,7 @@ def find(
     conditions = (key, offset, timestamp, producer_id, header or None, value_contains)
     if all(condition is None for condition in conditions):
         hint = "give --key, --offset, --timestamp, --producer-id, --header or --value-contains; `dump --records` shows all"
-        raise UsageError("find needs to know what to look for", hint=hint)
+        raise UsageError("find needs a condition", hint=hint)
     format_name = output.chosen_format()
 
     from kafka_forensics.cli.outputs.dump import FORMATS_WITH_RECORD_BATCHES, write_found
@@ -134,11 +134,11 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
     lines = []
     searched = f"{plural(len(answer.log_files), 'segment')}, {size(answer.bytes_total)}"
     if not answer.log_files:
-        lines.append("nothing found: no log was there to be searched, or none is asked for")
+        lines.append("nothing found: there is no log to search, or none matches the options")
     elif not answer.found:
-        lines.append(f"nothing found: no readable record in {searched} fulfils all that is asked")
+        lines.append(f"nothing found: no readable record in {searched} matches all conditions")
     elif answer.stopped:
-        lines.append(f"stopped after {plural(answer.found, 'record')}, as --limit says; there may be more")
+        lines.append(f"stopped after {plural(answer.found, 'record')}, the limit of --limit; there may be more")
         if names := answer.not_reached:
             replicas = f"of {plural(len(answer.replicas), 'replica')}, read one after another"
             listed = first_few(map(printable, names), _REPLICAS_SHOWN)
@@ -154,5 +154,5 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
         lines.append(f"{printable(f'{topic}-{partition}')}: {offsets} in no object of the store")
     if answer.damaged_places:
         places = plural(answer.damaged_places, "damaged place")
-        lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths tells of them")
+        lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths shows them")
     say(screen, [*lines, *gap_lines(answer.incomplete)])

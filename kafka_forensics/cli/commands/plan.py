@@ -109,8 +109,8 @@ def _check_elect(plans: "Plans", elect: str | None) -> None:
         raise UsageError(f"--elect needs one partition, {plans.partitions} are left", hint="add --topic and --partition")
     names = [str(candidate.broker) for candidate in plans.planned[0].plan.candidates]
     if elect not in names:
-        can = f"brokers that can lead here: {', '.join(names)}" if names else "no replica can lead on these copies"
-        raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
+        can = f"brokers that can lead here: {', '.join(names)}" if names else "no replica can lead with these copies"
+        raise UsageError(f"broker {elect} cannot lead with these copies", hint=can)
 
 
 def _print_summary(plans: "Plans", screen: Screen, *, names_missing_copies: bool, live: bool) -> None:

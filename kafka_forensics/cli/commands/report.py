@@ -87,9 +87,11 @@ def _write_from_document(
     from kafka_forensics.storage.documents import document_bytes
 
     if len(paths) > 1:
-        raise UsageError("a scan's document is given alone", hint="make one of all copies with `scan PATH... --format json`")
+        raise UsageError(
+            "give a scan's document without other paths", hint="make one of all copies with `scan PATH... --format json`"
+        )
     if unusable := [*_report_only_options(report_options), *selection_arguments(scan_options)]:
-        raise UsageError(f"{unusable[0]} does not go with a scan's document", hint="give the log directories themselves")
+        raise UsageError(f"{unusable[0]} cannot be used with a scan's document", hint="give the log directories")
     data = document_bytes(paths[0], hint="give a file that `scan --format json` wrote, or the log directories themselves")
     document = read_document(data, paths[0])
     write_page(output, document, Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0]), {})

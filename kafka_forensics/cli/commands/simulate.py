@@ -78,7 +78,7 @@ def run(
         choose("protocol", protocol, PROTOCOLS)
     if svg is not None and svg.suffix.lower() not in ("", ".svg"):
         hint = f"name it {svg.with_suffix('.svg')}; a browser or rsvg-convert makes other pictures of it"
-        raise UsageError(f"{svg} would be no {svg.suffix[1:]} file: --svg draws SVG", hint=hint)
+        raise UsageError(f"{svg} would not be a {svg.suffix[1:]} file: --svg draws SVG", hint=hint)
     history = play(scenario, next((candidate for candidate in PROTOCOLS if candidate == protocol), None))
     if svg is not None:
         from kafka_forensics.simulation.picture import svg as draw
@@ -93,7 +93,7 @@ def run(
         write_rows(simulate.COLUMNS, simulate.rows(history, scenario), format_name, to)
     sys.stdout.flush()
     if output is not None and not console.quiet:
-        say(screen_of(console), [f"wrote {log_dirs} log directories to {output / LOG_DIRS}, and {TRUTH} beside it"])
+        say(screen_of(console), [f"wrote {log_dirs} log directories to {output / LOG_DIRS}, and {TRUTH} next to it"])
     return 0
 
 
@@ -188,7 +188,7 @@ def check(
         else:
             write_rows(COLUMNS, (_row(checked, verdict) for verdict in checked.verdicts), format_name, to)
     if not checked.complete:
-        say(screen, [f"incomplete: memory for {checked.states} states used up; the rest was not looked at"])
+        say(screen, [f"incomplete: memory for {checked.states} states used up; the rest was not checked"])
         return EXIT_INCOMPLETE
     return 0
 
@@ -238,7 +238,7 @@ def _page(checked: "ProtocolCheck") -> Iterator[str]:
     yield ""
     width = max(len(verdict.invariant) for verdict in checked.verdicts)
     for verdict in checked.verdicts:
-        text = "holds" if verdict.holds else "not broken as far as was looked"
+        text = "holds" if verdict.holds else "not broken in the checked part"
         if verdict.holds is False:
             text = f"broken in {len(verdict.trace)} steps"
         yield f"  {verdict.invariant.ljust(width)}  {text}"

@@ -54,7 +54,7 @@ def _within_newest(result: SnapshotsResult) -> str:
     name, scan = list(result.snapshots.items())[-1]
     if not scan.findings:
         return ""
-    sentence = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
+    sentence = f"{printable(name)} alone is {scan.verdict} ({by_severity(scan.findings)})"
     return f"; {sentence}: `{rerun_command('scan', scan.rerun_arguments)}` shows it"
 
 

@@ -264,8 +264,8 @@ class PieceReader(ReplicaReader):
         elif next_start < size and ended != next_start:
             raise SourceError(
                 path,
-                f"the part that ends at byte {ended} and the next one, from byte {next_start}, do not meet: its index leads into"
-                f" bytes that look like batches and are none; read it with split_bytes={2 * size}",
+                f"the part that ends at byte {ended} and the next one, from byte {next_start}, do not meet: its index points into"
+                f" bytes that look like batches but are not; read it with split_bytes={2 * size}",
             )
         self._extents[path] = (start, ended)
 

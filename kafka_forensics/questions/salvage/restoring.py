@@ -45,15 +45,15 @@ from kafka_forensics.writers.batches import BatchFields, RecordToWrite, write_ba
 DEFAULT_METADATA_PARTITIONS: Final = 50
 """Kafka's default of `remote.log.metadata.topic.num.partitions`."""
 CHOSEN_BY: Final = "remote"
-REBUILT: Final = "it is built from what the remote store has"
-BEGINS_AFTER: Final = "no copy of it is here; its local log begins where the remote log ends"
+REBUILT: Final = "it is built from the remote store"
+BEGINS_AFTER: Final = "it has no copy; its local log begins where the remote log ends"
 STORE_HINT: Final = (
-    "give the whole remote store of this cluster; or --allow-gaps: brokers then know of no segment there, and readers get none"
+    "give the whole remote store of this cluster; or --allow-gaps: brokers then know no segment there, and readers get no records"
 )
-OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
+OF_REMOTE_RECORDS: Final = "it has no copy; it gets the records of remote storage"
 LEFT_OUT: Final = (
-    "remote segments before its log start, after which others are missing, are not in the rebuilt __remote_log_metadata, or brokers"
-    " would delete them"
+    "remote segments before its log start that are followed by missing ones are not in the rebuilt __remote_log_metadata: otherwise"
+    " brokers would delete them"
 )
 GAPS_HINT: Final = (
     "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
@@ -132,7 +132,7 @@ class Restorer:
         for partition in () if self.from_store else sorted(self.rebuilt):
             if self._count is None:
                 key = REMOTE_LOG_METADATA_TOPIC, partition
-                yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
+                yield Refused(*key, "no_copy", "it has no copy, and its number of partitions is unknown", COUNT_HINT)
             else:
                 lacking = self._lacking.get(partition, {})
                 names = [f"{offset_ranges(gaps)} of {topic}-{number}" for (topic, number), gaps in lacking.items()]

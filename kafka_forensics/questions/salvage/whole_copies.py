@@ -28,9 +28,9 @@ DIFFERING: Final = kinds_with(Trait.PARTS_REPLICAS) - {"REPLICA_DIFFERS"} | {"TO
 """Findings that say that copies hold different records."""
 _CONTRADICTING: Final = ("contents", "markers")
 """Reasons why the latest values of a key differ that no missing record explains."""
-CHOOSE_BROKER: Final = "choose whose records to keep with --prefer-broker; `plan` and `compare` show both sides"
+CHOOSE_BROKER: Final = "choose the broker whose records to keep with --prefer-broker; `plan` and `compare` show both sides"
 MAY_BE_STALE: Final = (
-    "keys whose newest value or tombstone was left out may be missing, have an older value, or be back from deletion"
+    "keys whose newest value or tombstone was left out may be missing, have an older value, or be present although deleted"
 )
 
 
@@ -138,7 +138,7 @@ class WholeCopyChooser:
         if not source.is_whole or is_incomplete:
             check.problems.append(f"is damaged{_at(check.damaged)}")
         elif check.damaged:
-            check.problems.append(f"has lost a segment, or the end of one,{_at(check.damaged)}")
+            check.problems.append(f"has lost a segment, or the end of a segment,{_at(check.damaged)}")
         expected_start = self._expected_start()
         if expected_start is not None and expected_start < start:
             check.problems.append(f"lacks the start of the log{_at([(expected_start, start)])}")
@@ -197,7 +197,7 @@ class WholeCopyChooser:
             raise self._refused_as_differing()
         damaged = {other.number: other.damaged for other in (*checks, check)}
         warnings = [
-            f"the copy of broker {check.broker} was taken, because {other}"
+            f"the copy of broker {check.broker} was chosen, because {other}"
             for other in checks
             if str(other.broker) == prefer and other is not check
         ]
@@ -247,8 +247,8 @@ class WholeCopyChooser:
         hint = "give the log directories of more brokers"
         if first is not None:
             hint += (
-                f"; or --allow-gaps: the copy of broker {first.broker} is taken, and keys may be missing, have older values, or be"
-                " back from deletion"
+                f"; or --allow-gaps: the copy of broker {first.broker} is used, and keys may be missing, have older values, or be"
+                " present although deleted"
             )
         reason = f"{subject}: {'; '.join(map(str, checks))}"
         return self._refused(reason, hint, () if first is None else first.gaps, [check.broker for check in checks])

@@ -292,7 +292,7 @@ class Scan:
         reads_stores: bool = True,
     ) -> None:
         """`reads_stores`: whether a deep scan reads the objects of remote stores."""
-        assert not inputs.without_ids, "topic ids are read before anything is judged"
+        assert not inputs.without_ids, "topic ids are read before anything is checked"
         options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         if options.deep and reads_stores:
@@ -336,7 +336,7 @@ class Scan:
         log = logging.getLogger(__name__)
         log.info("engine %s; storage: %s", engine, ", ".join(back_end_counts(inputs.sources)) or "none")
         if any(isinstance(source, BundleSource) for source in inputs.sources):
-            log.info("bundles have no keys: how these are placed (KEY_PLACEMENT) is told of log directories only")
+            log.info("bundles have no keys: only log directories show their placement (KEY_PLACEMENT)")
         log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
 
     def take(self, answer: PartitionAnswer | RemoteLogAnswer) -> None:
@@ -500,7 +500,7 @@ def interrupted_result(inputs: Inputs, options: ScanOptions) -> ScanResult:
 def _interrupted(engine: str, inputs: Inputs, taken: int) -> Incomplete:
     planned = {plan.context.topic_partition for plan in inputs.replicas}
     path = inputs.given[0] if len(inputs.given) == 1 else f"{len(inputs.given)} paths"
-    why = ": Spark gives all answers together, when its job ends" if engine == "spark" and not taken else ""
+    why = ": Spark returns all results when its job ends" if engine == "spark" and not taken else ""
     return Incomplete(path, f"interrupted after {taken} of {len(planned)} partitions{why}")
 
 
@@ -551,7 +551,7 @@ def _unless_hidden(finding: Finding) -> Finding:
     """`COMMITTED_LOST_EVERYWHERE` as suspected, because something that was not read may hold a copy."""
     if finding.kind != "COMMITTED_LOST_EVERYWHERE":
         return finding
-    evidence = {**finding.evidence, "harmless_if": "a copy in what could not be read holds them"}
+    evidence = {**finding.evidence, "harmless_if": "a copy that could not be read has them"}
     return replace(finding, confidence=Confidence.SUSPECTED, evidence=evidence)
 
 

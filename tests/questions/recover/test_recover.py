@@ -40,7 +40,7 @@ def test_no_side_is_kept_without_a_leader_if_copies_conflict() -> None:
     done = recovered(SAMPLES / "silent-divergence")
     side = done.only_partition.side
     assert isinstance(side, Undecided)
-    assert "no controller's log here says who leads" in side.reason
+    assert "no given controller's log shows the leader" in side.reason
     assert "--keep N (1, 2, 3)" in side.hint
     assert not done.answer.is_complete
 
@@ -62,7 +62,7 @@ def test_a_broker_without_a_copy_cannot_be_kept(tmp_path: Path) -> None:
     put_replica(root, 3, values(0, "a"), partition="elsewhere-0")
     side = recovered(root, 3, "orders").only_partition.side
     assert isinstance(side, Undecided)
-    assert (side.reason, side.hint) == ("broker 3 cannot lead on these copies", "brokers that can lead here: 1, 2")
+    assert (side.reason, side.hint) == ("broker 3 cannot lead with these copies", "brokers that can lead here: 1, 2")
     with pytest.raises(UsageError, match="was given as broker 7"):
         recovered([f"7={UNCLEAN / 'broker-1'}"])
 
@@ -307,7 +307,7 @@ def test_a_dead_leader_is_not_kept(tmp_path: Path) -> None:
     assert isinstance(done.only_partition.side, KeptSide)
     assert (done.only_partition.kept, done.only_partition.side.why) == (2, "recommended")
     assert done.only_partition.side.sentence.endswith(
-        "no leader is known that comes back, and of brokers that do no copies conflict"
+        "no known leader comes back, and the copies of the other brokers do not conflict"
     )
     assert done.reasons == {"recovered": 45}
     third = shutil.copytree(UNCLEAN, tmp_path / "copies") / "broker-3" / "audit-0"

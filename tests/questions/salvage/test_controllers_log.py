@@ -138,7 +138,7 @@ def test_unknown_voters_are_refused(tmp_path: Path) -> None:
         for name in ("a", "b", "c"):
             log.append(topic(name))
         put(tmp_path / "in", node, log, None)
-    assert refused(tmp_path).reason == "nothing here names its voters"
+    assert refused(tmp_path).reason == "no file names its voters"
 
 
 def test_every_set_of_voters_that_is_named_must_have_its_majority(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_an_epoch_without_a_leaders_record_is_refused(tmp_path: Path) -> None:
     log.leader_epoch = 77
     log.append(topic("last"))
     put_all(tmp_path / "in", {1: written((1, 4)), 2: log})
-    assert "2 has a batch of a leader epoch that no leader began there" in refused(tmp_path).reason
+    assert "2 has a batch with a leader epoch that no leader began there" in refused(tmp_path).reason
 
 
 def test_a_copy_that_has_lost_its_end_does_not_count(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_snapshots_are_copied_with_the_log(tmp_path: Path) -> None:
         ([(2, snapshot(topic("t")))], "begins at offset 3, and has no snapshot"),
         ([(5, snapshot(topic("t"), footer=False))], "has a snapshot that is not whole"),
         ([(5, flip_bit(snapshot(topic("t")), 160))], "has a snapshot that is not whole"),
-        ([(9, snapshot(topic("t")))], "ends before a snapshot of it"),
+        ([(9, snapshot(topic("t")))], "ends before its snapshot"),
     ],
 )
 def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: list[tuple[int, bytes]], defect: str) -> None:

@@ -304,7 +304,7 @@ def test_a_store_of_another_cluster_is_as_none(copies: Path, local: tuple[int, i
     salvaged = salvaged_of(copies, allow_gaps=allow_gaps)
     lost = {row.key: row for row in (*salvaged.refused, *salvaged.begun_empty)}
     key = "__remote_log_metadata", METADATA
-    assert lost[key].reason.endswith(" holds no topic of these copies by its id: another cluster's store?")
+    assert lost[key].reason.endswith(" has no topic id of these copies: does the store belong to another cluster?")
     assert key not in [row.key for row in salvaged.partitions]
     assert (("t", 0) in [row.key for row in salvaged.refused]) == (local is None)
     flags: tuple[dict[str, Any], ...] = {"from_store": True}, {"rebuild_metadata": True}

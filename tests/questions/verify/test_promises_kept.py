@@ -224,7 +224,7 @@ def test_an_invalid_recovery_is_refused(lost: Path) -> None:
         with pytest.raises(UsageError, match="holds no records of `recover`"):
             read_lost_records(str(lost))
     (lost / "records.jsonl").write_text(whole[: whole.index("\n") + 1])
-    with pytest.raises(UsageError, match=r"is not the one that report.json there speaks of"):
+    with pytest.raises(UsageError, match=r"is not the one in report.json there"):
         read_lost_records(str(lost))
     (lost / "report.json").unlink()
     with pytest.raises(UsageError, match=r"cannot read .*report.json"):

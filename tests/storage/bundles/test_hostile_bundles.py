@@ -159,13 +159,13 @@ CONTRADICTIONS: Final[dict[str, tuple[Change, str]]] = {
     "CRC of 33 bits": (set_column(BatchColumn.CRC, 0, 1 << 32), "crc"),
     "digests of another width": (narrow_digests, "makes no sense"),
     "damage outside": (add_damage(Damage("SEG_HOLE", 0, 1 << 40)), "outside of its bytes"),
-    "damage of unknown kind": (add_damage(Damage("os.system", 0, 1)), "damage that makes no sense"),
+    "damage of unknown kind": (add_damage(Damage("os.system", 0, 1)), "invalid damage"),
     "damage with escape sequences": (add_damage(Damage("SEG_HOLE", 0, 1, detail={"reason": "\x1b[2J"})), "a detail of damage"),
     "damage with a detail of another kind": (add_damage(Damage("SEG_HOLE", 0, 1, detail={"codec": "zstd"})), "a detail of damage"),
     "damage with true for a number": (add_damage(Damage("SEG_HOLE", 0, 1, detail={"magic": True})), "a detail of damage"),
     "raw batch of another size": (
         replace_batches(bundles.PAYMENTS, SectionKind.RAW, [(73, bytes(78))]),
-        "a batch is held where none begins",
+        "a stored batch is at a position where no batch begins",
     ),
     "raw batch of another position": (
         replace_batches(bundles.PAYMENTS, SectionKind.RAW, [(0, b"")]),
@@ -316,12 +316,12 @@ def test_added_and_missing_members_are_reported(bundle: Path, tmp_path: Path) ->
     members = bundles.stored_members(bundle)
     path.write_bytes(bundles.tar_of({**members, "parts/000001.zst": members["parts/000000.zst"], "../x": b"", "y": b""}))
     output = refusal_or_incomplete(path)
-    assert "2 members that were not there when it was sealed, such as parts/000001.zst" in output
+    assert "2 members that its checksums do not list, such as parts/000001.zst" in output
     assert "a member that no bundle has: ../x" in output
     fewer = dict(members)
     del fewer["parts/000000.zst"]
     path.write_bytes(bundles.tar_of(fewer))
-    assert "1 member fewer than when it was sealed, such as parts/000000.zst" in refusal_or_incomplete(path)
+    assert "1 member fewer than its checksums list, such as parts/000000.zst" in refusal_or_incomplete(path)
 
 
 def test_two_members_of_one_name_are_reported(bundle: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_an_object_listed_without_its_size_is_not_empty(has_size: bool, monkeypa
         assert scan_result.totals.records == plain.totals.records > 0
     else:
         assert {incomplete.reason for incomplete in scan_result.incomplete} == {
-            "the service does not tell how large this object is, so its end cannot be known"
+            "the service does not report the size of this object, so its end is unknown"
         }
 
 
