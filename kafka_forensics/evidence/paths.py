@@ -302,7 +302,7 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
         hint = "a renamed copy is read if its name ends in .log, .index, ..."
         raise NoKafkaFilesError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
     if logs_only and not source.name.endswith(".log"):
-        hint = f"`kafka-forensics dump {shlex.quote(source.name)}` shows what is in it"
+        hint = f"this shows what is in it: `kafka-forensics dump {shlex.quote(source.name)}`"
         raise NoKafkaFilesError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
 
 
