@@ -296,7 +296,7 @@ def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run:
     assert len((out + err).splitlines()) <= 60
     text = " ".join(out.split())
     assert text.startswith("CRITICAL unclean election, 2026-11-21T05:46:43Z: 40 partitions, 2800 committed records ")
-    assert "An unclean election passed over broker 2; the leader elected instead lacks committed records of 40 partitions." in text
+    assert "A leader was elected uncleanly instead of broker 2 and lacks committed records of 40 partitions." in text
     assert "2800 committed records survive only on broker 2, and Kafka would truncate them there to match the new leader." in text
     assert "found UNCLEAN_LOSS 40 (critical, proven)" in text
     assert "known as KAFKA-10751" in text

@@ -82,7 +82,7 @@ def test_an_unknown_file_extension_is_refused_with_a_list_of_known_ones(scan: Sc
     endings = ".json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table), .prom (prometheus)"
     assert (status, err.splitlines()) == (
         2,
-        [f"error: no format goes with the ending .xyz of {tmp_path / 'r.xyz'}", f"hint: give --format, or one of {endings}"],
+        [f"error: no format has the ending .xyz of {tmp_path / 'r.xyz'}", f"hint: give --format, or one of {endings}"],
     )
 
 

@@ -307,7 +307,7 @@ def test_an_isr_member_that_lacks_records_in_remote_storage_is_reported(run: Run
 def test_a_salvage_that_ends_before_remote_segments_is_refused(run: Run, tmp_path: Path) -> None:
     paths = put_tiered(tmp_path / "in", {2: (14, 20, OLD_EPOCHS)}, "events")
     status, out, _ = run("salvage", *paths, "--topic", "t", "--output", str(tmp_path / "out"))
-    assert (status, "remote segments have offsets [20, 30) of it" in out) == (3, True)
+    assert (status, "remote segments have its offsets [20, 30)" in out) == (3, True)
 
 
 @pytest.mark.parametrize("has_broker", [True, False], ids=["its broker given", "its broker not given"])
@@ -321,7 +321,7 @@ def test_a_partition_that_only_the_remote_log_names_is_refused(run: Run, tmp_pat
             meta.write_text(meta.read_text().replace("node.id=", "node.id=7"))
     code, out, err = run("salvage", str(tmp_path / "copies"), "--output", str(tmp_path / "out"))
     warning = "start no broker before t-0 is salvaged or copied back: Kafka would delete what it has in remote storage"
-    assert (code, warning in err, "copied segments of it to remote storage" in out) == (
+    assert (code, warning in err, "copied its segments to remote storage" in out) == (
         3 if has_broker else 0,
         has_broker,
         has_broker,
