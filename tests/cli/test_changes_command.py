@@ -49,7 +49,7 @@ def test_two_samples_of_one_cluster_have_appended_and_created_logs(run: Run) -> 
     assert changed == [*appended, *(("audit", broker, "created") for broker in (1, 2, 3))]
     assert (document["findings"], document["notes"]) == ([], [])
     assert err.splitlines()[0] == (
-        "critical: nothing new between 2 snapshots, healthy and unclean-election; unclean-election by itself is critical"
+        "critical: nothing new between 2 snapshots, healthy and unclean-election; unclean-election alone is critical"
         f" (1 critical, 12 info): `kafka-forensics scan {AFTER}` shows it"
     )
     assert document["summary"]["verdict"] == "critical"
@@ -102,11 +102,11 @@ def summary_of_change(line: str) -> tuple[Any, ...]:
         (["{root}", "--snapshot", OLD, "--snapshot", OLD], f"snapshot {OLD} was chosen twice"),
         (["{root}/" + OLD, "{root}/" + OLD], f"two snapshots are called {OLD}"),
         (["a={root}/" + OLD, "b={root}/" + OLD], "is given as snapshot a and as snapshot b"),
-        (["{root}/" + OLD], "no broker is in two snapshots that follow each other"),
+        (["{root}/" + OLD], "no broker is in two consecutive snapshots"),
         (["{root}/nowhere", "{root}/" + OLD], "nowhere"),
-        (["{root}/" + OLD + "/b1/meta.properties"], "is one snapshot and not a folder of them"),
+        (["{root}/" + OLD + "/b1/meta.properties"], "is one snapshot, not a folder of snapshots"),
         (["{root}", "--topic", "x*"], "nothing matches --topic x*"),
-        (["{root}", "--broker", "9"], "there is no such broker"),
+        (["{root}", "--broker", "9"], "no broker matches"),
         (["{root}", "--output", "{root}/out.json"], "out.json"),
         (["{root}", "--spark-master", "local[1]"], "--engine spark"),
     ],
@@ -134,8 +134,8 @@ def test_unread_links_and_archives_are_reported(run: Run, snapshots: Snapshots, 
     status, out, err = run(snapshots.root, "--format", "json")
     assert status == 0
     assert list(json.loads(out)["notes"]) == [
-        f"links in {snapshots.root} are not followed, give them as paths themselves: gone, latest\x1b[31m",
-        f"archives in {snapshots.root} of kinds that are not read, unpack them first: 2026-11-19.tar.bz2",
+        f"links in {snapshots.root} are not followed, give their targets as paths: gone, latest\x1b[31m",
+        f"archives in {snapshots.root} of unsupported kinds, unpack them first: 2026-11-19.tar.bz2",
     ]
     notes = [line for line in err.splitlines() if line.startswith("note: ")]
     assert ["gone, latest" in notes[0], notes[1].endswith("unpack them first: 2026-11-19.tar.bz2")] == [True, True]

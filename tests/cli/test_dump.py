@@ -130,7 +130,7 @@ def test_topic_and_partition_of_a_single_file_come_from_its_directory(dump: Dump
     assert run("dump", file, "--topic", "zz") == (2, "", error)
     for path in (TRANSACTIONS, BROKER / "meta.properties"):
         status, _, err = run("dump", path, "--topic", "zz")
-        assert (status, "of which topic and partition it is cannot be told" in err) == (2, True)
+        assert (status, "its path does not show its topic and partition" in err) == (2, True)
 
 
 def test_explained_bytes_are_those_of_the_file(rows: Rows) -> None:

@@ -51,14 +51,14 @@ def test_json_and_table_show_both_truncation_offsets(run: Run, shifted: Path) ->
     assert (rows[0]["truncation_offset_by_checkpoint"], rows[0]["truncation_offset_by_batches"]) == (3, 2)
     assert (rows[0]["first_timestamp_ms"], rows[0]["first_timestamp"]) == (1700000000006, "2023-11-14T22:13:20.006Z")
     out = run(shifted, "--format", "text")[1]
-    assert "a follower asking for it is cut at 3 by the checkpoint, cut at 2 by the batches" in out
+    assert "a follower that requests its end is cut at 3 by the checkpoint, cut at 2 by the batches" in out
     assert "CHECKPOINT AND BATCHES DISAGREE" in out
 
 
 def test_a_message_explains_an_empty_answer(run: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
-    error = "error: nothing matches --broker 2: there is no such broker\nhint: brokers here: 1\n"
+    error = "error: nothing matches --broker 2: no broker matches\nhint: brokers here: 1\n"
     assert run(tmp_path, "--broker", "2", "-q", "--format", "text") == (2, "", error)
     assert run(tmp_path / "none")[0] == 2
 

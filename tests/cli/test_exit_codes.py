@@ -169,7 +169,7 @@ def test_invalid_command_lines_give_status_2_and_a_hint(
         (
             "bundle.tar.gz",
             "nothing in this archive can be read: ",
-            "take it again from where it was made, and compare the checksums",
+            "copy it again from its origin, and compare the checksums",
         ),
     ],
 )
@@ -207,7 +207,10 @@ def test_a_mistyped_topic_is_reported_beside_an_unread_input(tmp_path: Path, run
     for command in ("scan", "plan", "dump"):
         for topic in ("ordres", "orders"):
             status, _, err = run(command, copies, "--topic", topic)
-            assert (status, f"note: in what could be read nothing matches --topic {topic}" in err) == (3, topic == "ordres")
+            assert (status, f"note: in the files that could be read nothing matches --topic {topic}" in err) == (
+                3,
+                topic == "ordres",
+            )
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["directory", "archive"])

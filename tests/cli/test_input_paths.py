@@ -93,13 +93,13 @@ def test_an_archive_with_a_wrong_extension_is_refused(run: Run, copies: Path, tm
         wrong = tmp_path / name
         shutil.copy(archive, wrong)
         status, _, err = run("scan", wrong)
-        error = f"error: {wrong}: its name says otherwise, but it holds gzip-compressed data"
-        assert (status, err.splitlines()) == (2, [error, "hint: let its name end in .tar.gz or .tgz"])
+        error = f"error: {wrong}: it holds gzip-compressed data, but its name has another ending"
+        assert (status, err.splitlines()) == (2, [error, "hint: rename it to end in .tar.gz or .tgz"])
 
 
 def test_an_unknown_broker_is_refused(run: Run) -> None:
     outcome = run("scan", HEALTHY, "--broker", "9")
-    assert outcome == (2, "", "error: nothing matches --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n")
+    assert outcome == (2, "", "error: nothing matches --broker 9: no broker matches\nhint: brokers here: 1, 2, 3\n")
     assert " on 1 broker\n" in run("scan", HEALTHY, "--broker", "2")[2]
     status, _, err = run("scan", HEALTHY, "--broker", "2", "--topic", "orders", "--partition", "7")
     assert (status, "there is no partition 'orders-7' on broker 2" in err) == (2, True)
@@ -169,7 +169,7 @@ def test_plan_refuses_a_copy_with_the_number_of_another_broker(run: Run) -> None
     """Its steps would stop and start the wrong broker."""
     status, out, err = run("plan", f"1={HEALTHY / 'broker-2'}", f"3={HEALTHY / 'broker-3'}")
     assert (status, out) == (2, "")
-    assert f"{HEALTHY / 'broker-2'} was given as broker 1, and is of broker 2 by its meta.properties" in err
+    assert f"{HEALTHY / 'broker-2'} was given as broker 1, but its meta.properties has node 2" in err
     assert "give it as 2=PATH" in err
 
 

@@ -12,7 +12,7 @@ from tests.support.controllers import partition as partition_record, setting, to
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 
-REASON = "no copy of it is here, though replication-offset-checkpoint of broker 1 gives it "
+REASON = "it has no copy, although replication-offset-checkpoint of broker 1 has "
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
@@ -59,9 +59,9 @@ def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partition
         _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "text", *options)
         text = " ".join(out.split())
         assert text.count(": no copy of it is here") == 2
-        lost = f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets; without it brokers know no remote segment that"
+        lost = f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets; without it brokers do not find the remote segments that"
         assert lost in text
-        assert "refused other-0: no copy of it is here, though the controllers' log assigns it to broker 4" in text
+        assert "refused other-0: it has no copy, although the controllers' log assigns it to broker 4" in text
         assert "start no broker before other-0 is salvaged or copied back: Kafka would delete" in err
     assert [run("scan", brokers.root, "--topic", name)[0] for name in ("other", "gone", "nobody")] == [0, 0, 2]
 

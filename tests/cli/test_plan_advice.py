@@ -127,7 +127,7 @@ def test_a_dead_broker_is_not_copied_or_stopped(
     assert partition["missing_witnesses"] == [{"kind": "dead_copy_absent", "broker": 1}]
     status, _, err = run_plan(*others, "x")
     assert status == 2
-    assert "no copy here is of broker x, and no controller's log here gives it a replica" in err
+    assert "no copy belongs to broker x, and no controller's log assigns it a replica" in err
     assert "brokers known here: 1, 2, 3" in err
 
 
@@ -190,8 +190,8 @@ def test_a_dead_broker_among_unnamed_copies_is_refused(run_plan: Run, copies: Pa
         (copies / f"broker-{broker}" / "meta.properties").unlink()
     status, out, err = run_plan(copies, *AUDIT, "--dead", "2")
     assert (status, out) == (2, "")
-    assert "which of the copies called broker-2, broker-3 is of broker 2 cannot be told" in err
-    assert "say whose they are, as in 2=PATH" in err
+    assert "cannot tell which of the copies broker-2, broker-3 belongs to broker 2" in err
+    assert "name their brokers, as in 2=PATH" in err
 
 
 def test_a_malformed_checkpoint_is_repaired_before_a_new_plan(
@@ -209,10 +209,10 @@ def test_a_malformed_checkpoint_is_repaired_before_a_new_plan(
 @pytest.mark.parametrize(
     ("file", "advice"),
     [
-        ("log-start-offset-checkpoint", "records come back that DeleteRecords deleted there"),
+        ("log-start-offset-checkpoint", "records that DeleteRecords deleted there come back"),
         ("recovery-point-offset-checkpoint", "recovers every log from its start"),
         ("cleaner-offset-checkpoint", "nothing is lost"),
-        ("__cluster_metadata-0/quorum-state", "start it only when the others have a leader"),
+        ("__cluster_metadata-0/quorum-state", "start such a controller only when the other controllers have a leader"),
         ("bootstrap.checkpoint", "move this file (never delete it)"),
         ("meta.properties", "write this file again with the lines `version=1`, `node.id=3`, `cluster.id="),
         ("audit-0/partition.metadata", "write this file again with the lines `version: 0` and `topic_id: "),

@@ -250,7 +250,7 @@ def test_a_topic_unknown_to_the_controllers_is_at_stake(
     [
         (("--elect", "9"), "broker 9 cannot lead with these copies\nhint: brokers that can lead here: 1, 2, 3"),
         (("--truncate-by", "epoch"), "epochs"),
-        (("--dead", "7"), "no copy here is of broker 7"),
+        (("--dead", "7"), "no copy belongs to broker 7"),
     ],
 )
 def test_invalid_options_are_refused(run_plan: Run, audit: Path, arguments: tuple[str, ...], error: str) -> None:

@@ -169,7 +169,7 @@ def test_no_option_writes_to_an_input_or_to_another_output(
         status, out, err = run(
             *command_words, *(scene.inputs if input_options else ["slow-follower"]), *chain(*same_outputs.items())
         )
-        assert (status, out, "name one file" in err) == (2, "", True), (first, second, err)
+        assert (status, out, "name the same file" in err) == (2, "", True), (first, second, err)
     assert file_states(scene.root) == before
     assert not list(tmp_path.iterdir())
 

@@ -203,8 +203,8 @@ def test_every_cause_of_an_open_upper_bound_has_a_note() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ((), "hint: say which copy stays with --keep N (1, 2), or --keep recommended for the leaders that `plan` recommends\n"),
-        (("--keep", 7), "error: no copy here is of broker 7\nhint: --keep takes a broker whose copy is here: 1, 2\n"),
+        ((), "hint: choose the copy to keep with --keep N (1, 2), or the leaders that `plan` recommends with --keep recommended\n"),
+        (("--keep", 7), "error: no copy belongs to broker 7\nhint: --keep takes a broker whose copy is here: 1, 2\n"),
         (("--keep", 1, "--dead", 1), "error: --keep 1 and --dead 1 contradict each other\nhint: a broker that will not come back "),
     ],
 )

@@ -95,7 +95,7 @@ def test_bytes_and_hashes_are_shown_only_on_request(run: Run, copies: Path, tmp_
         (("{copies}", "--output", "{out}/page.txt"), "does not end in .html"),
         (("{copies}", "--output", "{out}/none/page.html"), "its directory does not exist"),
         (("{out}/none.json", "--output", "{out}/page.html"), "cannot read"),
-        (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "is given alone"),
+        (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "give a scan's document without other paths"),
         (("{out}/a.json", "--topic", "audit", "--output", "{out}/page.html"), "--topic cannot be used with a scan's document"),
         (("{out}/a.json", "--hashes", "--output", "{out}/page.html"), "--hashes cannot be used with a scan's document"),
         (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),

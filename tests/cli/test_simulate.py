@@ -110,7 +110,7 @@ def test_only_an_empty_directory_is_accepted(run: Run, tmp_path: Path) -> None:
         ("simulate run txn-torn --protocol kip-230 --output made", "there is no protocol 'kip-230'\nhint: did you mean kip-320?"),
         (
             "simulate run fast-leader-changes --protocol truncate-to-hw --output made",
-            "fast-leader-changes is not played under truncate-to-hw\nhint: choose from kip-101, kip-279, kip-320",
+            "fast-leader-changes does not support truncate-to-hw\nhint: choose from kip-101, kip-279, kip-320",
         ),
     ],
 )

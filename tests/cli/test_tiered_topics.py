@@ -321,7 +321,7 @@ def test_a_partition_that_only_the_remote_log_names_is_refused(run: Run, tmp_pat
             meta.write_text(meta.read_text().replace("node.id=", "node.id=7"))
     code, out, err = run("salvage", str(tmp_path / "copies"), "--output", str(tmp_path / "out"))
     warning = "start no broker before t-0 is salvaged or copied back: Kafka would delete what it has in remote storage"
-    assert (code, warning in err, "copied segments of it to remote storage" in out) == (
+    assert (code, warning in err, "copied its segments to remote storage" in out) == (
         3 if has_broker else 0,
         has_broker,
         has_broker,

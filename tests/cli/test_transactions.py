@@ -125,7 +125,7 @@ def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path
     alone = tmp_path / "alone"
     put_brokers(alone, {"t-0": log})
     _, out, _ = run(alone, "--format", "text")
-    assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
+    assert "unknown whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
     assert "do not abort" not in out
 
 
@@ -148,7 +148,7 @@ def test_a_transaction_unknown_to_coordinators_shows_since_when_it_hangs_and_how
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
     hangs_from = "2023-11-14T22:33:25.000Z"
-    assert row["reason"] == f"the coordinator does not list it: if it is still open at {hangs_from}, it hangs; look again then"
+    assert row["reason"] == f"the coordinator does not list it: if it is still open at {hangs_from}, it hangs; check again then"
     live = (tmp_path, "--live", "--as-of", ms(1_206), "--state", "open")
     [row] = rows(run, *live)
     find = "kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --topic t --partition 0 --max-transaction-timeout 15"

@@ -267,6 +267,6 @@ def test_moved_iceberg_tables_are_refused(tmp_path: Path, moved: bool, capsys: p
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     assert append(other, "a", "n2", *TWO_FACTS, "--table-format", "iceberg") == 2
     err = capsys.readouterr().err
-    assert ("are not where they were made" if moved else f"lies at file://{target}/batches") in err
-    assert "hint: Iceberg's tables name whole paths" in err
+    assert ("are not where they were created" if moved else f"lies at file://{target}/batches") in err
+    assert "hint: Iceberg tables store absolute paths" in err
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before

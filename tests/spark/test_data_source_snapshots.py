@@ -76,7 +76,7 @@ def test_links_in_the_folder_are_reported_as_left_out(root: Path, tmp_path: Path
     (tmp_path / "lin\x1bk").symlink_to(root / "day-10")
     table, _ = read(tmp_path, "replicas", snapshots="true")
     assert set(table["snapshot"].to_pylist()) == {"day-9"}
-    assert caplog.messages[0].endswith("are not followed, give them as paths themselves: lin\\x1bk")
+    assert caplog.messages[0].endswith("are not followed, give their targets as paths: lin\\x1bk")
 
 
 def test_order_selects_and_orders_snapshots(root: Path) -> None:

@@ -108,4 +108,4 @@ def test_ctrl_c_while_spark_works_prints_finished_partitions(taken: int, tmp_pat
         assert "Leadership and ISR over time" in text
     else:
         assert_nothing_was_judged(done.stdout, done.stderr.replace(f"wrote {page}\n", ""), sample, 11)
-        assert "Spark gives all answers together" in text
+        assert "Spark returns all results" in text

@@ -72,7 +72,7 @@ def test_an_unclean_loss_names_the_last_holder_and_the_truncation() -> None:
     evidence["truncation_offsets"] = [{"follower": 2, "leader": 1, "from_checkpoint": 370, "from_batches": 300}]
     assert wording.message(finding("UNCLEAN_LOSS", loss.place, evidence)).endswith(
         " will truncate them at offset 300 to match the new leader (epoch 2 on broker 1 against epoch 0 on broker 2); by the"
-        " leader-epoch-checkpoint Kafka does not truncate there, and that copy would hold other records than the leader for good."
+        " leader-epoch-checkpoint Kafka does not truncate there, and that copy would permanently differ from the leader."
     )
     assert wording.advice(loss) == (
         "Leave broker 2 stopped until its log directory is copied elsewhere: no other good copy is known. Copy those of the other"
@@ -107,9 +107,9 @@ def test_a_missing_segment_names_its_end_and_the_witness() -> None:
     evidence = {"missing": 70, "witnesses": ["producer snapshot", "time index"], "held_by": []}
     missing = finding("SEGMENT_MISSING", PLACE, evidence)
     assert " has offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(missing)
-    assert " holds offsets 300 to 369, at least (by " in wording.message(missing.with_evidence(at_least=True))
+    assert " has offsets 300 to 369, at least (by " in wording.message(missing.with_evidence(at_least=True))
     empty = finding("SEGMENT_MISSING", Place("audit", 0, offset_start=300), {"harmless_if": "the segment was empty"})
-    assert wording.message(empty).endswith(" holds what began at offset 300, which is harmless if the segment was empty.")
+    assert wording.message(empty).endswith(" has the segment that began at offset 300, which is harmless if the segment was empty.")
 
 
 def test_an_election_names_others_that_may_have_cost_the_same() -> None:

@@ -55,7 +55,7 @@ def test_the_recommended_side_is_kept_without_a_leader_if_copies_only_lag(tmp_pa
 
 
 def test_a_broker_without_a_copy_cannot_be_kept(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no copy here is of broker 9") as refused:
+    with pytest.raises(UsageError, match="no copy belongs to broker 9") as refused:
         recovered(UNCLEAN, 9, "audit")
     assert refused.value.hint == "--keep takes a broker whose copy is here: 1, 2, 3"
     root = forked(tmp_path, kept=[], lost=[values(2, "c")])
@@ -332,7 +332,7 @@ def test_a_dead_leader_is_recognised_by_name_and_node_id(name: str, tmp_path: Pa
     for keep in ("rack-1", "1"):
         with pytest.raises(UsageError, match=f"--keep {keep} and --dead {name} contradict each other"):
             recover(paths, options, keep, list[RecoveredRecord]().append, dead=(name,))
-    with pytest.raises(UsageError, match="no copy here is of broker 9, and no controller's log here gives it a replica"):
+    with pytest.raises(UsageError, match="no copy belongs to broker 9, and no controller's log assigns it a replica"):
         recovered(UNCLEAN, 1, "audit", dead=("9",))
     assert isinstance(recovered(UNCLEAN, topic="audit", dead=("1", "2", "3")).only_partition.side, Undecided)
 

@@ -71,7 +71,7 @@ def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gap
         "it is compacted, and no copy of it is whole: the copy of broker 1 is damaged at offsets 1 to 3; "
         "the copy of broker 2 is damaged at offsets 4 to 8"
     )
-    assert "--allow-gaps: the copy of broker 1 is taken" in str(refusal.hint)
+    assert "--allow-gaps: the copy of broker 1 is used" in str(refusal.hint)
     broker = int(prefer or 1)
     partition = taken(tmp_path, [*CLEANED[:broker], *CLEANED[broker + 1 :], *ACTIVE], allow_gaps=True, prefer=prefer)
     assert (partition.base, partition.brokers) == (broker, [broker])
@@ -99,7 +99,7 @@ def test_a_deleted_key_comes_back_only_with_a_gap(tmp_path: Path) -> None:
     """Broker 1 has b, and its tombstone is damaged; broker 2 has cleaned both, and lost a."""
     put_cleaned(tmp_path / "in", 1, [*CLEANED[:4], zeroed(keyed_batch(12, ("b", None))), CLEANED[4]], ACTIVE)
     put_cleaned(tmp_path / "in", 2, [zeroed(CLEANED[0]), *CLEANED[2:]], ACTIVE)
-    assert "back from deletion" in str(refused(tmp_path).hint)
+    assert "present although deleted" in str(refused(tmp_path).hint)
     salvaged = salvaged_of(tmp_path / "in", tmp_path / "one", allow_gaps=True, prefer="1")
     (partition,) = salvaged.partitions
     assert gaps_of(partition) == [(10, 15, (1,))]

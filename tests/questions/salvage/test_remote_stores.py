@@ -310,7 +310,7 @@ def test_a_store_of_another_cluster_is_as_none(copies: Path, local: tuple[int, i
     flags: tuple[dict[str, Any], ...] = {"from_store": True}, {"rebuild_metadata": True}
     for options in flags:
         shutil.rmtree(copies.with_name("out"), ignore_errors=True)
-        with pytest.raises(UsageError, match="another cluster's store"):
+        with pytest.raises(UsageError, match="another cluster"):
             salvaged_of(copies, **options)
 
 

@@ -139,7 +139,7 @@ def test_bytes_after_the_end_marker_are_reported(suffix: str, tmp_path: Path) ->
     files, problems = check(data, suffix, tmp_path, FILES)
     assert files == len(FILES)
     assert len(problems) == 1
-    assert "behind the end marker" in problems[0]
+    assert "after the end marker" in problems[0]
 
 
 def test_a_damaged_header_ends_the_list_and_is_reported(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_damaged_header_ends_the_list_and_is_reported(tmp_path: Path) -> None:
     second = 512 + 3072
     data[second + 130] ^= 0x01
     files, problems = check(bytes(data), ".tar", tmp_path, FILES)
-    assert (files, problems) == (1, [f"no tar header at byte {second}: what follows is not read"])
+    assert (files, problems) == (1, [f"no tar header at byte {second}: the rest is not read"])
 
 
 @pytest.mark.parametrize("form", ["gnu sparse", "pax sparse 1.0", "pax sparse 0.1", "pax sparse 0.0"])

@@ -248,4 +248,4 @@ def test_a_failed_check_is_not_reported_as_a_change(bucket: Bucket, proxy: S3Pro
     manifest.record(source, source.stat("a/f"))
     proxy.fault = lambda *_: 500
     assert manifest.changes() == []
-    assert "a: whether it changed while it was read is not known: still failing" in caplog.text
+    assert "a: it is unknown whether it changed while it was read: still failing" in caplog.text
