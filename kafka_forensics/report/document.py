@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -147,6 +147,10 @@ class IncidentPartitionRow(msgspec.Struct, frozen=True):
     lost_at_most: Offset
     records_lost_at_least: Offset | None
     records_lost_at_most: Offset | None
+    offset_start: Offset | None
+    offset_end: Offset | None
+    held_by: list[Broker]
+    held_ranges: list[dict[str, Any]]
 
 
 class IncidentRow(msgspec.Struct, frozen=True):
