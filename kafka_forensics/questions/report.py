@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
@@ -11,7 +10,7 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, typed_p
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.findings import Broker, Severity, TopicPartition
+from kafka_forensics.model.findings import Broker, TopicPartition
 from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
 from kafka_forensics.parsers.log_dir import FileKind
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteSource, Entry
 
 DIFFERENCES_KEPT: Final = 400
-"""Partitions with the bytes of their first difference, those with the largest losses."""
+"""Partitions with the bytes of their first difference."""
 FIELDS_KEPT: Final = 40
 """Rows of annotated bytes on one side of a difference."""
 _FIELDS_BEFORE: Final = 6
@@ -146,9 +145,6 @@ class _FactCollector:
 
     def __init__(self, inputs: Inputs, maker: PlanMaker, asked: ReportOptions) -> None:
         self.facts = PageFacts()
-        self._partitions = 0
-        self._largest: list[tuple[int, int, TopicPartition]] = []
-        """A heap of the partitions whose difference is kept; first the smallest loss, of equal ones the latest."""
         self._maker, self._options = maker, asked
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
 
@@ -157,18 +153,10 @@ class _FactCollector:
         read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
         self._maker.look(replicas, reader, result)
         self._take_times(read, reader)
-        if self._options.payloads and len(read) > 1 and (difference := self._difference(read, result)) is not None:
-            self._keep(difference, replicas[0].context.topic_partition, result)
-
-    def _keep(self, difference: FirstDifference, where: TopicPartition, result: PartitionResult) -> None:
-        """Keep a difference unless enough other partitions lost more; it may displace another."""
-        places = [finding.place for finding in result.findings if finding.severity is Severity.CRITICAL]
-        lost = sum(place.offset_end - (place.offset_start or 0) for place in places if place.offset_end is not None)
-        self._partitions += 1
-        self.facts.differences[where] = difference
-        heappush(self._largest, (lost, -self._partitions, where))
-        if len(self._largest) > DIFFERENCES_KEPT:
-            del self.facts.differences[heappop(self._largest)[2]]
+        if self._options.payloads and len(read) > 1 and len(self.facts.differences) < DIFFERENCES_KEPT:
+            difference = self._difference(read, result)
+            if difference is not None:
+                self.facts.differences[replicas[0].context.topic_partition] = difference
 
     def _take_times(self, read: list[Replica], reader: LogReader) -> None:
         """Widen the range of times by these logs: the newest time of all batches, the oldest of the first batch."""

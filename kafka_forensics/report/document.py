@@ -59,33 +59,18 @@ class Summary(msgspec.Struct, frozen=True):
     findings: dict[str, Offset]
 
 
-class TransactionCountsRow(msgspec.Struct, frozen=True):
-    """Counts of a replica's transactions."""
-
-    committed: Offset | None
-    aborted: Offset | None
-    open: Offset | None
-    hanging: Offset | None
-
-
 class ReplicaRow(msgspec.Struct, frozen=True):
     """A replica; end offsets are exclusive, None is "not known"."""
 
     broker: Broker
     log_dir: str
     log_start_offset: Offset | None
-    local_log_start_offset: Offset | None
     log_end_offset: Offset | None
     high_watermark: Offset | None
     last_stable_offset: Offset | None
-    recovery_point: Offset | None
     leader_epochs: list[tuple[Offset, Offset]] | None
-    segments: Offset | None
-    batches: Offset | None
     records: Offset | None
     bytes: Offset | None
-    missing_offsets: Offset | None
-    transactions: TransactionCountsRow
     read: str
     read_end_offset: Offset | None
 

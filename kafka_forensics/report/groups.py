@@ -22,34 +22,34 @@ _NUMBERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class LostRecords:
+class Lost:
     """Committed records that are lost, or offsets where records are not known: proven, and at most."""
 
     proven: int = 0
     at_most: int = 0
     noun: str = ""
 
-    def __add__(self, other: "LostRecords") -> "LostRecords":
+    def __add__(self, other: "Lost") -> "Lost":
         noun = min(filter(None, (self.noun, other.noun)), default="")  # offsets, if one of them is in offsets
-        return LostRecords(self.proven + other.proven, self.at_most + other.at_most, noun)
+        return Lost(self.proven + other.proven, self.at_most + other.at_most, noun)
 
     def __str__(self) -> str:
         return bounds(self.proven, self.at_most, self.noun) if self.at_most else "nothing"
 
 
-def loss_of(counted: CountedLoss, incident: CountedLoss) -> LostRecords:
+def loss_of(counted: CountedLoss, incident: CountedLoss) -> Lost:
     """The loss of an incident, or of its part in one partition."""
     least, most, noun = incident_loss(counted, incident)
-    return LostRecords(least, most, noun.removeprefix("committed ") if most else "")
+    return Lost(least, most, noun.removeprefix("committed ") if most else "")
 
 
-def losses_of(incidents: Iterable[IncidentRow]) -> dict[TopicPartition, LostRecords]:
+def losses_of(incidents: Iterable[IncidentRow]) -> dict[TopicPartition, Lost]:
     """The loss of each partition in these incidents."""
-    losses: dict[TopicPartition, LostRecords] = {}
+    losses: dict[TopicPartition, Lost] = {}
     for incident in incidents:
         for row in incident.partitions:
             key = row.topic, row.partition
-            losses[key] = losses.get(key, LostRecords()) + loss_of(row, incident)
+            losses[key] = losses.get(key, Lost()) + loss_of(row, incident)
     return losses
 
 
@@ -61,11 +61,11 @@ def nowhere_of(incidents: Iterable[IncidentRow], partition: TopicPartition) -> R
 
 
 @dataclass(slots=True)
-class Group:
+class PartitionGroup:
     """Partitions with the same lanes but for their offsets, the largest loss first."""
 
     rows: list[PartitionRow]
-    losses: Mapping[TopicPartition, LostRecords]
+    losses: Mapping[TopicPartition, Lost]
     findings: Mapping[TopicPartition, Sequence[FindingRow]]
     planned: Mapping[TopicPartition, Planned]
 
@@ -76,7 +76,7 @@ class Group:
 
     def title(self, letters: int) -> str:
         """`audit-0: 70 records lost`, `96 partitions of 16 topics: 11,244 records lost`."""
-        lost = sum((self.losses.get((row.topic, row.partition), LostRecords()) for row in self.rows), LostRecords())
+        lost = sum((self.losses.get((row.topic, row.partition), Lost()) for row in self.rows), Lost())
         topics = {row.topic for row in self.rows}
         name = partition_name(self.first, letters)
         if len(self.rows) > 1:
@@ -89,22 +89,22 @@ class Group:
             key = row.topic, row.partition
             spans = spans_of(row, fork_of(row, self.findings.get(key, ())), self.planned.get(key))
             lost = sorted({span for parts in spans for style, span in parts if style == "lost"})
-            loss = self.losses.get(key, LostRecords())
+            loss = self.losses.get(key, Lost())
             yield partition_name(row, letters), offset_list(lost), str(loss)
 
     def others(self, listed: int, letters: int) -> Iterator[tuple[str, str, str]]:
         """(topic, numbers of partitions, loss) of the partitions after the first `listed`, by topic."""
         by_topic: defaultdict[str, list[int]] = defaultdict(list)
-        losses: defaultdict[str, LostRecords] = defaultdict(LostRecords)
+        losses: defaultdict[str, Lost] = defaultdict(Lost)
         for row in self.rows[listed:]:
             by_topic[row.topic].append(row.partition)
-            losses[row.topic] += self.losses.get((row.topic, row.partition), LostRecords())
-        for topic, numbers in list(by_topic.items())[:_TOPICS_LISTED]:
-            yield shown(topic, letters), shown(numbered(numbers), _NUMBERS), str(losses[topic])
-        if len(by_topic) > _TOPICS_LISTED:
-            rest = list(by_topic)[_TOPICS_LISTED:]
+            losses[row.topic] += self.losses.get((row.topic, row.partition), Lost())
+        topics = list(by_topic)
+        for topic in topics[:_TOPICS_LISTED]:
+            yield shown(topic, letters), shown(numbered(by_topic[topic]), _NUMBERS), str(losses[topic])
+        if rest := topics[_TOPICS_LISTED:]:
             count = sum(len(by_topic[topic]) for topic in rest)
-            yield plural(len(rest), "further topic"), plural(count, "partition"), str(sum((losses[t] for t in rest), LostRecords()))
+            yield plural(len(rest), "further topic"), plural(count, "partition"), str(sum((losses[t] for t in rest), Lost()))
 
 
 def partition_name(row: PartitionRow | IncidentPartitionRow, letters: int) -> str:
@@ -114,12 +114,12 @@ def partition_name(row: PartitionRow | IncidentPartitionRow, letters: int) -> st
 
 def groups_of(
     document: Document, findings: Mapping[TopicPartition, Sequence[FindingRow]], planned: Mapping[TopicPartition, Planned]
-) -> list[Group]:
+) -> list[PartitionGroup]:
     """The partitions that differ, or have a finding above `info`, in groups; the largest loss first."""
     losses = losses_of(document.incidents)
 
     def severity_order(row: PartitionRow) -> tuple[int, int, int, str, int]:
-        loss = losses.get((row.topic, row.partition), LostRecords())
+        loss = losses.get((row.topic, row.partition), Lost())
         return -loss.proven, -loss.at_most, -VERDICTS.index(row.verdict), row.topic, row.partition
 
     by_shape: defaultdict[object, list[PartitionRow]] = defaultdict(list)
@@ -127,7 +127,7 @@ def groups_of(
         key = row.topic, row.partition
         if row.verdict in ("warning", "error", "critical") or row.agreement.kind not in _AGREEING:
             by_shape[_shape(row, findings.get(key, ()), planned.get(key))].append(row)
-    return [Group(rows, losses, findings, planned) for rows in by_shape.values()]
+    return [PartitionGroup(rows, losses, findings, planned) for rows in by_shape.values()]
 
 
 def _shape(row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None) -> object:

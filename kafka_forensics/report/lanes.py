@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -38,48 +37,23 @@ Span = tuple[str, Range]
 """A style, and the offsets [start, end) that have it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionLoss:
-    """What one election loses of one version of the log; no copy here may hold it."""
-
-    leader: Candidate
-    held_by: tuple[Broker, ...]
-    ranges: Ranges
-    records: int | None
-    is_proven: bool
-    """Whether all of it is proven committed."""
-    is_kept: bool
-    """Whether it stays on a disk, where no consumer reads it."""
-
-    def sentence(self, recommended: Broker | None) -> str:
-        """`elect 3: broker 1 loses 210–335, 126 records`."""
-        tags = [tag for tag in (self.leader.election,) if tag in ("unclean", "leads")]
-        tags += ["recommended"] if self.leader.broker == recommended else []
-        size = "" if self.is_proven else "at most "
-        size += plural(counted(self.ranges), "offset") if self.records is None else plural(self.records, "record")
-        who = "nobody here has" if not self.held_by else f"{named(self.held_by)} lose{'s' * (len(self.held_by) == 1)}"
-        kept = ", still on disk" if self.is_kept else ""
-        return f"elect {self.leader.broker}: {who} {offset_list(self.ranges)}, {size}{kept}" + (
-            f" ({', '.join(tags)})" if tags else ""
-        )
-
-
-def election_losses(planned: Planned, candidate: Candidate) -> list[ElectionLoss]:
-    """The losses of an election, one for each set of holders."""
+def election_losses(planned: Planned, candidate: Candidate) -> Iterator[tuple[str, tuple[Broker, ...], Ranges]]:
+    """What an election loses, for each set of holders: a label (`elect 3: broker 1 loses 210–335, 126 records`), the holders, and
+    the offsets."""
     by_holders: defaultdict[tuple[Broker, ...], list[Loss]] = defaultdict(list)
     for loss in candidate.losses:
         by_holders[loss.held_by].append(loss)
-    return [
-        ElectionLoss(
-            candidate,
-            holders,
-            normalised((loss.start, loss.end) for loss in losses),
-            planned.total(losses).records,
-            all(loss.committed_end >= loss.end for loss in losses),
-            all(loss.kept_by for loss in losses),
-        )
-        for holders, losses in by_holders.items()
-    ]
+    is_recommended = planned.recommends_one_leader and candidate.broker == planned.plan.recommended
+    tags = [tag for tag in ("leads", "unclean") if tag == candidate.election] + ["recommended"] * is_recommended
+    for holders, losses in by_holders.items():
+        ranges = normalised((loss.start, loss.end) for loss in losses)
+        records = planned.total(losses).records
+        size = "" if all(loss.committed_end >= loss.end for loss in losses) else "at most "
+        size += plural(counted(ranges), "offset") if records is None else plural(records, "record")
+        size += ", still on disk" if all(loss.kept_by for loss in losses) else ""
+        who = "nobody here has" if not holders else f"{named(holders)} lose{'s' * (len(holders) == 1)}"
+        tag = f" ({', '.join(tags)})" if tags else ""
+        yield f"elect {candidate.broker}: {who} {offset_list(ranges)}, {size}{tag}", holders, ranges
 
 
 def fork_of(row: PartitionRow, findings: Sequence[FindingRow]) -> int | None:
@@ -102,8 +76,7 @@ def leader_of(planned: Planned) -> Candidate | None:
 def spans_of(row: PartitionRow, fork: int | None, planned: Planned | None) -> list[list[Span]]:
     """For each replica, its log in parts: what the present leader has, lacks, or has at the offsets of lost records."""
     lost: dict[Broker, Ranges] = {}
-    new: dict[Broker, Ranges] = {}
-    unclear: dict[Broker, Ranges] = {}
+    styled: dict[str, dict[Broker, Ranges]] = {"lost": lost, "new": {}, "open": {}}
     leader = None if planned is None else leader_of(planned)
     epochs = row.agreement.fork_epochs
     if leader is not None:
@@ -111,19 +84,16 @@ def spans_of(row: PartitionRow, fork: int | None, planned: Planned | None) -> li
             ranges = ((loss.start, loss.end) for loss in leader.losses if replica.broker in loss.held_by)
             lost[replica.broker] = normalised(ranges)
         elsewhere = normalised(span for broker, ranges in lost.items() if broker != leader.broker for span in ranges)
-        new[leader.broker] = without(elsewhere, lost.get(leader.broker, ()))
+        styled["new"][leader.broker] = without(elsewhere, lost.get(leader.broker, ()))
     elif fork is not None:
         ends = {replica.broker: _end(replica) or fork for replica in row.replicas}
         latest = max(epochs.values(), default=None)
         older = [broker for broker in ends if epochs.get(str(broker), latest) != latest]
         for broker, end in ends.items():
-            if not older or str(broker) not in epochs:
-                unclear[broker] = normalised([(fork, end)])
-            elif broker in older:
-                lost[broker] = normalised([(fork, end)])
-            else:
-                new[broker] = normalised([(fork, min(end, max(ends[other] for other in older)))])
-    return [list(_spans(replica, {"lost": lost, "new": new, "open": unclear})) for replica in row.replicas]
+            style = "open" if not older or str(broker) not in epochs else "lost" if broker in older else "new"
+            reach = min(end, max(ends[other] for other in older)) if style == "new" else end
+            styled[style][broker] = normalised([(fork, reach)])
+    return [list(_spans(replica, styled)) for replica in row.replicas]
 
 
 def _spans(replica: ReplicaRow, styled: dict[str, dict[Broker, Ranges]]) -> Iterator[Span]:
@@ -145,10 +115,9 @@ class _LanesPicture:
 
     def __init__(self, row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None, nowhere: Ranges) -> None:
         self._row, self._findings, self._planned, self._nowhere = row, findings, planned, nowhere
-        self._recommended = planned.plan.recommended if planned is not None and planned.recommends_one_leader else None
         self._fork = fork_of(row, findings)
         self._spans = spans_of(row, self._fork, planned)
-        self._elections = [] if planned is None else [(c, election_losses(planned, c)) for c in planned.plan.candidates]
+        self._elections = [] if planned is None else [(c, list(election_losses(planned, c))) for c in planned.plan.candidates]
         self._scale = Scale(offset for offset in self._marks() if offset is not None)
         self._picture = Picture(self._label())
 
@@ -160,7 +129,7 @@ class _LanesPicture:
         yield from (self._fork, self._row.high_watermark_at_least)
         yield from (offset for span in self._nowhere for offset in span)
         yield from (offset for spans in self._spans for _, span in spans for offset in span)
-        yield from (offset for _, losses in self._elections for loss in losses for span in loss.ranges for offset in span)
+        yield from (offset for _, losses in self._elections for *_, ranges in losses for span in ranges for offset in span)
         for replica in replicas:
             yield replica.last_stable_offset
             yield from (offset for _, span in self._overlays(replica) for offset in span)
@@ -231,11 +200,11 @@ class _LanesPicture:
         for candidate, losses in self._elections:
             if not losses:
                 picture.write("el", f"elect {candidate.broker}: loses nothing")
-            for loss in losses[: max(_ELECTIONS_DRAWN - drawn, 0)]:
+            for label, holders, ranges in losses[: max(_ELECTIONS_DRAWN - drawn, 0)]:
                 drawn += 1
-                log = normalised([logs.get(broker, (0, 0)) for broker in loss.held_by[:1]])
-                spans = [("kept", span) for span in without(log, loss.ranges)]
-                self._draw("el", loss.sentence(self._recommended), [*spans, *(("lost", span) for span in loss.ranges)])
+                log = normalised([logs.get(broker, (0, 0)) for broker in holders[:1]])
+                spans = [("kept", span) for span in without(log, ranges)]
+                self._draw("el", label, [*spans, *(("lost", span) for span in ranges)])
         if left_out := sum(len(losses) for _, losses in self._elections) - drawn:
             picture.notes.append(f"{plural(left_out, 'further loss')} by elections: `kafka-forensics plan` lists them.")
 

@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.report import PageFacts
 from kafka_forensics.report import lanes as lane_styles, timeline as timeline_styles
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentRow
-from kafka_forensics.report.groups import Group, LostRecords, groups_of, loss_of, nowhere_of, partition_name
+from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, nowhere_of, partition_name
 from kafka_forensics.report.lanes import lanes, leader_of, waiting_range
 from kafka_forensics.report.overview import overview_of
 from kafka_forensics.report.picture import Picture
@@ -95,7 +95,7 @@ class _PageBuilder:
             sections = [self._section(group, letters, each) for group in self._groups[:drawn]]
             incidents = [self._incident(incident, letters) for incident in self._document.incidents[:_INCIDENTS]]
             left_out = [row for group in self._groups[drawn:] for row in group.rows]
-            rest = Group(left_out, self._groups[0].losses, {}, {}) if left_out else None
+            rest = PartitionGroup(left_out, self._groups[0].losses, {}, {}) if left_out else None
             text = str(
                 render(
                     "page.html",
@@ -111,12 +111,13 @@ class _PageBuilder:
                 break
         return text
 
-    def _section(self, group: Group, letters: int, listed: int) -> Markup:
+    def _section(self, group: PartitionGroup, letters: int, listed: int) -> Markup:
         row = group.first
         key = row.topic, row.partition
         findings = [finding for finding in self._findings.get(key, ()) if finding.severity != "info"]
         left_out = Counter(finding.kind for finding in findings[_FINDINGS:])
         planned = self._facts.planned.get(key)
+        different = next((row for row in group.rows if (row.topic, row.partition) in self._facts.differences), None)
         picture = lanes(row, findings, planned, nowhere_of(self._document.incidents, key))
         self._styles |= picture.shapes.keys()
         return render(
@@ -127,15 +128,15 @@ class _PageBuilder:
             facts=self._facts_of(group, letters),
             picture=picture,
             lanes=svg(picture),
-            planned=planned,
             listed=list(group.listed(listed, letters)) if len(group.rows) > 1 else [],
             others=list(group.others(listed, letters)),
             findings=findings[:_FINDINGS],
             left_out=f"and {', '.join(f'{kind} ({count:,})' for kind, count in left_out.most_common())}" if left_out else "",
-            difference=self._facts.differences.get(key),
+            different=different and partition_name(different, letters),
+            difference=different and self._facts.differences[different.topic, different.partition],
         )
 
-    def _facts_of(self, group: Group, letters: int) -> str:
+    def _facts_of(self, group: PartitionGroup, letters: int) -> str:
         """The state of the drawn partition, in a line."""
         row = group.first
         name = f"Drawn: {shown(f'{row.topic}-{row.partition}', letters)}, the largest loss. " if len(group.rows) > 1 else ""
@@ -155,7 +156,7 @@ class _PageBuilder:
 
     def _incident(self, incident: IncidentRow, letters: int) -> dict[str, object]:
         """An incident, with its loss by topic."""
-        by_topic: defaultdict[str, LostRecords] = defaultdict(LostRecords)
+        by_topic: defaultdict[str, Lost] = defaultdict(Lost)
         partitions: Counter[str] = Counter()
         for row in incident.partitions:
             by_topic[row.topic] += loss_of(row, incident)
@@ -173,7 +174,7 @@ class _PageBuilder:
             for topic in topics
         ]
         rest = topics[_MOST_TOPICS:]
-        more = sum((by_topic[topic] for topic in rest), LostRecords())
+        more = sum((by_topic[topic] for topic in rest), Lost())
         return {
             "row": incident,
             "lost": loss_of(incident, incident),

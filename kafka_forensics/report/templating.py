@@ -7,7 +7,6 @@ from typing import Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from kafka_forensics.questions.plan import Planned
 from kafka_forensics.report.document import ReplicaRow
 from kafka_forensics.report.words import UNKNOWN, grouped, moment, number, plural, shown
 
@@ -33,8 +32,8 @@ def environment() -> Environment:
         loader=FunctionLoader(template_text),
         keep_trailing_newline=False,
     )
-    templates.filters |= {"number": number, "moment": moment, "end": _log_end, "epochs": _epochs, "transactions": _transactions}
-    templates.filters |= {"missing": _missing, "sentence": _sentence, "percent": _percent, "plural": plural}
+    templates.filters |= {"number": number, "moment": moment, "plural": plural, "end": _log_end, "epochs": _epochs}
+    templates.filters |= {"sentence": _sentence, "percent": _percent}
     return templates
 
 
@@ -73,17 +72,3 @@ def _epochs(replica: ReplicaRow) -> str:
     entries = [f"{epoch:,} from {start:,}" for epoch, start in replica.leader_epochs[-_EPOCHS_LISTED:]]
     more = len(replica.leader_epochs) - len(entries)
     return "; ".join([*([f"{more:,} earlier"] if more else []), *entries]) or "none"
-
-
-def _transactions(replica: ReplicaRow) -> str:
-    counts = replica.transactions
-    by_state = {"committed": counts.committed, "aborted": counts.aborted, "open": counts.open, "hanging": counts.hanging}
-    return ", ".join(f"{number(count)} {name}" for name, count in by_state.items() if count != 0) or "none"
-
-
-def _missing(planned: Planned) -> str:
-    """Witnesses that a plan lacks, by kind."""
-    brokers: dict[str, list[str]] = {}
-    for missing in planned.plan.missing:
-        brokers.setdefault(missing.kind, []).extend([] if missing.broker is None else [str(missing.broker)])
-    return "; ".join(kind.replace("_", " ") + (f" (broker {', '.join(names)})" if names else "") for kind, names in brokers.items())

@@ -141,7 +141,7 @@ def _states(history: ClusterHistory, window: tuple[int, int]) -> dict[int | str,
             break
         fenced |= dict.fromkeys(change.fenced, True) | dict.fromkeys(change.unfenced, False)
         out.update(change.out_of_sync)
-        for broker in {*fenced, *out}:
+        for broker in {*change.fenced, *change.unfenced, *change.out_of_sync}:
             style = "down" if fenced.get(broker) else "out" if out[broker] else "sync"
             known = changes.setdefault(broker, [])
             if not known or known[-1][1] != style:
@@ -165,7 +165,7 @@ def _lost_times(facts: PageFacts) -> tuple[int, int] | None:
 
 
 def _ticks(start: int, end: int) -> list[tuple[int, str]]:
-    """(time, text) of round times; of the first also the day."""
+    """(time, text) of round times."""
     step = next((step for step in _STEPS if (end - start) / step <= _TICKS), None)
     if step is None:
         step = -(-(end - start) // (_TICKS * _DAY)) * _DAY

@@ -96,7 +96,7 @@ def test_bytes_and_hashes_are_shown_only_on_request(run: Run, copies: Path, tmp_
     plain = page_of(run, tmp_path / "plain.html", archive)
     assert ("Bytes at the first difference" in plain, b"user-".hex(" ") in plain) == (False, False)
     with_bytes = page_of(run, tmp_path / "shown.html", archive, "--show-payloads", "--hashes")
-    assert "Bytes at the first difference, offset 300" in Page(with_bytes).text
+    assert "Bytes at the first difference of audit-0, offset 300" in Page(with_bytes).text
     assert b"user-".hex(" ") in with_bytes
     assert hashlib.sha256(archive.read_bytes()).hexdigest() in with_bytes
     assert "the list of 1 file below" in with_bytes

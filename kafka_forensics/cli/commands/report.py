@@ -49,11 +49,11 @@ def report(
     show_payloads: options.ShowPayloads = False,
     console: options.ConsoleOptions,
 ) -> int:
-    """One HTML page about what a scan finds, which loads nothing and runs no script: what happened, and the worst partitions drawn.
+    """One HTML page about an incident, which loads nothing and runs no script: for the person who decides and the one who acts.
 
-    Replicas over offsets with their leader epochs, what each election would cut, who led and who was in sync, open and aborted
-    transactions. From the JSON document of a scan only what stands in it can be drawn. Bytes of records are shown with
-    --show-payloads only.
+    What happened, records lost and recoverable, the next step; a timeline of elections, ISR changes and brokers that were down;
+    losses by topic; partitions that differ, with what each election loses. The JSON document of a scan has no timeline and no
+    elections. --show-payloads adds bytes of records.
     """
     if engine == "spark":
         raise UsageError(
