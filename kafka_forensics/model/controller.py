@@ -153,6 +153,15 @@ class PartitionEvent:
     """Whether a majority of the voters has the record; None: too few of their copies are here."""
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerEvent:
+    """The controllers fence a broker (it is down, or they do not hear it), or unfence it."""
+
+    timestamp_ms: int
+    broker: int
+    is_fenced: bool
+
+
 @dataclass(slots=True)
 class PartitionHistory:
     """Events of one partition in order; above a limit the oldest ordinary ones are dropped and counted."""
@@ -256,6 +265,8 @@ class ControllerHistory:
     """(topic, partition) → its last state."""
     topics: dict[str, TopicHistory] = field(default_factory=dict)
     """Topic id → its history; deleted topics too."""
+    brokers: list[BrokerEvent] = field(default_factory=list)
+    """In order; above a limit the oldest are dropped."""
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """Topic → its settings."""
     defaults: dict[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from kafka_forensics.model.findings import Broker, Confidence, Severity
 from kafka_forensics.model.json_objects import Json
@@ -54,6 +55,19 @@ class Cause(StrEnum):
     """Records or parts of a log that were not read."""
     SETTINGS = "settings"
     """Risky settings or client behaviour."""
+
+
+class CountedLoss(Protocol):
+    """A loss of an incident or of its part in one partition, also as a row of a document. See `IncidentPartition`."""
+
+    @property
+    def lost_at_least(self) -> int: ...  # noqa: D102
+    @property
+    def lost_at_most(self) -> int: ...  # noqa: D102
+    @property
+    def records_lost_at_least(self) -> int | None: ...  # noqa: D102
+    @property
+    def records_lost_at_most(self) -> int | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

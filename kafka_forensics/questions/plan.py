@@ -228,6 +228,9 @@ class LossSize:
 
     records: int | None
     bytes: int | None
+    oldest_ms: int | None = field(default=None, compare=False)
+    newest_ms: int | None = field(default=None, compare=False)
+    """Of the records' own timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,6 +472,12 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     maker = PlanMaker(inputs, witnesses, plan_options)
     plans = maker.plans
     plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
+    finish_plans(plans, inputs, witnesses, options)
+    return plans
+
+
+def finish_plans(plans: Plans, inputs: Inputs, witnesses: Witnesses, options: ScanOptions) -> None:
+    """Decide what depends on all partitions, once each of them is planned."""
     plans.drop_partial_salvages()
     if not (plans.live and plans.recommend_current_leaders()):
         plans.recommend_by_start_order()
@@ -485,7 +494,6 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
         if directory.is_replica and directory.topic not in (None, CLUSTER_METADATA_TOPIC)
     }
     plans.others = sum(not fits(partition, options) for partition in partitions)
-    return plans
 
 
 def _may_be_remote(key: TopicPartition, witnesses: Witnesses) -> bool:
@@ -796,13 +804,16 @@ def _loss_size(replica: Replica, reader: LogReader, loss: Loss) -> LossSize:
     good = replica.good_ranges
     damaged = without(clipped(damaged_ranges(replica), loss.start, loss.end), good)
     records = size = 0
+    times: list[int] = []
     for ranges, is_damaged in ((clipped(good, loss.start, loss.end), False), *(((part,), True) for part in damaged)):
         offsets = 0
         for batch in batches_held(replica, reader, ranges):
             records, size, offsets = records + batch.records, size + batch.size_in_bytes, offsets + batch.offsets
+            known = [time for time in (batch.base_timestamp, batch.max_timestamp, *times) if time >= 0]
+            times = [min(known), max(known)] if known else []
         if is_damaged and offsets != counted(ranges):
             return LossSize(None, None)  # headers are damaged as well
-    return LossSize(None, None) if len(reader.incomplete) > problems else LossSize(records, size)
+    return LossSize(None, None) if len(reader.incomplete) > problems else LossSize(records, size, *times)
 
 
 def _loses_records_after_controller_log(

@@ -1,27 +1,23 @@
-"""`report`: a scan, with elections, histories, transactions and differing bytes of the partitions that are drawn."""
+"""`report`: a scan with the plans of all partitions, the history of the cluster, and differing bytes."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.transactions import TransactionColumn
-from kafka_forensics.analysis.transactions_across import best_copy
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONTROL_ABORT
-from kafka_forensics.model.controller import PartitionControl
-from kafka_forensics.model.findings import Severity, TopicPartition
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.findings import Broker, TopicPartition
 from kafka_forensics.model.json_objects import JsonRow
-from kafka_forensics.model.results import VERDICTS, Incomplete, ReadExtent, ScanResult
+from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
 from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.questions.cluster_history import ClusterHistory, cluster_history
 from kafka_forensics.questions.dump import DumpFile, DumpOptions, explained_rows
-from kafka_forensics.questions.plan import PlanMaker, Planned, PlanOptions
-from kafka_forensics.questions.transactions import paired_transactions
+from kafka_forensics.questions.plan import PlanMaker, Planned, PlanOptions, Plans, finish_plans
+from kafka_forensics.questions.salvage import forecast
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.judging.partitions import PartitionResult
 from kafka_forensics.scanning.judging.whole_scan import Listener, ScanInterruptedError
@@ -33,41 +29,14 @@ from kafka_forensics.storage.source import EntryKind
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteSource, Entry
 
-SeverityOrder = tuple[int, int, bool]
-
-DRAWN: Final = 200
-"""The most severe partitions, which are drawn; each of the others gets only a row."""
-TRANSACTIONS_KEPT: Final = 12
-"""The oldest open transactions, and as many of the newest aborted ones."""
+DIFFERENCES_KEPT: Final = 400
+"""Partitions with the bytes of their first difference."""
 FIELDS_KEPT: Final = 40
 """Rows of annotated bytes on one side of a difference."""
 _FIELDS_BEFORE: Final = 6
 """Those of them before the first that differs."""
 MOST_HOLE_BYTES: Final = 64 << 30
 """Limit for the holes of a file that is hashed: holes are free to make, and take hours to read."""
-_KEPT: Final = 2
-"""Partitions with details for each that is drawn, because what all partitions show together may still change verdicts."""
-_AGREEING: Final = frozenset({"identical", "prefix", "compacted", "not_compared"})
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSpan:
-    """A transaction of one log: data in `[first_offset, last_offset]`, and its marker, None while it is open."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_offset: int
-    marker_offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionTransactions:
-    """Open and aborted transactions of a partition's best copy, by first offset; `left_out` counts the others."""
-
-    broker: int | str
-    spans: list[TransactionSpan]
-    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +62,6 @@ class FirstDifference:
     sides: list[DifferenceSide]
 
 
-@dataclass(slots=True)
-class PartitionDetails:
-    """Details of one partition beyond its row in a scan; None if not requested, or unknown."""
-
-    planned: Planned | None = None
-    control: PartitionControl | None = None
-    transactions: PartitionTransactions | None = None
-    difference: FirstDifference | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class InputHash:
     """A file that was read, with its path as the user would type it."""
@@ -114,15 +73,27 @@ class InputHash:
 
 
 @dataclass(slots=True)
-class Reported:
-    """A scan with details of the partitions that may be drawn, and the range of the batches' timestamps, None without any."""
+class PageFacts:
+    """What a page shows beside the document of a scan; empty or None: not known, or not requested."""
 
-    result: ScanResult
-    details: dict[TopicPartition, PartitionDetails] = field(default_factory=dict)
+    planned: dict[TopicPartition, Planned] = field(default_factory=dict)
+    history: ClusterHistory | None = None
+    committed_ms: dict[Broker, int] = field(default_factory=dict)
+    """Broker → time of its newest record below the high watermark of its copy."""
+    differences: dict[TopicPartition, FirstDifference] = field(default_factory=dict)
     oldest_ms: int | None = None
     newest_ms: int | None = None
+    """Of the batches' own timestamps."""
     hashes: list[InputHash] | None = None
-    """None if not requested."""
+
+
+@dataclass(slots=True)
+class Reported:
+    """A scan, its plans if they were made, and what else a page shows."""
+
+    result: ScanResult
+    plans: Plans | None = None
+    facts: PageFacts = field(default_factory=PageFacts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,111 +113,74 @@ def report(
     progress: Progress | None = None,
     listener: Listener | None = None,
 ) -> Reported:
-    """Scan the paths, and collect details of every partition that may be drawn. Raises UsageError for invalid paths."""
+    """Scan the paths, plan all partitions, and collect what a page shows. Raises UsageError for invalid paths."""
     inputs = gather(paths, options, scanned=True)
     witnesses = read_witnesses(inputs)
-    collector = _DetailsCollector(inputs, PlanMaker(inputs, witnesses, PlanOptions()), asked)
-    hashes = None
+    maker = PlanMaker(inputs, witnesses, PlanOptions(forecast=forecast))
+    collector = _FactCollector(inputs, maker, asked)
+    facts = collector.facts
     try:
         result = scan_inputs(inputs, options, progress, collector.look, witnesses, listener)
-        hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
+        facts.hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
     except ScanInterruptedError as interruption:
         result = interruption.result
-    return Reported(result, collector.details, collector.oldest_ms, collector.newest_ms, hashes)
+    maker.plans.result = result
+    finish_plans(maker.plans, inputs, witnesses, options)
+    facts.planned = {(planned.plan.topic, planned.plan.partition): planned for planned in maker.plans.planned}
+    facts.history = cluster_history(witnesses.controller)
+    return Reported(result, maker.plans, facts)
 
 
-def controller_histories(inputs: Inputs) -> dict[TopicPartition, PartitionDetails]:
-    """The history of leaders and ISRs of every partition that was scanned elsewhere."""
-    contexts = (plan.context for plan in inputs.replicas if plan.context.control is not None)
-    return {context.topic_partition: PartitionDetails(control=context.control) for context in contexts}
-
-
-def details_of(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where: TopicPartition) -> PartitionDetails:
-    """Details of one gathered partition, whose logs are read again; empty if it is not among the inputs."""
+def plan_again(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where: TopicPartition) -> Planned | None:
+    """The plan of one gathered partition, whose logs are read again; None if it is not among the inputs."""
     plans = [plan for plan in inputs.replicas if plan.context.topic_partition == where]
     chosen = replace(inputs, replicas=plans, incomplete=list(inputs.incomplete))
-    collector = _DetailsCollector(chosen, PlanMaker(inputs, witnesses, PlanOptions()), ReportOptions())
-    scan_inputs(chosen, options, None, collector.look, witnesses)
-    return collector.details.get(where, PartitionDetails())
+    maker = PlanMaker(inputs, witnesses, PlanOptions())
+    scan_inputs(chosen, options, None, maker.look, witnesses)
+    return next(iter(maker.plans.planned), None)
 
 
-def severity_order(verdict: str, lost: Iterable[tuple[int, int | None]], agreement: str) -> SeverityOrder:
-    """Severity of a partition, the largest is drawn first: its verdict, how many offsets critical findings name as ranges
-    `[start, end)` in `lost`, and whether its replicas disagree."""
-    return VERDICTS.index(verdict), sum(end - start for start, end in lost if end is not None), agreement not in _AGREEING
-
-
-class _DetailsCollector:
-    """Collects details of each partition once the scan has judged it."""
+class _FactCollector:
+    """Plans each partition once the scan has judged it, and collects what a page shows of it."""
 
     def __init__(self, inputs: Inputs, maker: PlanMaker, asked: ReportOptions) -> None:
-        self.details: dict[TopicPartition, PartitionDetails] = {}
-        self.oldest_ms: int | None = None
-        self.newest_ms: int | None = None
-        self._partitions = 0
-        self._most_severe: list[tuple[SeverityOrder, int, TopicPartition]] = []
-        """A heap of the partitions that are kept; first the least severe, of equal ones the latest."""
+        self.facts = PageFacts()
         self._maker, self._options = maker, asked
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
 
     def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
-        """Collect the details of a judged partition unless enough earlier ones are at least as severe."""
+        """Plan a judged partition, and note its times and its first difference."""
         read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
+        self._maker.look(replicas, reader, result)
         self._take_times(read, reader)
-        context = replicas[0].context
-        if not self._is_kept(context.topic_partition, result):
-            return
-        details = PartitionDetails(control=context.control)
-        if context.topic != CLUSTER_METADATA_TOPIC:
-            details.planned = self._maker.plan_of(replicas, reader, result)
-        if read:
-            details.transactions = self._transactions(best_copy(read), result)
-        if self._options.payloads and len(read) > 1:
-            details.difference = self._difference(read, result)
-        self.details[context.topic_partition] = details
-
-    def _is_kept(self, where: TopicPartition, result: PartitionResult) -> bool:
-        """Whether the partition is among the most severe so far; it may displace another, whose details are dropped."""
-        lost = [
-            (finding.place.offset_start or 0, finding.place.offset_end)
-            for finding in result.findings
-            if finding.severity is Severity.CRITICAL
-        ]
-        self._partitions += 1
-        entry = severity_order(result.summary.verdict, lost, result.summary.agreement.kind), -self._partitions, where
-        if len(self._most_severe) < _KEPT * DRAWN:
-            heappush(self._most_severe, entry)
-            return True
-        dropped = heappushpop(self._most_severe, entry)
-        self.details.pop(dropped[2], None)
-        return dropped is not entry
+        if self._options.payloads and len(read) > 1 and len(self.facts.differences) < DIFFERENCES_KEPT:
+            difference = self._difference(read, result)
+            if difference is not None:
+                self.facts.differences[replicas[0].context.topic_partition] = difference
 
     def _take_times(self, read: list[Replica], reader: LogReader) -> None:
         """Widen the range of times by these logs: the newest time of all batches, the oldest of the first batch."""
-        newest = max((replica.state.framing.max_timestamp for replica in read), default=-1)
-        if newest >= 0:
-            self.newest_ms = max(newest, -1 if self.newest_ms is None else self.newest_ms)
+        facts = self.facts
+        times = [replica.state.framing.max_timestamp for replica in read]
+        facts.newest_ms = max([time for time in (*times, facts.newest_ms or -1) if time >= 0], default=None)
+        for replica, newest in zip(read, times, strict=True):
+            committed = self._committed_ms(replica, reader, newest)
+            if replica.context.topic != CLUSTER_METADATA_TOPIC and committed >= 0:
+                facts.committed_ms[replica.broker] = max(committed, facts.committed_ms.get(replica.broker, -1))
         first = min(read, key=lambda replica: replica.first_batch_offset, default=None)
         if first is None or not first.state.framing.batches:
             return
         rows = reader.batches(first, first.first_batch_offset, first.first_batch_offset + 1)
-        times = [int(moment) for moment in rows[BatchColumn.BASE_TIMESTAMP] if moment >= 0]
-        self.oldest_ms = min([*times, *([] if self.oldest_ms is None else [self.oldest_ms])], default=None)
+        oldest = [int(moment) for moment in rows[BatchColumn.BASE_TIMESTAMP] if moment >= 0]
+        facts.oldest_ms = min([*oldest, *([] if facts.oldest_ms is None else [facts.oldest_ms])], default=None)
 
-    def _transactions(self, best: Replica, result: PartitionResult) -> PartitionTransactions | None:
-        """Open transactions from the fold over the log, aborted ones, if there are any, from a second reading."""
-        fold = best.state.transactions
-        counts = fold.counts()
-        spans = [
-            TransactionSpan(transaction.producer_id, transaction.producer_epoch, transaction.first_offset, transaction.last_offset)
-            for transaction in fold.open_transactions(TRANSACTIONS_KEPT)
-        ]
-        if counts.aborted:
-            spans += _aborted(self._plan_of[id(best.context)], result.incomplete)
-        if not spans:
-            return None
-        left_out = (counts.open or 0) + (counts.aborted or 0) - len(spans)
-        return PartitionTransactions(best.broker, sorted(spans, key=lambda span: span.first_offset), max(left_out, 0))
+    def _committed_ms(self, replica: Replica, reader: LogReader, newest_ms: int) -> int:
+        """Time of the newest record below the high watermark of a copy; -1: not known."""
+        high_watermark = replica.context.high_watermark
+        if high_watermark is None or high_watermark >= replica.log_end_offset:
+            return -1 if high_watermark is None else newest_ms
+        rows = reader.batches(replica, high_watermark - 1, high_watermark)
+        return int(rows[BatchColumn.MAX_TIMESTAMP].max(initial=-1))
 
     def _difference(self, read: list[Replica], result: PartitionResult) -> FirstDifference | None:
         """The batch at the fork, of the first replica on each side."""
@@ -268,22 +202,6 @@ class _DetailsCollector:
             else:
                 sides[at] = replace(sides[at], alike=(*sides[at].alike, side.broker))
         return FirstDifference(offset, _around_difference(sides)) if len(sides) > 1 else None
-
-
-def _aborted(plan: ReplicaPlan, incomplete: list[Incomplete]) -> Iterator[TransactionSpan]:
-    newest: deque[list[int]] = deque(maxlen=TRANSACTIONS_KEPT)
-    for paired, ended in paired_transactions(plan, incomplete):
-        if ended:
-            aborted = (paired[TransactionColumn.MARKER_TYPE] == CONTROL_ABORT) & (paired[TransactionColumn.BATCHES] > 0)
-            newest.extend(paired[:, aborted][:, -TRANSACTIONS_KEPT:].T.tolist())
-    for row in newest:
-        yield TransactionSpan(
-            row[TransactionColumn.PRODUCER_ID],
-            row[TransactionColumn.PRODUCER_EPOCH],
-            row[TransactionColumn.FIRST_OFFSET],
-            row[TransactionColumn.LAST_OFFSET],
-            row[TransactionColumn.MARKER_OFFSET],
-        )
 
 
 def _explained(replica: Replica, plan: ReplicaPlan, offset: int) -> DifferenceSide:

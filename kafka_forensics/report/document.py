@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -59,33 +59,18 @@ class Summary(msgspec.Struct, frozen=True):
     findings: dict[str, Offset]
 
 
-class TransactionCountsRow(msgspec.Struct, frozen=True):
-    """Counts of a replica's transactions."""
-
-    committed: Offset | None
-    aborted: Offset | None
-    open: Offset | None
-    hanging: Offset | None
-
-
 class ReplicaRow(msgspec.Struct, frozen=True):
     """A replica; end offsets are exclusive, None is "not known"."""
 
     broker: Broker
     log_dir: str
     log_start_offset: Offset | None
-    local_log_start_offset: Offset | None
     log_end_offset: Offset | None
     high_watermark: Offset | None
     last_stable_offset: Offset | None
-    recovery_point: Offset | None
     leader_epochs: list[tuple[Offset, Offset]] | None
-    segments: Offset | None
-    batches: Offset | None
     records: Offset | None
     bytes: Offset | None
-    missing_offsets: Offset | None
-    transactions: TransactionCountsRow
     read: str
     read_end_offset: Offset | None
 
@@ -147,6 +132,10 @@ class IncidentPartitionRow(msgspec.Struct, frozen=True):
     lost_at_most: Offset
     records_lost_at_least: Offset | None
     records_lost_at_most: Offset | None
+    offset_start: Offset | None
+    offset_end: Offset | None
+    held_by: list[Broker]
+    held_ranges: list[dict[str, Any]]
 
 
 class IncidentRow(msgspec.Struct, frozen=True):

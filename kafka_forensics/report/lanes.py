@@ -1,75 +1,123 @@
-"""Lanes: pictures of a partition's replicas over offsets, and of what each election would cut."""
+"""Lanes: the replicas of a partition over offsets, and what happens to their records under each possible leader."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.offset_ranges import counted
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.questions.plan import Planned
+from kafka_forensics.replication.planner import Candidate, Loss
 from kafka_forensics.report.document import Broker, FindingRow, PartitionRow, ReplicaRow
-from kafka_forensics.report.picture import LEFT, RIGHT, Label, Picture, Scale
-from kafka_forensics.wording import offset_range
+from kafka_forensics.report.picture import LINE, Picture, Scale
+from kafka_forensics.report.words import named, offset_list, offsets, plural
 
-Range = tuple[int, int]
-"""[start, end)."""
-
-COLOURS: Final = 8
-"""Colours of leader epochs; the ninth epoch has the first colour again."""
-_TOP: Final = 36.0
-_LANE: Final = 22.0
-_STEP: Final = 34.0
-_CUT: Final = 14.0
-_CUT_STEP: Final = 20.0
-_EPOCHS_DRAWN: Final = 32
+LEGEND: Final = {
+    "kept": "kept: the present leader has these records",
+    "lost": "lost: the present leader does not have these records, and no consumer reads them",
+    "new": "replaced: at the offsets of lost records, the present leader has these",
+    "open": "records that differ, and no file shows which of them stay",
+    "missing": "offsets without records",
+    "damaged": "damaged bytes",
+    "unread": "not read",
+    "waits": "records that read_committed consumers do not get yet",
+    "hw": "high watermark: at least here",
+    "fork": "from here on, the replicas differ",
+}
+"""Style → what it means."""
+LINES: Final = frozenset({"hw", "fork"})
+ABOVE: Final = frozenset({"missing", "damaged"})
+"""Styles of bars that lie on others."""
 _OVERLAYS_DRAWN: Final = 24
-_CUTS_DRAWN: Final = 12
+_ELECTIONS_DRAWN: Final = 12
+_BAR: Final = 22
+"""Height of a bar and the space below it."""
+
+Span = tuple[str, Range]
+"""A style, and the offsets [start, end) that have it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionCut:
-    """What one replica would lose by one election."""
+def election_losses(planned: Planned, candidate: Candidate) -> Iterator[tuple[str, tuple[Broker, ...], Ranges]]:
+    """What an election loses, for each set of holders: a label (`elect 3: broker 1 loses 210–335, 126 records`), the holders, and
+    the offsets."""
+    by_holders: defaultdict[tuple[Broker, ...], list[Loss]] = defaultdict(list)
+    for loss in candidate.losses:
+        by_holders[loss.held_by].append(loss)
+    is_recommended = planned.recommends_one_leader and candidate.broker == planned.plan.recommended
+    tags = [tag for tag in ("leads", "unclean") if tag == candidate.election] + ["recommended"] * is_recommended
+    for holders, losses in by_holders.items():
+        ranges = normalised((loss.start, loss.end) for loss in losses)
+        records = planned.total(losses).records
+        size = "" if all(loss.committed_end >= loss.end for loss in losses) else "at most "
+        size += plural(counted(ranges), "offset") if records is None else plural(records, "record")
+        size += ", still on disk" if all(loss.kept_by for loss in losses) else ""
+        who = "nobody here has" if not holders else f"{named(holders)} lose{'s' * (len(holders) == 1)}"
+        tag = f" ({', '.join(tags)})" if tags else ""
+        yield f"elect {candidate.broker}: {who} {offset_list(ranges)}, {size}{tag}", holders, ranges
 
-    leader: Broker
-    follower: Broker
-    truncation_offset: int
-    log_end_offset: int
-    lost: Sequence[Range]
-    """Offsets where the new leader has no record or another one."""
-    kept: Sequence[Range]
-    """Those of `lost` that stay on the replica's disk, where no consumer reads them."""
+
+def fork_of(row: PartitionRow, findings: Sequence[FindingRow]) -> int | None:
+    """The first offset at which replicas differ; None where they agree."""
+    fork = row.agreement.common_end_offset
+    if row.agreement.kind not in ("conflict", "content"):
+        return None
+    if len(set(row.agreement.fork_epochs.values())) > 1:
+        return fork
+    starts = (finding.offset_start for finding in findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS))
+    return min((start for start in starts if start is not None), default=fork)
 
 
-def lanes(row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None = None, *, titles: bool = True) -> Picture:
-    """The picture of one partition, with elections if `planned` is given; boxes have tooltips if `titles`."""
-    return _LanesPicture(row, findings, planned, titles=titles).drawn()
+def leader_of(planned: Planned) -> Candidate | None:
+    """The present leader, or where nobody leads the only one that an ordinary start can elect."""
+    ordinary = planned.plan.ordinary
+    return planned.current_leader or (planned.candidate(ordinary[0]) if len(ordinary) == 1 else None)
 
 
-def cuts(planned: Planned | None) -> list[ElectionCut]:
-    """What each election would cut, in the order of the candidates."""
-    found = []
-    for candidate in () if planned is None else planned.plan.candidates:
-        for follower in candidate.followers:
-            offset, end = follower.truncation_offset, follower.log_end_offset
-            if offset is not None and (follower.lost or offset < end):
-                found.append(ElectionCut(candidate.broker, follower.broker, offset, end, follower.lost, follower.kept))
-    return found
+def spans_of(row: PartitionRow, fork: int | None, planned: Planned | None) -> list[list[Span]]:
+    """For each replica, its log in parts: what the present leader has, lacks, or has at the offsets of lost records."""
+    lost: dict[Broker, Ranges] = {}
+    styled: dict[str, dict[Broker, Ranges]] = {"lost": lost, "new": {}, "open": {}}
+    leader = None if planned is None else leader_of(planned)
+    epochs = row.agreement.fork_epochs
+    if leader is not None:
+        for replica in row.replicas:
+            ranges = ((loss.start, loss.end) for loss in leader.losses if replica.broker in loss.held_by)
+            lost[replica.broker] = normalised(ranges)
+        elsewhere = normalised(span for broker, ranges in lost.items() if broker != leader.broker for span in ranges)
+        styled["new"][leader.broker] = without(elsewhere, lost.get(leader.broker, ()))
+    elif fork is not None:
+        ends = {replica.broker: _end(replica) or fork for replica in row.replicas}
+        latest = max(epochs.values(), default=None)
+        older = [broker for broker in ends if epochs.get(str(broker), latest) != latest]
+        for broker, end in ends.items():
+            style = "open" if not older or str(broker) not in epochs else "lost" if broker in older else "new"
+            reach = min(end, max(ends[other] for other in older)) if style == "new" else end
+            styled[style][broker] = normalised([(fork, reach)])
+    return [list(_spans(replica, styled)) for replica in row.replicas]
+
+
+def _spans(replica: ReplicaRow, styled: dict[str, dict[Broker, Ranges]]) -> Iterator[Span]:
+    start, end = replica.log_start_offset, _end(replica)
+    if start is None or end is None:
+        return
+    others = [(style, span) for style, ranges in styled.items() for span in clipped(ranges.get(replica.broker, ()), start, end)]
+    kept = without(((start, end),) if start < end else (), normalised(span for _, span in others))
+    yield from sorted([*(("kept", span) for span in kept), *others], key=lambda item: item[1])
+
+
+def lanes(row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None = None, nowhere: Ranges = ()) -> Picture:
+    """The picture of one partition, with elections if `planned` is given; no copy holds the lost offsets `nowhere`."""
+    return _LanesPicture(row, findings, planned, nowhere).drawn()
 
 
 class _LanesPicture:
     """Draws one partition."""
 
-    def __init__(self, row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None, *, titles: bool) -> None:
-        self._row, self._findings, self._titles = row, findings, titles
-        self._cuts = cuts(planned)
-        epochs = sorted({epoch for replica in row.replicas for epoch, _ in replica.leader_epochs or ()})
-        self._colour_of = {epoch: f"e{number % COLOURS}" for number, epoch in enumerate(epochs)}
-        self._fork = row.agreement.common_end_offset if len(set(row.agreement.fork_epochs.values())) > 1 else None
-        if self._fork is None and row.agreement.kind in ("conflict", "content"):
-            starts = (finding.offset_start for finding in findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS))
-            self._fork = min((start for start in starts if start is not None), default=row.agreement.common_end_offset)
+    def __init__(self, row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None, nowhere: Ranges) -> None:
+        self._row, self._findings, self._planned, self._nowhere = row, findings, planned, nowhere
+        self._fork = fork_of(row, findings)
+        self._spans = spans_of(row, self._fork, planned)
+        self._elections = [] if planned is None else [(c, list(election_losses(planned, c))) for c in planned.plan.candidates]
         self._scale = Scale(offset for offset in self._marks() if offset is not None)
         self._picture = Picture(self._label())
 
@@ -79,133 +127,133 @@ class _LanesPicture:
         for replica in replicas:
             yield from (replica.log_start_offset, _end(replica))
         yield from (self._fork, self._row.high_watermark_at_least)
+        yield from (offset for span in self._nowhere for offset in span)
+        yield from (offset for spans in self._spans for _, span in spans for offset in span)
+        yield from (offset for _, losses in self._elections for *_, ranges in losses for span in ranges for offset in span)
         for replica in replicas:
-            yield from (replica.high_watermark, replica.last_stable_offset)
-        yield from (offset for cut in self._cuts for offset in (cut.truncation_offset, cut.log_end_offset))
-        yield from (offset for replica in replicas for _, span in self._overlays(replica) for offset in span)
-        yield from (start for replica in replicas for _, start in (replica.leader_epochs or ())[-_EPOCHS_DRAWN:])
+            yield replica.last_stable_offset
+            yield from (offset for _, span in self._overlays(replica) for offset in span)
 
     def drawn(self) -> Picture:
-        """The lanes with the fork and the high watermark, then the cuts of elections."""
-        row, picture = self._row, self._picture
-        y = _TOP
-        for replica in row.replicas:
-            self._draw_replica(replica, y)
-            y += _STEP
-        bottom = y - (_STEP - _LANE) + 8
-        picture.axis(self._scale, bottom)
-        for style, offset, text, level in (
-            ("hw", row.high_watermark_at_least, "high watermark ≥ ", 26.0),
-            ("fk", self._fork, "fork ", 12.0),
-        ):
-            if offset is not None:
-                place = self._scale.place(offset)
-                picture.upright(style, place, (level - 8, bottom))
-                picture.label_at(f"{style}t", place, level, f"{text}{offset}")
-        picture.height = bottom + 24
+        """The lanes with the fork and the high watermark, then the elections."""
+        row, picture, scale = self._row, self._picture, self._scale
+        marks = [("hw", row.high_watermark_at_least, "high watermark ≥ "), ("fork", self._fork, "replicas differ from ")]
+        places = [(style, scale.place(offset), f"{text}{offset:,}") for style, offset, text in marks if offset is not None]
+        tops = []
+        for style, place, text in places:
+            tops.append(picture.height)
+            picture.height += LINE
+            picture.label_at(f"{style}t", place, picture.height - 4, text)
+        for replica, spans in zip(row.replicas, self._spans, strict=True):
+            self._draw_replica(replica, spans)
+        if self._nowhere:
+            self._draw("nm", f"no copy holds {offset_list(self._nowhere)}", [("lost", span) for span in self._nowhere])
+        for (style, place, _), top in zip(places, tops, strict=True):
+            picture.tick(style, place, (top, picture.height))
+        picture.axis((place, f"{offset:,}") for place, offset in scale.ticks())
         self._draw_elections()
         self._add_notes()
         return picture
 
-    def _draw_replica(self, replica: ReplicaRow, y: float) -> None:
+    def _draw(self, style: str, text: str, spans: Iterable[Span]) -> int:
+        """A line of text, and a bar below it; returns the place of the bar."""
         picture = self._picture
-        picture.name(f"broker {replica.broker}", y + 15)
+        picture.write(style, text)
+        y = picture.height + _BAR // 2 - 2
+        picture.height += _BAR
+        for kind, span in spans:
+            picture.bar(kind, self._scale.span(span), y)
+        return y
+
+    def _draw_replica(self, replica: ReplicaRow, spans: list[Span]) -> None:
+        overlays, end = self._overlays(replica), _end(replica)
+        y = self._draw("nm", self._sentence(replica, overlays), [*spans, *overlays[:_OVERLAYS_DRAWN]])
+        if replica.log_start_offset is None or replica.log_end_offset is None:
+            self._picture.bar("unread", (0 if end is None else self._scale.place(end), 100), y)
+        if (waiting := waiting_range(replica)) is not None:
+            self._picture.bar("waits", self._scale.span(waiting), y + 9)
+
+    def _sentence(self, replica: ReplicaRow, overlays: list[Span]) -> str:
+        """A replica in words: `broker 1, leader: offsets 0–344`."""
         start, end = replica.log_start_offset, _end(replica)
+        name = f"{named([replica.broker])}{', leader' if replica.broker == self._row.leader else ''}"
         if start is None or end is None:
-            picture.box("nr", (LEFT, RIGHT), y, _LANE)
-            picture.inside("in", (LEFT, RIGHT), y + 15, "not read: where its log starts and ends is not known")
-            return
-        if end <= start:
-            picture.box("nr", self._scale.span((start, start)), y, _LANE)
-            picture.label_at("in", self._scale.place(start) + 4, y + 15, "empty")
-            return
-        for epoch, span in _epoch_ranges(replica, start, end):
-            text = "no epoch" if epoch is None else f"epoch {epoch}"
-            self._box("en" if epoch is None else self._colour_of[epoch], span, y, f"{text}: offsets {offset_range(*span)}")
-            places = self._scale.span(span)
-            if not picture.inside("in", places, y + 15, text) and epoch is not None:
-                picture.inside("in", places, y + 15, str(epoch))
-        for style, span in list(self._overlays(replica))[:_OVERLAYS_DRAWN]:
-            self._box(style, span, y, f"{'missing' if style == 'ms' else 'damaged'}: offsets {offset_range(*span)}")
-        picture.upright("ls", self._scale.place(start), (y - 3, y + _LANE + 3))
-        if replica.log_end_offset is None:
-            title = f"not read from offset {end} on" if self._titles else ""
-            picture.box("nr", (self._scale.place(end), RIGHT), y, _LANE, title)
-        if replica.high_watermark is not None:
-            picture.upright("wm", self._scale.place(replica.high_watermark), (y - 4, y + 6))
-        stable = replica.last_stable_offset
-        if stable is not None and stable != (end if replica.high_watermark is None else replica.high_watermark):
-            picture.upright("so", self._scale.place(stable), (y + _LANE - 6, y + _LANE + 4))
+            return f"{name}: not read"
+        facts = [f"offsets {offsets((start, end))}" if start < end else f"no records, ends at {end:,}"]
+        facts += [f"not read from {end:,} on"] if replica.log_end_offset is None else []
+        if replica.high_watermark is not None and replica.high_watermark != end:
+            facts.append(f"high watermark {replica.high_watermark:,}")
+        for style in ("missing", "damaged"):
+            ranges = normalised(span for kind, span in overlays if kind == style)
+            facts += [f"{style} {offset_list(ranges)}"] if ranges else []
+        if (waiting := waiting_range(replica)) is not None:
+            facts.append(f"read_committed consumers wait at {waiting[0]:,}")
+        return f"{name}: {', '.join(facts)}"
 
     def _draw_elections(self) -> None:
-        """A row for each replica that an election would cut."""
-        picture = self._picture
-        if not self._cuts:
-            return
-        y = picture.height + 14
-        picture.texts.append(Label("hd", LEFT, y, "What each election would cut"))
-        y += 10
-        for cut in self._cuts[:_CUTS_DRAWN]:
-            picture.name(f"elect {cut.leader}, broker {cut.follower}", y + 11)
-            span = cut.truncation_offset, max(cut.log_end_offset, cut.truncation_offset)
-            if cut.log_end_offset > cut.truncation_offset:
-                self._box("ct", span, y, f"broker {cut.follower} cuts offsets {offset_range(*span)}", _CUT)
-            for lost in cut.lost:
-                self._box("lo", lost, y, f"lost: offsets {offset_range(*lost)}", _CUT)
-            where = f"cut at {cut.truncation_offset}" if cut.truncation_offset < cut.log_end_offset else "not cut"
-            kept = f", {plural(counted(cut.kept), 'offset')} still on its disk" if cut.kept else ""
-            picture.beside("ctt", self._scale.span(span), y + 11, f"{where}: {plural(counted(cut.lost), 'offset')} lost{kept}")
-            y += _CUT_STEP
-        picture.height = y + 6
+        """A bar for each loss of each election: the log of its holder, and what of it is lost."""
+        picture, drawn = self._picture, 0
+        logs = {replica.broker: (replica.log_start_offset or 0, _end(replica) or 0) for replica in self._row.replicas}
+        if self._elections:
+            picture.height += 6
+            picture.write("hd", "What each election loses")
+        for candidate, losses in self._elections:
+            if not losses:
+                picture.write("el", f"elect {candidate.broker}: loses nothing")
+            for label, holders, ranges in losses[: max(_ELECTIONS_DRAWN - drawn, 0)]:
+                drawn += 1
+                log = normalised([logs.get(broker, (0, 0)) for broker in holders[:1]])
+                spans = [("kept", span) for span in without(log, ranges)]
+                self._draw("el", label, [*spans, *(("lost", span) for span in ranges)])
+        if left_out := sum(len(losses) for _, losses in self._elections) - drawn:
+            picture.notes.append(f"{plural(left_out, 'further loss')} by elections: `kafka-forensics plan` lists them.")
 
     def _add_notes(self) -> None:
         """What the picture does not show, or not to scale."""
-        row, notes = self._row, self._picture.notes
-        self._picture.note_scale(self._scale)
-        if row.high_watermark_at_least is None:
-            notes.append("The high watermark is not known: no file tells one.")
+        notes, planned = self._picture.notes, self._planned
+        if not self._scale.is_true:
+            notes.append("Distances are not to scale: close marks are drawn apart.")
+        if self._row.high_watermark_at_least is None:
+            notes.append("No file holds a high watermark.")
         drawable = [finding for finding in self._findings if _style(finding) is not None]
         left_out = sum(finding.offset_start is None or finding.offset_end is None for finding in drawable)
-        left_out += sum(max(len(list(self._overlays(replica))) - _OVERLAYS_DRAWN, 0) for replica in row.replicas)
+        left_out += sum(max(len(self._overlays(replica)) - _OVERLAYS_DRAWN, 0) for replica in self._row.replicas)
         if left_out:
-            why = "their offsets are not known, or they are too many"
-            notes.append(f"{left_out} damaged or missing places are not drawn: {why}.")
-        if any(len(replica.leader_epochs or ()) > _EPOCHS_DRAWN for replica in row.replicas):
-            notes.append(f"Of each log the last {_EPOCHS_DRAWN} leader epochs are drawn.")
-        if len(self._cuts) > _CUTS_DRAWN:
-            notes.append(f"{len(self._cuts) - _CUTS_DRAWN} further cuts are in the table of elections.")
+            notes.append(f"Not drawn: {plural(left_out, 'damaged or missing range')} with unknown offsets, or too many to draw.")
+        if planned is not None and planned.salvage is not None:
+            notes.append("A salvage loses less than every election.")
+        if planned is not None and not planned.plan.candidates:
+            notes.append("No replica can lead on these copies.")
+        if planned is not None and not planned.plan.at_most_is_bound:
+            notes.append("More may be lost: further replicas may exist.")
 
     def _label(self) -> str:
         """A description of the picture for screen readers."""
-        logs = []
-        for replica in self._row.replicas:
-            start, end = replica.log_start_offset, _end(replica)
-            logs.append(
-                f"broker {replica.broker} " + ("not read" if start is None or end is None else offset_range(start, end, "offset"))
-            )
-        fork = "" if self._fork is None else f"; they part at offset {self._fork}"
+        logs = [self._sentence(replica, self._overlays(replica)) for replica in self._row.replicas[:12]]
+        fork = "" if self._fork is None else f"; they differ from offset {self._fork:,} on"
         least = self._row.high_watermark_at_least
-        mark = "" if least is None else f"; high watermark at least {least}"
-        return f"Replicas of {self._row.topic}-{self._row.partition} over offsets: {', '.join(logs[:12])}{fork}{mark}"
+        mark = "" if least is None else f"; high watermark at least {least:,}"
+        return f"Replicas of {self._row.topic}-{self._row.partition} over offsets: {'; '.join(logs)}{fork}{mark}"
 
-    def _overlays(self, replica: ReplicaRow) -> Iterator[tuple[str, Range]]:
-        """(style, offsets) of missing and damaged ranges of a replica, where their offsets are known."""
-        for finding in self._findings:
-            style = _style(finding)
-            is_of_replica = finding.broker == replica.broker and finding.log_dir in (None, replica.log_dir)
-            if style is not None and is_of_replica and finding.offset_start is not None and finding.offset_end is not None:
-                yield style, (finding.offset_start, max(finding.offset_end, finding.offset_start + 1))
-
-    def _box(self, style: str, span: Range, y: float, title: str, height: float = _LANE) -> None:
-        self._picture.box(style, self._scale.span(span), y, height, title if self._titles else "")
+    def _overlays(self, replica: ReplicaRow) -> list[Span]:
+        """Missing and damaged ranges of a replica, where their offsets are known."""
+        return [
+            (style, (finding.offset_start, max(finding.offset_end, finding.offset_start + 1)))
+            for finding in self._findings
+            if (style := _style(finding)) is not None
+            and finding.broker == replica.broker
+            and finding.log_dir in (None, replica.log_dir)
+            and finding.offset_start is not None
+            and finding.offset_end is not None
+        ]
 
 
 def _style(finding: FindingRow) -> str | None:
     """The style of a finding on a lane; None if it is not drawn."""
     if finding.kind in kinds_with(Trait.LACKS_OFFSETS, Trait.LACKS_LOG_START):
-        return "ms"
+        return "missing"
     is_damage = finding.kind in kinds_with(Trait.WRONG_BYTES) and finding.severity != "info"
-    return "dm" if is_damage else None
+    return "damaged" if is_damage else None
 
 
 def _end(replica: ReplicaRow) -> int | None:
@@ -213,9 +261,7 @@ def _end(replica: ReplicaRow) -> int | None:
     return replica.read_end_offset if replica.log_end_offset is None else replica.log_end_offset
 
 
-def _epoch_ranges(replica: ReplicaRow, start: int, end: int) -> list[tuple[int | None, Range]]:
-    """(leader epoch, offsets) within the log; None before the first known epoch, and for batches without one."""
-    entries = sorted((replica.leader_epochs or ())[-_EPOCHS_DRAWN:], key=lambda entry: entry[1])
-    edges = [(None, start), *entries, (None, end)]
-    ranges = [(epoch, (max(low, start), min(high, end))) for (epoch, low), (_, high) in pairwise(edges)]
-    return [(epoch, span) for epoch, span in ranges if span[0] < span[1]]
+def waiting_range(replica: ReplicaRow) -> Range | None:
+    """Offsets from the last stable offset to the high watermark; None if they are equal, or not known."""
+    stable, end = replica.last_stable_offset, _end(replica) if replica.high_watermark is None else replica.high_watermark
+    return None if stable is None or end is None or stable >= end else (stable, end)

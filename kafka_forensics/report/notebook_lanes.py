@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.export.facts.facts import FactReader
-from kafka_forensics.questions.report import details_of
+from kafka_forensics.questions.report import plan_again
 from kafka_forensics.report.document import partition_of
 from kafka_forensics.report.lanes import lanes
 from kafka_forensics.report.page import svg
@@ -39,6 +39,5 @@ def lanes_of(reader: FactReader, topic: str, partition: int) -> PartitionLanes:
     findings = [
         finding for finding in reader.result.findings if (finding.place.topic, finding.place.partition) == (topic, partition)
     ]
-    details = details_of(reader.inputs, reader.options, reader.witnesses, (topic, partition))
     row, finding_rows = partition_of(summary, findings)
-    return PartitionLanes(lanes(row, finding_rows, details.planned))
+    return PartitionLanes(lanes(row, finding_rows, plan_again(reader.inputs, reader.options, reader.witnesses, (topic, partition))))

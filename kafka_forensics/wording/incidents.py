@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.findings import Broker, Confidence
-from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
+from kafka_forensics.model.incidents import Cause, CountedLoss, Incident
 from kafka_forensics.wording.kind_text import Value, fill_template
 from kafka_forensics.wording.values import amount, brokers_by_range, listed, named_brokers, utc_time
 
@@ -183,7 +183,7 @@ def incident_time(incident: Incident) -> str | None:
     return first if first == last else f"{first} to {last}"
 
 
-def incident_loss(counted: Incident | IncidentPartition, incident: Incident) -> tuple[int, int, str]:
+def incident_loss(counted: CountedLoss, incident: CountedLoss) -> tuple[int, int, str]:
     """The loss of an incident or of its partition `counted`: (at least, at most, noun). It counts committed records if these
     are known for the whole incident, else committed offsets."""
     least, most = incident.records_lost_at_least, incident.records_lost_at_most

@@ -59,7 +59,10 @@ def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partition
         _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "text", *options)
         text = " ".join(out.split())
         assert text.count(": no copy of it is here") == 2
-        lost = f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets; without it brokers do not find the remote segments that"
+        lost = (
+            f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets;"
+            " without it brokers do not find the remote segments that"
+        )
         assert lost in text
         assert "refused other-0: it has no copy, although the controllers' log assigns it to broker 4" in text
         assert "start no broker before other-0 is salvaged or copied back: Kafka would delete" in err

@@ -44,17 +44,30 @@ def test_the_page_says_what_happened_and_what_to_do(run: Run, copies: Path, tmp_
     assert (status, out) == (0, "")
     assert err == f"wrote {tmp_path / 'incident.html'}: critical\n"
     text = " ".join(Page((tmp_path / "incident.html").read_text()).text.split())
-    assert text.startswith(
-        "Kafka log forensics: critical Skip to the content Kafka log forensics: critical 3 partitions, 9 replicas"
-    )
-    assert "Leadership and ISR over time" in text
-    assert "2026-11-21T03:56:10.014Z 296 changed, unclean election 1 2 1 none 2, 3, 1" in text
-    assert "broker 2 unclean 45 45 45 broker 1 at 300 of 345" in text
-    assert f"Whom to elect, or whether a salvage loses less, and the steps: kafka-forensics plan {copies}" in text
-    assert "open, offsets 72 to 74" in text
-    assert "last stable offset 72" in text
+    assert text.startswith("Kafka log forensics: critical Skip to the content Kafka log forensics: critical An unclean election")
+    assert "committed records lost 70 recoverable from these copies 70 keep stopped until copied broker 2" in text
+    assert f"Next step kafka-forensics plan {copies} 3 partitions, 9 replicas on 3 brokers." in text
+    assert "2026-11-21T03:56:10.014Z Unclean election: broker 1, from outside the ISR, becomes leader of audit-0." in text
+    assert "2026-11-21T03:56:08.677Z 13 partitions have no leader. Broker 2 is down." in text
+    assert "lost records, written 2026-11-21T03:55:59.057Z to 2026-11-21T03:55:59.117Z" in text
+    assert "elect 2: broker 1 loses 300–344, 45 records (unclean, recommended)" in text
     assert f"Command kafka-forensics report {copies} Read" in text
     assert "Time range 2026-11-21T03:55:" in text
+
+
+def test_the_page_has_the_numbers_of_scan_and_plan(run: Run, copies: Path, tmp_path: Path) -> None:
+    text = " ".join(Page(page_of(run, tmp_path / "page.html", copies)).text.split())
+    scanned = json.loads(run("scan", copies, "--format", "json")[1])
+    assert [incident["records_lost_at_most"] for incident in scanned["incidents"]] == [70]
+    plan = json.loads(run("plan", copies, "--format", "json")[1])
+    elections = [candidate for planned in plan["partitions"] for candidate in planned["candidates"]]
+    assert elections
+    for candidate in elections:
+        for loss in candidate["losses"]:
+            holders = loss["held_by"]
+            assert len(holders) == 1
+            span = f"{loss['offset_start']}–{loss['offset_end'] - 1}"
+            assert f"elect {candidate['broker']}: broker {holders[0]} loses {span}, {loss['records']} records" in text
 
 
 def test_lanes_of_the_sample_equal_the_golden_ones() -> None:
@@ -64,10 +77,10 @@ def test_lanes_of_the_sample_equal_the_golden_ones() -> None:
 def test_a_scan_document_gives_a_page_of_its_content(run: Run, document: Path, tmp_path: Path) -> None:
     document.write_text(document.read_text().replace('"engine": "local"', '"engine": "spark"'))
     text = Page(page_of(run, tmp_path / "incident.html", document)).text
-    assert "This page was made from a scan's document" in text
+    assert "The JSON document of a scan has no plans and no timeline" in text
     assert "engine spark" in " ".join(text.split())
     assert "UNCLEAN_LOSS" in text
-    assert "What each election would cut" not in text
+    assert "elect 1" not in text
     status, _, _ = run("report", document, "--output", tmp_path / "incident.html", "--fail-on", "critical")
     assert status == 1
     incomplete = json.loads(document.read_text()) | {"incomplete": [{"path": "x", "reason": "y"}]}
@@ -83,7 +96,7 @@ def test_bytes_and_hashes_are_shown_only_on_request(run: Run, copies: Path, tmp_
     plain = page_of(run, tmp_path / "plain.html", archive)
     assert ("Bytes at the first difference" in plain, b"user-".hex(" ") in plain) == (False, False)
     with_bytes = page_of(run, tmp_path / "shown.html", archive, "--show-payloads", "--hashes")
-    assert "Bytes at the first difference, offset 300" in Page(with_bytes).text
+    assert "Bytes at the first difference of audit-0, offset 300" in Page(with_bytes).text
     assert b"user-".hex(" ") in with_bytes
     assert hashlib.sha256(archive.read_bytes()).hexdigest() in with_bytes
     assert "the list of 1 file below" in with_bytes

@@ -8,15 +8,15 @@ from html.parser import HTMLParser
 from typing import Final
 
 from kafka_forensics import scan
-from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Finding, Place, TopicPartition
+from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.results import Agreement, BrokerSummary, ScanResult, Totals
-from kafka_forensics.questions.plan import Planned
-from kafka_forensics.questions.report import PartitionDetails, PartitionTransactions, TransactionSpan
-from kafka_forensics.replication.planner import PlanPartition, PlanReplica, plan_partition
+from kafka_forensics.questions.cluster_history import ClusterHistory, Moment
+from kafka_forensics.questions.plan import LossSize, Planned
+from kafka_forensics.questions.report import PageFacts
+from kafka_forensics.replication.planner import PlanControl, PlanPartition, PlanReplica, plan_partition
 from tests.support.places import GOLDEN, SAMPLES
-from tests.support.results import lost_records, partition, replica
+from tests.support.results import lost_records, partition, replica, with_incidents
 
 VOID_TAGS: Final = frozenset({"meta", "link", "br", "hr", "img", "input"})
 START_MS: Final = 1_795_240_000_000
@@ -24,57 +24,52 @@ GOLDEN_PAGES: Final = GOLDEN / "report"
 _SAMPLE: Final = SAMPLES / "unclean-election"
 
 
-def results_with_loss(
-    count: int, topic: str = "payments.settled.by-region"
-) -> tuple[ScanResult, dict[TopicPartition, PartitionDetails]]:
-    """`count` partitions that lost records in an unclean election, with all details that a report can show."""
+def results_with_loss(count: int, topics: int = 1) -> tuple[ScanResult, PageFacts]:
+    """`count` partitions that lost records in an unclean election, with the facts that a report shows of them."""
     findings, partitions = [], []
     template = lost_records()
-    details: dict[TopicPartition, PartitionDetails] = {}
+    facts = PageFacts(history=history(), committed_ms={1: START_MS + 9_000, 2: START_MS + 5_000})
     for number in range(count):
-        end = 370 + number % 50
-        place = Place(topic, number, 2, "copies/broker-2", f"{topic}-{number}/00000000000000000000.log", 0, 99, 300, end)
-        finding = Finding(template.kind, template.severity, template.confidence, place, template.evidence)
+        topic, end = f"payments.settled.by-region.{number % topics}", 370 + number // topics % 50
+        place = Place(topic, number // topics, 2, "copies/broker-2", "payments-0/00000000000000000000.log", 0, 99, 300, end)
+        evidence = {**template.evidence, "records_held": end - 300}
+        finding = Finding(template.kind, template.severity, template.confidence, place, evidence)
         findings.append(finding)
         replicas = [replica(1, 345, [(0, 0), (2, 300)]), replica(2, end), replica(3, 300)]
-        summary = partition(topic, number, Agreement("conflict", 300, {"1": 2, "2": 0}), replicas, [finding])
+        summary = partition(topic, number // topics, Agreement("conflict", 300, {"1": 2, "2": 0}), replicas, [finding])
         summary.leader, summary.leader_epoch, summary.isr, summary.replica_assignment = 1, 2, [1], [1, 2, 3]
         partitions.append(summary)
-        details[topic, number] = _details(topic, number, end)
+        facts.planned[topic, number // topics] = _planned(topic, number // topics, end)
     brokers = [
         BrokerSummary(number, "5L6g3nShT-eMCtK--X86sw", [f"copies/broker-{number}"], clean_shutdown=True) for number in (1, 2, 3)
     ]
     totals = Totals(brokers=3, partitions=count, replicas=3 * count)
-    return ScanResult("local", brokers, partitions, findings, totals), details
+    return with_incidents(ScanResult("local", brokers, partitions, findings, totals)), facts
 
 
-def _details(topic: str, number: int, end: int) -> PartitionDetails:
+def _planned(topic: str, number: int, end: int) -> Planned:
     epochs = ((EpochEntry(0, 0), EpochEntry(2, 300)), (EpochEntry(0, 0),), (EpochEntry(0, 0),))
     logs = zip((1, 2, 3), (345, end, 300), epochs, strict=True)
     replicas = [PlanReplica(broker, 0, log_end, log_end, entries, entries) for broker, log_end, entries in logs]
-    plan_input = PlanPartition(topic, number, replicas, {(0, 1): ((300, 345),)})
-    spans = [
-        TransactionSpan(4000 + index, 0, 10 * index, 10 * index + 4, None if index > 8 else 10 * index + 5) for index in range(12)
-    ]
-    return PartitionDetails(
-        Planned(plan_input, plan_partition(plan_input)), controller_state(30), PartitionTransactions(1, spans, 3)
-    )
+    control = PlanControl(1, 1, 2, (1,), (), (1, 2, 3), None, None)
+    plan_input = PlanPartition(topic, number, replicas, {(0, 1): ((300, 345),)}, control)
+    plan = plan_partition(plan_input)
+    sizes = {
+        (loss.start, loss.end, str(loss.held_by[:1])): LossSize(loss.end - loss.start, 0, START_MS + 4_000, START_MS + 5_000)
+        for candidate in plan.candidates
+        for loss in candidate.losses
+    }
+    return Planned(plan_input, plan, sizes=sizes)
 
 
-def controller_state(changes: int) -> PartitionControl:
-    """The state and history that a controllers' log has of a partition after `changes` leader changes."""
-    events = [
-        PartitionEvent(number, START_MS + 1000 * number, "changed", _state(number), is_unclean=number == changes - 1)
-        for number in range(changes)
-    ]
-    return PartitionControl(
-        1, changes, [1], None, [1, 2, 3], history=PartitionHistory(events), as_of_ms=START_MS + 1000 * changes + 500
-    )
-
-
-def _state(number: int) -> PartitionState:
-    leader = number % 3 + 1
-    return PartitionState(leader, number, number, (leader,), (), (), (1, 2, 3), (), (), (), 0)
+def history() -> ClusterHistory:
+    """Broker 3 stops, then broker 2, and broker 1 is elected from outside the ISR; an hour before, all started."""
+    moments = [Moment(START_MS - 3_600_000, unfenced={1, 2, 3})]
+    moments.append(Moment(START_MS, fenced={3}, left_isr=Counter({3: 12}), out_of_sync=Counter({3: 12})))
+    moments.append(Moment(START_MS + 5_500, fenced={2}, leaderless=12))
+    moments.append(Moment(START_MS + 8_000))
+    moments[-1].unclean[1].append(("payments", 0))
+    return ClusterHistory(moments, START_MS + 9_500)
 
 
 class Page(HTMLParser):

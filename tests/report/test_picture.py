@@ -1,11 +1,12 @@
-"""Scales keep order and a minimum distance of marks; pictures are paths in integer units."""
+"""Scales keep order and a minimum distance of marks; texts of a picture fit a narrow screen."""
 
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.report.picture import LEFT, RIGHT, Picture, Scale
+from kafka_forensics.report.page import svg
+from kafka_forensics.report.picture import Bar, Label, Picture, Scale
 
 LARGEST = 2**63 - 1
 NUMBERS = st.integers(-(2**63), LARGEST)
@@ -17,13 +18,13 @@ def test_a_scale_keeps_the_order_of_all_numbers_and_their_bounds(marks: list[int
     numbers = sorted({*marks, *others})
     places = [scale.place(number) for number in numbers]
     assert all(left <= right for left, right in pairwise(places))
-    assert all(LEFT <= place <= RIGHT + 1e-6 for place in places)
+    assert all(0 <= place <= 100 + 1e-6 for place in places)
 
 
 @given(st.lists(NUMBERS, min_size=2, max_size=20, unique=True))
 def test_marks_of_a_scale_keep_a_minimum_distance(marks: list[int]) -> None:
     places = sorted(map(Scale(marks).place, marks))
-    assert min(right - left for left, right in pairwise(places)) >= 13.9
+    assert min(right - left for left, right in pairwise(places)) >= 1.74
 
 
 @pytest.mark.parametrize(
@@ -33,16 +34,30 @@ def test_a_scale_says_whether_distances_are_to_scale(marks: list[int], *, is_tru
     assert Scale(marks).is_true is is_true
 
 
-def test_boxes_of_one_style_are_one_path_and_upper_styles_follow() -> None:
+def test_a_picture_is_as_wide_as_its_page() -> None:
+    picture = Picture("two bars & a line")
+    picture.bar("kept", (0, 81.081), 20)
+    picture.bar("lost", (81.081, 81.0811), 20)
+    picture.tick("fork", 81.081, (0, 30))
+    assert picture.shapes["lost"] == [Bar(81.081, 81.581, 20)]  # wide enough to be seen
+    text = str(svg(picture))
+    assert 'width="100%"' in text
+    assert "viewBox" not in text
+    assert 'aria-label="two bars &amp; a line"' in text
+    assert '<g class="kept"><line x1="0%" x2="81.08%" y1="20" y2="20"/></g>' in text
+    assert '<g class="fork"><line x1="81.08%" x2="81.08%" y1="0" y2="30"/></g>' in text
+
+
+def test_long_texts_have_several_lines() -> None:
     picture = Picture("")
-    picture.box("dm", (200, 300), 10, 20)
-    picture.box("e1", (132, 400.4), 10, 20)
-    picture.box("dm", (310, 310.2), 40, 20, "damaged")
-    picture.box("dm", (320, 330), 40, 20)
-    picture.upright("hw", 500.6, (0, 30))
-    assert list(picture.paths()) == [
-        ("e1", "", "M132 10h268v20H132z"),
-        ("dm", "damaged", "M310 40h2v20H310z"),
-        ("dm", "", "M200 10h100v20H200zM320 40h10v20H320z"),
-        ("hw", "", "M501 0v30"),
-    ]
+    picture.write("nm", "elect 2: brokers 1 and 3 lose 1,210–1,335, 126 records (unclean, recommended)")
+    texts = [shape.text for shape in picture.shapes["nm"] if isinstance(shape, Label)]
+    assert len(texts) == 2
+    assert picture.height == 34
+
+
+@pytest.mark.parametrize(("x", "place", "anchor"), [(0.0, 0.0, "start"), (40.0, 40.0, "start"), (99.0, 99.0, "end")])
+def test_labels_stand_on_the_side_where_they_fit(x: float, place: float, anchor: str) -> None:
+    picture = Picture("")
+    picture.label_at("hwt", x, 12, "high watermark ≥ 370")
+    assert picture.shapes["hwt"] == [(place, 12, "high watermark ≥ 370", anchor)]

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,11 +14,11 @@ from typing import Any, Final
 import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.questions.report import ReportOptions, report
+from kafka_forensics.questions.report import PageFacts, ReportOptions, report
 from kafka_forensics.report.document import document_of
 from kafka_forensics.report.page import Provenance, page
 from tests.conftest import browser
-from tests.report.pages import Page
+from tests.report.pages import Page, results_with_loss
 from tests.report.test_page import json_of, read
 from tests.support.places import SAMPLES
 from tests.support.results import partition, replica, unclean_result
@@ -95,7 +95,15 @@ def write_page(folder: Path, text: str) -> Path:
 
 def sample_page() -> str:
     reported = report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=True, hashes=True))
-    return page(document_of(reported.result), reported.details, Provenance(hashes=reported.hashes))
+    return page(document_of(reported.result), reported.facts, Provenance(next_command=f"kafka-forensics plan {SAMPLE}"))
+
+
+def large_page() -> str:
+    """A page with many partitions, groups and topics."""
+    result, facts = results_with_loss(600, 40)
+    for number, row in enumerate(result.partitions[:30]):
+        row.leader = number % 3 + 1
+    return page(document_of(result), facts, Provenance())
 
 
 def hostile_page() -> str:
@@ -115,7 +123,8 @@ def hostile_page() -> str:
     objects["input"]["brokers"] += [
         {"broker": attack, "cluster_id": attack, "log_dirs": [attack], "clean_shutdown": True} for attack in ATTACKS
     ]
-    return page(read(objects), {}, Provenance(command=" ".join(ATTACKS), document=ATTACKS[0]))
+    provenance = Provenance(command=" ".join(ATTACKS), next_command=ATTACKS[0], document=ATTACKS[0])
+    return page(read(objects), PageFacts(), provenance)
 
 
 def test_the_page_makes_no_requests_and_runs_no_script(tmp_path: Path, network: RecordingServer) -> None:
@@ -148,8 +157,10 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("scheme", [[], ["--blink-settings=preferredColorScheme=0"]], ids=["light", "dark"])
-def test_axe_finds_no_violations(tmp_path: Path, axe: str, scheme: list[str]) -> None:
-    text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", sample_page()).replace("<details>", "<details open>")
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("make", [sample_page, large_page])
+def test_axe_finds_no_violations(tmp_path: Path, axe: str, make: Callable[[], str], width: int, scheme: list[str]) -> None:
+    text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", make()).replace("<details>", "<details open>")
     run = (
         'axe.run({exclude: ["#axe"]}, {resultTypes: ["violations"]}).then(found => {'
         'document.getElementById("axe").textContent = JSON.stringify('
@@ -161,6 +172,7 @@ def test_axe_finds_no_violations(tmp_path: Path, axe: str, scheme: list[str]) ->
             tmp_path, text.replace("</body>", f'<script>{source}</script><pre id="axe"></pre><script>{run}</script></body>')
         ),
         "--dump-dom",
+        f"--window-size={width},900",
         *scheme,
     )
     output = re.search('<pre id="axe">(.*?)</pre>', dom, re.DOTALL)

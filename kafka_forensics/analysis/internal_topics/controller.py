@@ -16,6 +16,7 @@ from kafka_forensics.model.controller import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     RECOVERING,
+    BrokerEvent,
     ControllerHistory,
     MetadataRecord,
     MetadataSnapshot,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 MAX_EVENTS: Final = 4096
-"""Events kept per partition."""
+"""Events kept per partition, and of all brokers."""
 MAX_MARKS: Final = 4096
 """Unreadable offsets kept; after the last of them nothing is known until a snapshot."""
 TOPIC, BROKER = 2, 4
@@ -147,6 +148,7 @@ class ControllerReplay:
         self.history = ControllerHistory(log_start_offset=log_start_offset, committed_end_offset=committed_end)
         self._topics: dict[str, _TopicReplay] = {}
         self._ids: dict[str, str] = {}
+        self._fenced: dict[int, bool] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._unreadable = _UnreadableOffsets()
         self._unreadable_settings = _UnreadableOffsets()
@@ -293,6 +295,14 @@ class ControllerReplay:
                 removed = self._topics.pop(fields["topic_id"], None)
                 if removed is not None:
                     self._delete(removed, offset, timestamp_ms)
+            case ApiKey.REGISTER_BROKER:
+                self._set_fenced(timestamp_ms, fields["broker_id"], is_fenced=fields["fenced"])
+            case ApiKey.UNREGISTER_BROKER:
+                self._set_fenced(timestamp_ms, fields["broker_id"], is_fenced=True)
+            case ApiKey.FENCE_BROKER | ApiKey.UNFENCE_BROKER:
+                self._set_fenced(timestamp_ms, fields["id"], is_fenced=record.api_key == ApiKey.FENCE_BROKER)
+            case ApiKey.BROKER_REGISTRATION_CHANGE if fields["fenced"]:
+                self._set_fenced(timestamp_ms, fields["broker_id"], is_fenced=fields["fenced"] == 1)
             case ApiKey.FEATURE_LEVEL:
                 self.history.features[fields["name"]] = fields["feature_level"]
             case ApiKey.CLEAR_ELR:
@@ -303,6 +313,13 @@ class ControllerReplay:
                     self._add_event(partition, offset, timestamp_ms, "changed", state)
             case ApiKey.CONFIG:
                 self._apply_config(fields)
+
+    def _set_fenced(self, timestamp_ms: int, broker: int, *, is_fenced: bool) -> None:
+        if self._fenced.get(broker) is not is_fenced:
+            self._fenced[broker] = is_fenced
+            self.history.brokers.append(BrokerEvent(timestamp_ms, broker, is_fenced))
+            if len(self.history.brokers) > MAX_EVENTS:
+                del self.history.brokers[: MAX_EVENTS // 2]
 
     def _apply_config(self, fields: Json) -> None:
         kind, resource, name, value = (fields[field] for field in ("resource_type", "resource_name", "name", "value"))

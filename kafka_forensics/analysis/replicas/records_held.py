@@ -4,7 +4,7 @@ Transaction markers have offsets but are not records; a cleaner removes records 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_offsets
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas.diff import BatchReader
 
 
+_SIZE_AND_TIMES: Final = (BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_TIMESTAMP, BatchColumn.MAX_TIMESTAMP)
+
+
 class BatchPart(NamedTuple):
     """The part of a batch in a range: records, bytes of the whole batch, offsets; of a control batch no records and no bytes."""
 
@@ -30,6 +33,9 @@ class BatchPart(NamedTuple):
     offsets: int
     is_exact: bool
     """False if only some offsets are in the range, and the header does not say which of them have records."""
+    base_timestamp: int = -1
+    max_timestamp: int = -1
+    """Times of the whole batch; -1: none."""
 
 
 def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Iterator[BatchPart]:
@@ -47,7 +53,8 @@ def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Ite
                 count = int(rows[BatchColumn.RECORDS_COUNT, row])
                 whole = low <= base and end <= high and count >= 0
                 records = count if whole else inside if count < 0 else min(count, inside)
-                yield BatchPart(records, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside, whole or count == end - base)
+                size, *times = (int(rows[column, row]) for column in _SIZE_AND_TIMES)
+                yield BatchPart(records, size, inside, whole or count == end - base, *times)
 
 
 def with_records(

@@ -52,7 +52,8 @@ def report(
 ) -> int:
     """Write one HTML page about an incident: what happened, what it cost, and what each election would truncate.
 
-    The page loads nothing and runs no script. --show-payloads adds keys and values of records.
+    The page begins with the losses and the next step, and has a timeline of the cluster. It loads nothing and runs no script. Made
+    from the JSON document of a scan it has no timeline and no elections. --show-payloads adds bytes of records.
     """
     from kafka_forensics.cli.outputs.report_page import check_ending
     from kafka_forensics.questions.report import ReportOptions
@@ -82,6 +83,7 @@ def _write_from_document(
     Raises UsageError for options that only apply to copies.
     """
     from kafka_forensics.cli.outputs.report_page import selection_arguments, write_page
+    from kafka_forensics.questions.report import PageFacts
     from kafka_forensics.report.document import read_document
     from kafka_forensics.report.page import Provenance
     from kafka_forensics.storage.documents import document_bytes
@@ -94,7 +96,8 @@ def _write_from_document(
         raise UsageError(f"{unusable[0]} cannot be used with a scan's document", hint="give the log directories")
     data = document_bytes(paths[0], hint="give a file that `scan --format json` wrote, or the log directories themselves")
     document = read_document(data, paths[0])
-    write_page(output, document, Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0]), {})
+    provenance = Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0])
+    write_page(output, document, provenance, PageFacts())
     severities = (finding.severity for finding in document.findings)
     return document.summary.verdict, [], options.exit_status_of(severities, fail_on, incomplete=bool(document.incomplete))
 
@@ -115,5 +118,5 @@ def _write_from_copies(
         result.findings = [without_payloads(finding) for finding in result.findings]
     document = document_of(result)
     provenance = scan_provenance(reported, "report", paths, scan_options, _report_only_options(report_options))
-    write_page(output, document, provenance, reported.details)
+    write_page(output, document, provenance, reported.facts)
     return document.summary.verdict, incomplete_lines(result), options.exit_status(result, fail_on)

@@ -92,7 +92,7 @@ def _write_page(
     by_spark = reported.result.engine == "spark"
     typed_options = [*(["--engine", "spark"] if by_spark else []), *(["--show-payloads"] if show_payloads else [])]
     provenance = scan_provenance(reported, "scan" if by_spark else "report", paths, scan_options, typed_options)
-    write_page(report, document_of(reported.result), provenance, reported.details, "--report")
+    write_page(report, document_of(reported.result), provenance, reported.facts, "--report")
 
 
 def _run(
@@ -116,7 +116,8 @@ def _run(
 def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.EngineOptions, screen: Screen) -> "Reported":
     from kafka_forensics.cli.spark_session import running_session
     from kafka_forensics.evidence.inputs import gather
-    from kafka_forensics.questions.report import Reported, controller_histories
+    from kafka_forensics.questions.cluster_history import cluster_history
+    from kafka_forensics.questions.report import PageFacts, Reported
     from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError, interrupted_result
     from kafka_forensics.spark.job import scan_on_spark
     from kafka_forensics.spark.sessions import require_pyspark
@@ -131,7 +132,7 @@ def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.E
         result = interruption.result
     except KeyboardInterrupt:
         result = interrupted_result(inputs, scan_options)
-    return Reported(result, controller_histories(inputs))
+    return Reported(result, facts=PageFacts(history=cluster_history(inputs.controller)))
 
 
 def _print_summary(result: ScanResult, screen: Screen, *, live: bool, names_readers: bool) -> None:

@@ -1,7 +1,7 @@
 """The page of `report` and of `scan --report`: its content, its file, and its provenance."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,10 +9,12 @@ from kafka_forensics.cli.streams import open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.questions.report import PartitionDetails, Reported
+from kafka_forensics.model.findings import RerunArguments
+from kafka_forensics.model.incidents import Incident
+from kafka_forensics.questions.report import PageFacts, Reported
 from kafka_forensics.report.document import Document
 from kafka_forensics.report.page import Provenance, page
+from kafka_forensics.wording import incident_command, rerun_command
 
 _ENDINGS: Final = (".html", ".htm")
 
@@ -27,11 +29,11 @@ def write_page(
     output: Path,
     document: Document,
     provenance: Provenance,
-    details: Mapping[TopicPartition, PartitionDetails],
+    facts: PageFacts,
     option: str = "--output",
 ) -> None:
     """Write the page. Raises UsageError, which names the option, if the file cannot be written."""
-    text = page(document, details, provenance)
+    text = page(document, facts, provenance)
     with open_output(output, color="never", private=True, option=option) as to:
         to.stream.write(text)
 
@@ -44,14 +46,17 @@ def scan_provenance(
     result = reported.result
     return Provenance(
         command=shlex.join(["kafka-forensics", command, *paths, *selection_arguments(options), *command_options]),
-        paths=tuple(paths),
-        oldest_ms=reported.oldest_ms,
-        newest_ms=reported.newest_ms,
+        next_command=next_command(result.incidents, result.rerun_arguments),
         records_decoded=result.totals.records_decoded,
         live=options.live,
         is_by_spark=result.engine == "spark",
-        hashes=reported.hashes,
     )
+
+
+def next_command(incidents: Iterable[Incident], arguments: RerunArguments | None) -> str | None:
+    """The command that shows more of the worst incident that has one."""
+    command = next(filter(None, map(incident_command, incidents)), None)
+    return None if command is None else rerun_command(command, arguments)
 
 
 def selection_arguments(options: ScanOptions) -> list[str]:

@@ -65,7 +65,7 @@ NAMES: Final = {
 }
 """apiKey → Kafka's name of the record type (MetadataRecordType)."""
 REPLAYED_FIELDS: Final[dict[int, tuple[str, ...]]] = {
-    0: ("broker_id", "broker_epoch"),
+    0: ("broker_id", "broker_epoch", "fenced"),
     1: ("broker_id", "broker_epoch"),
     2: ("name", "topic_id"),
     3: (

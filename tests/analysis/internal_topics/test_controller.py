@@ -14,7 +14,7 @@ from kafka_forensics.analysis.internal_topics import controller
 from kafka_forensics.analysis.internal_topics.controller import ControllerReplay, MetadataCopy, add_copy, merge_copies
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataSnapshot, PartitionControl, PartitionEvent
 from tests.support.brokers import TOPIC, TOPIC_ID
-from tests.support.controllers import HUGE_VARINT, decode, partition, partition_change, record, setting, topic
+from tests.support.controllers import HUGE_VARINT, broker_registration, decode, partition, partition_change, record, setting, topic
 
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 BAD_CHANGE = b"\1\5\x09" + partition_change(leader=3)[3:]
@@ -350,3 +350,23 @@ def test_copies_of_parts_of_one_log_agree(cuts: list[tuple[int, int, int]]) -> N
 
 if __name__ == "__main__":
     ANSWERS.write_text(json.dumps({name: described(name) for name in HISTORIES}, indent=0) + "\n")
+
+
+def test_brokers_are_fenced_and_unfenced() -> None:
+    history = replayed(
+        broker_registration(1, 0),
+        record(17, broker_id=1, broker_epoch=0, fenced=-1),
+        record(17, broker_id=1, broker_epoch=0, in_controlled_shutdown=1),
+        record(7, id=1, epoch=0),
+        record(8, id=1, epoch=0),
+        broker_registration(1, 5),
+        record(1, broker_id=1, broker_epoch=5),
+    )
+    states = [(event.timestamp_ms, event.broker, event.is_fenced) for event in history.brokers]
+    assert states == [(1000, 1, True), (1001, 1, False), (1003, 1, True), (1004, 1, False), (1005, 1, True)]
+
+
+def test_events_of_brokers_are_bounded() -> None:
+    history = replayed(*(record(7 + number % 2, id=1, epoch=0) for number in range(5000)))
+    assert len(history.brokers) <= controller.MAX_EVENTS
+    assert history.brokers[-1].timestamp_ms == 5999
