@@ -1,20 +1,19 @@
-"""The overview of a scan, from which texts and pages begin: what was lost, which copies hold it, which command shows more."""
+"""The overview with which the text and the page of a scan begin: what was lost, and which copies hold it."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.findings import Broker, TopicPartition
-from kafka_forensics.model.incidents import IncidentPartition
+from kafka_forensics.model.incidents import IncidentLoss, PartitionLoss
 from kafka_forensics.model.offset_ranges import clipped, counted, normalised
-from kafka_forensics.model.results import ScanResult
-from kafka_forensics.wording.incidents import incident_command, incident_loss
+from kafka_forensics.wording.incidents import incident_loss
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The losses of all incidents of a scan together, and what to run next. Offsets that two incidents lose count once."""
+    """The losses of all incidents of a scan together. Offsets that two incidents lose count once."""
 
     lost_at_least: int
     """Committed records that are proven lost, or exist only where Kafka will truncate them."""
@@ -28,23 +27,20 @@ class Overview:
     """Partitions with a loss."""
     holders: tuple[Broker, ...]
     """Brokers that hold recoverable records: they stay stopped until their log directories are copied elsewhere."""
-    command: str | None
-    """The command that shows more of the worst incident: `plan`, `transactions` or `groups`; None: there is no such command."""
 
 
-def overview_of(result: ScanResult) -> Overview:
-    """The overview of a scan."""
-    losing = [incident for incident in result.incidents if incident.lost_at_most]
+def overview_of(incidents: Iterable[IncidentLoss]) -> Overview:
+    """The overview of the incidents of a scan."""
+    losing = [incident for incident in incidents if incident.lost_at_most]
     nouns = {incident_loss(incident, incident)[2] for incident in losing}
     by_records = nouns == {"committed record"}
-    losses: defaultdict[TopicPartition, list[_PartitionLoss]] = defaultdict(list)
+    losses: defaultdict[TopicPartition, list[_CountedLoss]] = defaultdict(list)
     for incident in losing:
         for partition in incident.partitions:
             if partition.lost_at_most:
                 losses[partition.topic, partition.partition].append(_partition_loss(partition, by_records=by_records))
     joined = [loss for of_partition in losses.values() for loss in _without_overlaps(of_partition)]
     holders = {broker for loss in joined for broker in loss.held_by}
-    commands = (incident_command(incident) for incident in result.incidents)
     return Overview(
         sum(loss.at_least for loss in joined),
         sum(loss.at_most for loss in joined),
@@ -52,12 +48,11 @@ def overview_of(result: ScanResult) -> Overview:
         "committed record" if by_records else "committed offset",
         len(losses),
         tuple(sorted(holders, key=broker_order)),
-        next(filter(None, commands), None),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _PartitionLoss:
+class _CountedLoss:
     """What one incident loses in one partition."""
 
     start: int
@@ -68,7 +63,7 @@ class _PartitionLoss:
     held_by: tuple[Broker, ...]
 
 
-def _partition_loss(partition: IncidentPartition, *, by_records: bool) -> _PartitionLoss:
+def _partition_loss(partition: PartitionLoss, *, by_records: bool) -> _CountedLoss:
     at_least, at_most = partition.lost_at_least, partition.lost_at_most
     held = at_most if partition.held_by else 0
     if partition.held_ranges and partition.offset_start is not None and partition.offset_end is not None:
@@ -80,12 +75,12 @@ def _partition_loss(partition: IncidentPartition, *, by_records: bool) -> _Parti
         held = max(0, at_most - missing) if held else 0
     start = partition.offset_start or 0
     end = start + 1 if partition.offset_end is None else partition.offset_end
-    return _PartitionLoss(start, end, at_least, at_most, held, tuple(partition.held_by))
+    return _CountedLoss(start, end, at_least, at_most, held, tuple(partition.held_by))
 
 
-def _without_overlaps(losses: Sequence[_PartitionLoss]) -> list[_PartitionLoss]:
+def _without_overlaps(losses: Sequence[_CountedLoss]) -> list[_CountedLoss]:
     """The losses of one partition, of several that overlap the one that loses most."""
-    kept: list[_PartitionLoss] = []
+    kept: list[_CountedLoss] = []
     for loss in sorted(losses, key=lambda loss: (-loss.at_least, -loss.at_most)):
         if all(loss.end <= other.start or other.end <= loss.start for other in kept):
             kept.append(loss)

@@ -8,7 +8,7 @@ operator stops the cluster.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from kafka_forensics.model.json_objects import Json
 from lab.cluster import Cluster
@@ -110,7 +110,9 @@ def _truth(ends: Mapping[str, Mapping[Place, int]], records: Mapping[str, Mappin
     """A row for each partition with its exclusive ends; rows of topics of users have numbers of records without markers."""
     rows, internal = [], []
     for place, common_end in ends["common_end"].items():
-        row = {"topic": place[0], "partition": place[1]} | {name: by_place[place] for name, by_place in ends.items()}
+        row: dict[str, Any] = {"topic": place[0], "partition": place[1]} | {
+            name: by_place[place] for name, by_place in ends.items()
+        }
         if place[0] not in INTERNAL:
             row |= {name: by_place[place] for name, by_place in records.items()}
             rows.append(row | {"recoverable_records": row["lost_records"] - _superseded(row)})

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafka_forensics.model.json_objects import Json
 from lab.cluster import Cluster
@@ -88,7 +88,7 @@ def play(cluster: Cluster) -> Json:
         left = TOPICS[topic].bytes_left.get(partition)
         torn = 0 if left is None else cut_last_batch(cluster.partition_dir(TORN, topic, partition), left)
         later = clients.records[place] - behind[place]
-        row = {"topic": topic, "partition": partition, "end": end, "acknowledged_records": clients.records[place]}
+        row: dict[str, Any] = {"topic": topic, "partition": partition, "end": end, "acknowledged_records": clients.records[place]}
         row |= {"torn_records": torn, "only_on_torn_copy": max(later - torn, 0), "lost_records": torn if later else 0}
         rows.append(row | {"proven_lost_records": row["lost_records"] if proven[place] == end else 0})
     names = ("acknowledged_records", "only_on_torn_copy", "lost_records", "proven_lost_records")

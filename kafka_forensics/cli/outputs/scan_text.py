@@ -109,7 +109,7 @@ def write_text(result: ScanResult, to: Destination, *, verbose: bool, by: str = 
 
 
 def _first_screen(result: ScanResult) -> FirstScreen:
-    overview = overview_of(result)
+    overview = overview_of(result.incidents)
     lines = [("lost", _loss_text(overview))] if overview.lost_at_most else []
     if readers := waiting_readers(result.findings):
         lines.append(("readers", readers))
@@ -118,7 +118,7 @@ def _first_screen(result: ScanResult) -> FirstScreen:
         worst, *others = result.incidents
         sentence = printable(_incident_text(worst)) + (f"; and {plural(len(others), 'more incident')}" if others else "")
         lines.append(("do first", _keep_stopped(overview) if overview.lost_at_most else printable(incident_advice(worst))))
-        command = _next_command(result, overview)
+        command = _next_command(result)
     else:
         sentence = _harmless_text(result)
     if result.incomplete:
@@ -177,17 +177,18 @@ def _keep_stopped(overview: Overview) -> str:
     return f"{until} Copy those of the other brokers, too, before any of them starts."
 
 
-def _next_command(result: ScanResult, overview: Overview) -> str | None:
+def _next_command(result: ScanResult) -> str | None:
     """The command that shows more of the worst incident that has one, for its only topic or partition."""
-    if overview.command is None:
+    commands = ((incident, command) for incident in result.incidents if (command := incident_command(incident)) is not None)
+    incident, command = next(commands, (None, None))
+    if incident is None or command is None:
         return None
-    incident = next(incident for incident in result.incidents if incident_command(incident) == overview.command)
     topics = {partition.topic for partition in incident.partitions}
     chosen, arguments = ["--topic", *topics] if len(topics) == 1 else [], result.rerun_arguments
     if len(incident.partitions) == 1:
         chosen += ["--partition", str(incident.partitions[0].partition)]
         arguments = result.findings[incident.findings[0]].rerun_arguments
-    return rerun_command(overview.command, arguments, *chosen)
+    return rerun_command(command, arguments, *chosen)
 
 
 def _write_partitions(page: "_ScanPage", groups: list[_Group], *, verbose: bool) -> None:
