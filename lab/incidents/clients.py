@@ -19,6 +19,8 @@ BATCH_RECORDS: Final = 20
 INTERNAL: Final = {"__consumer_offsets": 50, "__transaction_state": 50}
 """Internal topics with Kafka's default numbers of partitions."""
 READ_SECONDS: Final = 60
+LINGER_MS: Final = 1000
+"""Longer than a batch takes to be put together; a flush does not wait for it."""
 KEYS: Final = 30
 """Keys of a partition; its records take turns."""
 
@@ -47,7 +49,7 @@ class Clients:
         """
         chosen = {(topic, number): count for topic, row in counts.items() for number, count in enumerate(row) if count}
         plain = {place: count for place, count in chosen.items() if place[0] not in self.transactional}
-        producer = Writer(self.cluster, enable_idempotence=True, linger_ms=100).producer
+        producer = Writer(self.cluster, enable_idempotence=True, linger_ms=LINGER_MS).producer
         for first in range(0, max(plain.values(), default=0), BATCH_RECORDS):
             stamp_ms = first_ms + first * step_ms if first_ms else 0
             self._produce(producer, _batch(plain, first), stamp_ms, step_ms)
@@ -57,7 +59,9 @@ class Clients:
                 self._write_transactions(self.transactional[topic], of_topic)
 
     def _write_transactions(self, transactional_id: str, counts: Mapping[Place, int]) -> None:
-        producer = Writer(self.cluster, transactional_id=transactional_id, transaction_timeout_ms=60_000, linger_ms=100).producer
+        producer = Writer(
+            self.cluster, transactional_id=transactional_id, transaction_timeout_ms=60_000, linger_ms=LINGER_MS
+        ).producer
         producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
         for first in range(0, max(counts.values()), BATCH_RECORDS):
             batch = _batch(counts, first)

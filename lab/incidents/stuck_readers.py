@@ -7,7 +7,7 @@ transaction open when the operator stops the cluster. A group that reads committ
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
@@ -63,7 +63,7 @@ def play(cluster: Cluster) -> Json:
     clients.begin(still_open, OPEN)
     clients.write({topic: (5,) * partitions for topic, partitions in TOPICS.items()})
     clients.settle()
-    stable = _last_stable_offsets(clients)
+    stable = last_stable_offsets(cluster, clients.ends())
     groups = _commit_groups(clients, stable)
     clients.settle()
     hanging = {place for places in HANGING.values() for place in places}
@@ -124,12 +124,12 @@ def _producer_id(cluster: Cluster, transactional_id: str) -> int:
     return int(match[1])
 
 
-def _last_stable_offsets(clients: Clients) -> dict[Place, int]:
+def last_stable_offsets(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
     """The last stable offset of each partition, as leaders report it."""
-    settings = {"bootstrap.servers": clients.cluster.awake, "group.id": "nobody", "log_level": 0}
+    settings = {"bootstrap.servers": cluster.awake, "group.id": "nobody", "log_level": 0}
     consumer = Consumer({**settings, "isolation.level": "read_committed"})
     try:
-        return {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=10)[1] for place in clients.ends()}
+        return {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=10)[1] for place in places}
     finally:
         consumer.close()
 
