@@ -83,8 +83,9 @@ def spans_of(row: PartitionRow, fork: int | None, planned: Planned | None) -> li
         for replica in row.replicas:
             ranges = ((loss.start, loss.end) for loss in leader.losses if replica.broker in loss.held_by)
             lost[replica.broker] = normalised(ranges)
-        elsewhere = normalised(span for broker, ranges in lost.items() if broker != leader.broker for span in ranges)
-        styled["new"][leader.broker] = without(elsewhere, lost.get(leader.broker, ()))
+        for broker, ranges in lost.items():
+            elsewhere = normalised(span for other, of_other in lost.items() if other != broker for span in of_other)
+            styled["new"][broker] = without(elsewhere, ranges)
     elif fork is not None:
         ends = {replica.broker: _end(replica) or fork for replica in row.replicas}
         latest = max(epochs.values(), default=None)
