@@ -83,9 +83,9 @@ def spans_of(row: PartitionRow, fork: int | None, planned: Planned | None) -> li
         for replica in row.replicas:
             ranges = ((loss.start, loss.end) for loss in leader.losses if replica.broker in loss.held_by)
             lost[replica.broker] = normalised(ranges)
-        for broker, ranges in lost.items():
+        for broker, lost_here in lost.items():
             elsewhere = normalised(span for other, of_other in lost.items() if other != broker for span in of_other)
-            styled["new"][broker] = without(elsewhere, ranges)
+            styled["new"][broker] = without(elsewhere, lost_here)
     elif fork is not None:
         ends = {replica.broker: _end(replica) or fork for replica in row.replicas}
         latest = max(epochs.values(), default=None)
