@@ -130,7 +130,7 @@ def _partition(partition: PartitionSummary) -> list[str]:
     least = "" if partition.high_watermark_at_least is None else str(partition.high_watermark_at_least)
     return [
         html_cell(f"{partition.topic}-{partition.partition}"),
-        html_severity(partition.verdict) + html_cell(" of the readable part" if partition.not_read else ""),
+        html_severity(partition.verdict) + html_cell(" of what could be read" if partition.not_read else ""),
         *map(html_cell, (partition.agreement.kind, ends, least)),
     ]
 

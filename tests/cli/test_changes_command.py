@@ -149,7 +149,7 @@ def test_snapshots_of_different_clusters_and_empty_snapshots_are_refused(run: Ru
     for path in (snapshots.root / NEW).glob("*/meta.properties"):
         path.write_text(path.read_text().replace("cluster.id=", "cluster.id=A")[:-2] + "\n")
     status, _, err = run(snapshots.root)
-    assert (status, f"snapshots {OLD} and {NEW} are of different clusters" in err) == (2, True)
+    assert (status, f"snapshots {OLD} and {NEW} belong to different clusters" in err) == (2, True)
     (snapshots.root / "2026-11-22").mkdir()
     status, _, err = run(snapshots.root)
     assert (status, "there is no Kafka log in" in err) == (2, True)

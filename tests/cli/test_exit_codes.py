@@ -68,7 +68,7 @@ def test_a_repeated_option_of_one_value_gives_status_2(command_line: str, run: R
         ("scan x --output -", "- is not a file"),
         ("simulate run slow-follower --svg {0}/new/", "it is a directory"),
         ("simulate run slow-follower --svg -", "- is not a file"),
-        ("simulate run slow-follower --svg {0}/new.png", "new.png would be no png file: --svg draws SVG"),
+        ("simulate run slow-follower --svg {0}/new.png", "new.png would not be a png file: --svg draws SVG"),
         ("simulate run slow-follower --output -", "--output - is not a directory"),
     ],
 )
@@ -147,7 +147,7 @@ def test_debug_shows_the_traceback_of_a_bug_without_escape_sequences(scan: Scan)
         ),
         (
             ["scan", SAMPLE, "--output", "no/x"],
-            "error: cannot write to no/x: its directory does not exist\nhint: make that directory first",
+            "error: cannot write to no/x: its directory does not exist\nhint: create that directory first",
         ),
         (["scan", SAMPLE, "--output", "lab"], "error: cannot write to lab: it is a directory\nhint: name a file in it"),
         (["scan", "zzz/yyy"], "error: zzz/yyy: no such file or directory\nhint: zzz does not exist either"),

@@ -51,7 +51,7 @@ def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) 
     assert (election["previous_leader"], election["leader"], election["isr"]) == (2, 1, [1])
     assert election["timestamp"].startswith("20")
     assert "1 unclean election" in err
-    assert "no majority of the voters has it in these copies" in err
+    assert "in these copies no majority of the voters has it" in err
     _, table, _ = run(*brokers, "--topic", "audit", "--format", "text")
     assert "UNCLEAN election: cost offsets 300 to 369" in table
 
@@ -98,8 +98,8 @@ def test_every_change_has_a_note(run: Run, tmp_path: Path) -> None:
             leader=2, isr=[2], leader_recovery_state=1
         ),
         "leader recovered": partition_change(leader_recovery_state=0),
-        "log directory of 1,2 told": partition_change(directories=[unassigned, first]),
-        "log directory of 1 told": partition_change(directories=[second, first]),
+        "log directory of 1,2 assigned": partition_change(directories=[unassigned, first]),
+        "log directory of 1 assigned": partition_change(directories=[second, first]),
         "log directory of 2 changed": partition_change(directories=[second, second]),
         "adding 3": partition_change(adding_replicas=[3]),
         "no longer adding 3": partition_change(adding_replicas=[]),

@@ -249,7 +249,7 @@ def test_documents_are_regular_files_of_limited_size(line: str, name: str, hint:
         shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
         make()
         status, _, err = run(*line.format(place=place, root=tmp_path, copies=SAMPLE).split())
-        message = f" is {described}" if described else "too large" if name != "records.jsonl" else "holds no records"
+        message = f" is {described}" if described else "too large" if name != "records.jsonl" else "has no records"
         assert (status, message in err, hint in err) == (2, True, True), err
 
 

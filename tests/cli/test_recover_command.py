@@ -142,7 +142,7 @@ def test_all_partitions_go_into_one_file_and_need_a_kept_broker(run: Run, diverg
     assert (status, [partition["kept"] for partition in json.loads(out)["partitions"]]) == (3, [None, None])
     validate("recover", json.loads(out))
     out = run("recover", diverged, "--output", tmp_path / "unchosen again")[1]
-    assert "undecided orders-0 and other-3 (2 partitions): no controller's log" in " ".join(out.split())
+    assert "undecided orders-0 and other-3 (2 partitions): no given controller's log" in " ".join(out.split())
     assert run("recover", diverged, "--keep", "recommended", "--output", tmp_path / "recommended")[0] == 1
 
 
@@ -204,7 +204,7 @@ def test_every_cause_of_an_open_upper_bound_has_a_note() -> None:
     ("options", "error"),
     [
         ((), "hint: choose the copy to keep with --keep N (1, 2), or the leaders that `plan` recommends with --keep recommended\n"),
-        (("--keep", 7), "error: no copy belongs to broker 7\nhint: --keep takes a broker whose copy is here: 1, 2\n"),
+        (("--keep", 7), "error: no copy belongs to broker 7\nhint: --keep needs a broker with a given copy: 1, 2\n"),
         (("--keep", 1, "--dead", 1), "error: --keep 1 and --dead 1 contradict each other\nhint: a broker that will not come back "),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, t
     ("arguments", "error"),
     [
         (("--report", "{out}/page.txt"), "does not end in .html"),
-        (("--report", "s3://bucket/page.html"), "--report is a file of this machine"),
+        (("--report", "s3://bucket/page.html"), "--report must be a local file"),
     ],
 )
 def test_an_invalid_report_path_is_refused(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:

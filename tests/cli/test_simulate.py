@@ -34,7 +34,7 @@ def test_check_gives_a_row_per_invariant_with_its_counterexample(run: Run) -> No
     broken = rows[0]
     assert (broken["protocol"], broken["replicas"], broken["complete"], broken["holds"]) == ("truncate-to-hw", 3, True, False)
     assert broken["steps"] == len(broken["counterexample"]) == 8
-    assert broken["counterexample"][-1] == "C hears that A leads in epoch 1, and keeps []"
+    assert broken["counterexample"][-1] == "C learns that A leads in epoch 1, and keeps []"
     header, cells = cells_of(run(*CHECK_WITH_LOSS, "--format", "tsv")[1])
     assert header == command.COLUMNS
     assert json.loads(cells[0][-1]) == broken["counterexample"]
@@ -71,7 +71,7 @@ def test_run_writes_log_directories_and_the_findings_that_a_scan_gives(run: Run,
     status, out, err = run(*RUN, "unclean-election", "--output", output, "--svg", tmp_path / "x.svg", "--format", "json")
     assert (tmp_path / "x.svg").read_text().startswith("<svg ")
     assert (status, bool(json.loads(out))) == (0, True)
-    assert err == f"wrote 4 log directories to {output / 'log-dirs'}, and truth.json beside it\n"
+    assert err == f"wrote 4 log directories to {output / 'log-dirs'}, and truth.json next to it\n"
     written = {path.relative_to(output).as_posix() for path in [*output.glob("*.json"), *output.glob("log-dirs/*")]}
     assert written == {*(f"log-dirs/{name}" for name in ("broker-1", "broker-2", "broker-3", "controller-100")), "truth.json"}
     truth = json.loads((output / "truth.json").read_text())

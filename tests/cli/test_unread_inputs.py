@@ -76,7 +76,7 @@ def test_scan_writes_null_for_unread_values(answer: Answer) -> None:
     ("unread", "expected", "forbidden"),
     [
         ((1, 2, 3), ("unknown", "nothing of any replica's log could be read"), ("clean", "offset 0")),
-        ((2,), ("clean of the readable part",), ()),
+        ((2,), ("clean of what could be read",), ()),
     ],
 )
 def test_text_states_what_the_verdict_covers(

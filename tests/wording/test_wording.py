@@ -71,8 +71,8 @@ def test_an_unclean_loss_names_the_last_holder_and_the_truncation() -> None:
     )
     evidence["truncation_offsets"] = [{"follower": 2, "leader": 1, "from_checkpoint": 370, "from_batches": 300}]
     assert wording.message(finding("UNCLEAN_LOSS", loss.place, evidence)).endswith(
-        " will truncate them at offset 300 to match the new leader (epoch 2 on broker 1 against epoch 0 on broker 2); by the"
-        " leader-epoch-checkpoint Kafka does not truncate there, and that copy would permanently differ from the leader."
+        " will truncate them at offset 300 to match the new leader (epoch 2 on broker 1 against epoch 0 on broker 2); because"
+        " of the leader-epoch-checkpoint Kafka does not truncate there, and that copy would permanently differ from the leader."
     )
     assert wording.advice(loss) == (
         "Leave broker 2 stopped until its log directory is copied elsewhere: no other good copy is known. Copy those of the other"

@@ -175,7 +175,7 @@ def test_the_start_of_another_bundle_is_refused(other: CollectOptions, broker: P
     file.seek(0)
     with pytest.raises(UsageError, match="another bundle, or to other options") as caught:
         collect([str(broker)], other, file)
-    assert "it is gone on with by the options with which it was begun" in (caught.value.hint or "")
+    assert "it continues only with the options with which it was started" in (caught.value.hint or "")
     assert file.getvalue() == before
 
 

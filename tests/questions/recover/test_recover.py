@@ -57,7 +57,7 @@ def test_the_recommended_side_is_kept_without_a_leader_if_copies_only_lag(tmp_pa
 def test_a_broker_without_a_copy_cannot_be_kept(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no copy belongs to broker 9") as refused:
         recovered(UNCLEAN, 9, "audit")
-    assert refused.value.hint == "--keep takes a broker whose copy is here: 1, 2, 3"
+    assert refused.value.hint == "--keep needs a broker with a given copy: 1, 2, 3"
     root = forked(tmp_path, kept=[], lost=[values(2, "c")])
     put_replica(root, 3, values(0, "a"), partition="elsewhere-0")
     side = recovered(root, 3, "orders").only_partition.side
@@ -315,7 +315,7 @@ def test_a_dead_leader_is_not_kept(tmp_path: Path) -> None:
     shutil.copytree(UNCLEAN / "broker-1" / "audit-0", third)
     side = recovered(tmp_path / "copies", topic="audit", dead=("1",)).only_partition.side
     assert isinstance(side, Undecided)
-    assert side.reason.startswith("its leader, broker 1, will not come back, and the copies hold different records")
+    assert side.reason.startswith("its leader, broker 1, will not come back, and the copies have different records")
     assert "--keep N (2, 3)" in side.hint
 
 

@@ -203,8 +203,8 @@ def test_snapshots_are_copied_with_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("snapshots", "defect"),
     [
-        ([], "begins at offset 3, and has no snapshot"),
-        ([(2, snapshot(topic("t")))], "begins at offset 3, and has no snapshot"),
+        ([], "begins at offset 3, without a snapshot"),
+        ([(2, snapshot(topic("t")))], "begins at offset 3, without a snapshot"),
         ([(5, snapshot(topic("t"), footer=False))], "has a snapshot that is not whole"),
         ([(5, flip_bit(snapshot(topic("t")), 160))], "has a snapshot that is not whole"),
         ([(9, snapshot(topic("t")))], "ends before its snapshot"),

@@ -40,7 +40,7 @@ def test_of_several_whole_copies_the_recommended_or_preferred_one_is_used(tmp_pa
         salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
         (partition,) = salvaged.partitions
         assert (partition.base, partition.chosen_by) == (1, "plan"), "the copy of broker 3 ends too early"
-        reason = "the copy of broker 1 was taken, because the copy of broker 3 ends at offset 10, before 12"
+        reason = "the copy of broker 1 was chosen, because the copy of broker 3 ends at offset 10, before 12"
         assert partition.warning == reason
         assert f"note: {NAME}: {reason}" in summary_lines(salvaged, quiet=False)
         assert salvaged.is_whole

@@ -221,7 +221,7 @@ def test_an_invalid_recovery_is_refused(lost: Path) -> None:
     whole = (lost / "records.jsonl").read_text()
     for text in ("[]\n", "{\n", '{"topic": "t"}\n', "[" * 100_000):
         (lost / "records.jsonl").write_text(text)
-        with pytest.raises(UsageError, match="holds no records of `recover`"):
+        with pytest.raises(UsageError, match="has no records of `recover`"):
             read_lost_records(str(lost))
     (lost / "records.jsonl").write_text(whole[: whole.index("\n") + 1])
     with pytest.raises(UsageError, match=r"is not the one in report.json there"):
@@ -236,7 +236,7 @@ def test_records_recovered_for_another_leader_are_refused(incident: Path, plan: 
     with pytest.raises(UsageError, match="recovered to keep broker 1, but broker 2 should lead"):
         verify([str(incident / "before")], read_promises(str(plan)), ScanOptions(), executed_plan)
     (lost / "report.json").write_text((lost / "report.json").read_text().replace('"audit"', '"other"'))
-    with pytest.raises(UsageError, match="does not say for whom"):
+    with pytest.raises(UsageError, match="does not name the broker"):
         read_lost_records(str(lost))
 
 

@@ -272,8 +272,8 @@ HOSTILE_MANIFESTS: dict[str, tuple[Change, str]] = {
     "negative base": (listing(struct.pack(">iib8xi", 9, -10, 1, 5)), "its list of chunks has a size out of range"),
     "no bytes": (chunks(*[1] * 8, 0), "its list of chunks has a size out of range"),
     "large size": (chunks(*[1] * 8, 1 << 30), "its list of chunks has a size out of range"),
-    "other sizes": (chunks(*[30] * 9), r"has [0-9,]+ bytes, but 270 by its manifest"),
-    "overlapping": (chunks(*[2000] * 9), r"has [0-9,]+ bytes, but 18,000 by its manifest"),
+    "other sizes": (chunks(*[30] * 9), r"has [0-9,]+ bytes, but 270 in its manifest"),
+    "overlapping": (chunks(*[2000] * 9), r"has [0-9,]+ bytes, but 18,000 in its manifest"),
 }
 
 
@@ -384,7 +384,7 @@ def test_a_chunk_that_is_too_short_is_refused(size: int, tmp_path: Path) -> None
     path = put_aiven(tmp_path, segment_of(LOG), change=lambda manifest: manifest)
     put_aiven(tmp_path, segment_of(b"\0" * 1000), compression=True, change=chunks(len(data), file_size=1000))
     path.write_bytes(data)
-    with opened(tmp_path) as file, pytest.raises(SourceError, match=f"chunk 0 at byte 0: holds {size} bytes of 1,000"):
+    with opened(tmp_path) as file, pytest.raises(SourceError, match=f"chunk 0 at byte 0: has {size} bytes of 1,000"):
         file.read_at(0, 10)
 
 
