@@ -43,6 +43,8 @@ WORD: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", re.IGNORE
 
 ALLOWED: Final = {
     "cannot tell which": "a person reads it",
+    "said_end_offset=said": "names of fields",
+    "loses_alike=alike": "names of fields",
     "behind, ahead:": "values of the column agreement_with_reference",
     "log end foretold:": "a name in the evidence",
     "told by:": "a name in the evidence",

@@ -213,7 +213,7 @@ class _LanesPicture:
         """What the picture does not show, or not to scale."""
         notes, planned = self._picture.notes, self._planned
         if not self._scale.is_true:
-            notes.append("Distances are not to scale: close marks are drawn apart.")
+            notes.append("Distances are not to scale: close marks are drawn with a distance.")
         if self._row.high_watermark_at_least is None:
             notes.append("No file holds a high watermark.")
         drawable = [finding for finding in self._findings if _style(finding) is not None]
@@ -224,7 +224,7 @@ class _LanesPicture:
         if planned is not None and planned.salvage is not None:
             notes.append("A salvage loses less than every election.")
         if planned is not None and not planned.plan.candidates:
-            notes.append("No replica can lead on these copies.")
+            notes.append("No replica can lead with these copies.")
         if planned is not None and not planned.plan.at_most_is_bound:
             notes.append("More may be lost: further replicas may exist.")
 

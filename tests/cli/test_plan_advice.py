@@ -48,8 +48,11 @@ def test_without_a_controllers_log_equal_logs_need_no_order(run_plan: Run, plan_
     put_copies(tmp_path, (1, 2, 3), batch(0, 3), high_watermark=3)
     for options in ((), ("--elect", "2")):
         text = plan_text(tmp_path, *options)
-        assert "Nothing that the copies hold would be lost, whoever leads: any order will do." in text
-        assert "1. Make sure that no other broker has a replica: no controller's log here says so, and it may hold more." in text
+        assert "Nothing that the copies hold would be lost, whoever leads: any order of starts is safe." in text
+        assert (
+            "1. Check that no other broker has a replica: no given controllers' log shows it, and another replica may hold more."
+            in text
+        )
         assert "2. Start the brokers in any order: whoever of them is elected, nothing is lost." in text
         assert ("Stop" in text, "kafka-leader-election.sh" in text) == (False, False)
     assert "Broker 2 can be made the leader without force once it is in the ISR." in text
@@ -90,8 +93,8 @@ def test_committed_records_on_no_copy_are_searched_before_brokers_start(run_plan
     """By the checkpoints six records were committed, but every log ends at three."""
     put_copies(tmp_path, (1, 2), batch(0, 3), high_watermark=6, clean=True)
     text = plan_text(tmp_path)
-    assert "Nothing that the copies hold would be lost, whoever leads. Committed and on no copy here: offsets 3 to 5." in text
-    assert "Start no broker yet: committed offsets of orders-0 are on no copy here. Look for further copies" in text
+    assert "Nothing that the copies hold would be lost, whoever leads. Committed, but in no given copy: offsets 3 to 5." in text
+    assert "Start no broker yet: committed offsets of orders-0 are in no given copy. Look for more copies" in text
     assert "whoever of them is elected, nothing that the copies hold is lost." in text
     assert run_plan(tmp_path)[2] == "1 partition: committed offsets are on no copy here\n"
 
@@ -100,7 +103,7 @@ def test_an_unknown_current_topic_id_must_be_found_out_first(plan_text: PlanText
     for broker, topic_id in ((1, TOPIC_UUID), (2, TOPIC_UUID), (3, OTHER_TOPIC_UUID)):
         put_replica(tmp_path, broker, batch(0, 3), high_watermark=3, topic_id=topic_id)
     text = plan_text(tmp_path, "--elect", "2")
-    assert "1. Find out by the controller's log which topic id is the present one, and plan again." in text
+    assert "1. Find in the controllers' log which topic id exists now, and plan again." in text
     assert "any order" not in text
 
 
@@ -118,7 +121,7 @@ def test_a_dead_broker_is_not_copied_or_stopped(
 ) -> None:
     text = plan_text(audit, *AUDIT, "--dead", "1")
     assert "1. Stop brokers 2 and 3, if running. If a broker ran since it was copied, plan again." in text
-    assert "2. Keep the copy of broker 1 given here: of what is lost, no more is left." in text
+    assert "2. Keep the copy of broker 1 that were given: no other copy holds the lost records." in text
     others = (audit / "broker-2", audit / "broker-3", *AUDIT, "--dead")
     text = plan_text(*others, "1")
     assert "Missing: broker 1 will not come back, and no copy of it is here: what only it held is lost unseen." in text
@@ -245,8 +248,8 @@ def test_an_empty_high_watermark_checkpoint_is_a_warning_and_leaves_no_recommend
     assert (partition["contested_by"], partition["recommended"]) == (2, None)
     assert [row["broker"] for row in partition["candidates"] if row["is_recommended"]] == []
     text = plan_text(copies, *AUDIT)
-    assert "Whom to elect is not known; by the high watermarks here: broker 1, which loses least" in text
-    assert "None says what broker 2 committed: if that was all, electing broker 2 would lose less of it." in text
+    assert "The best leader is unknown; by these high watermarks: broker 1, which loses least" in text
+    assert "None says what broker 2 committed: if that was all, electing broker 2 would lose less." in text
     assert "Start" not in text
     assert "1 *" not in text
     put_partition(copies / "broker-1" / "other-0", batch(0, 3), topic_id=TOPIC_UUID)
@@ -357,7 +360,7 @@ def test_a_salvage_is_recommended_for_copies_with_different_damage(
     assert {candidate["election"] for candidate in plan_document(copies, "--elect", "2")["partitions"][0]["candidates"]} == {
         "unknown"
     }
-    assert "Asked for: broker 2 (recommended is salvage)" in plan_text(copies, "--elect", "2")
+    assert "Requested: broker 2 (recommended: salvage)" in plan_text(copies, "--elect", "2")
 
 
 def test_the_printed_salvage_with_gaps_succeeds(run: Run, plan_document: PlanDocument, tmp_path: Path) -> None:

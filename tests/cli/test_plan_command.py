@@ -50,10 +50,10 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in text
     assert "at least 45 records (proven committed, and on no copy that stays), at most 45." in text
     assert "1. Stop brokers 1, 2 and 3, if running, and copy the log directories of broker 1, whole:" in text
-    assert "4. Start broker 2, and no other yet. 5. Have it elected for audit-0; try again until the command succeeds:" in text
+    assert "4. Start broker 2, and no other yet. 5. Elect it for audit-0; repeat until the command succeeds:" in text
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
     assert f"  {election}\n" in out.replace(" \\\n        ", "")
-    assert "6. See that broker 2 leads audit-0:" in text
+    assert "6. Check that broker 2 leads audit-0:" in text
     assert "7. Start broker 1, then broker 3." in text
     assert "grep -H unclean.leader.election.enable server.properties" in text
     assert max(map(len, lines)) <= 80
@@ -77,7 +77,7 @@ def test_a_requested_election_is_shown_with_every_follower(plan_text: PlanText, 
 
 def test_brokers_before_0_11_halt_or_keep_diverging_records(plan_text: PlanText, ledger: Path) -> None:
     text = plan_text(ledger)
-    assert "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)" in text
+    assert "followers truncate to their high watermarks (before Kafka 0.11: the logs have no leader epochs)" in text
     assert (
         "Already happened: broker 2 has lost offsets 0 to 9, which were committed (high watermark 10 of broker 1), by a cut to its"
         " own high watermark or by an election while it lacked them: it holds other records at 0 to 2 and nothing at 3 to 9."
@@ -91,8 +91,8 @@ def test_brokers_before_0_11_halt_or_keep_diverging_records(plan_text: PlanText,
     assert "Missing: no controller's log is here to say who is in sync" in text
     assert "Move the directory ledger-0 of broker 2 out of its log directory (never delete it)" in text
     assert "at least 0 records" in text
-    assert "at most 3 of the copies that are here." in text
-    by_epochs = "followers truncate by leader epochs (Kafka 0.11 and later, as was asked for)"
+    assert "at most 3 in the given copies." in text
+    by_epochs = "followers truncate by leader epochs (Kafka 0.11 and later, as requested)"
     assert by_epochs in plan_text(ledger, "--truncate-by", "epochs")
 
 
@@ -128,7 +128,7 @@ def test_tsv_and_markdown_have_the_columns_of_candidates(run_plan: Run, audit: P
     markdown = run_plan(audit, *AUDIT, "--format", "markdown")[1]
     assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
     command = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --topic audit"
-    assert f"\n6. See that broker 2 leads audit-0:\n\n   ```sh\n   {command}\n   ```\n" in markdown
+    assert f"\n6. Check that broker 2 leads audit-0:\n\n   ```sh\n   {command}\n   ```\n" in markdown
 
 
 # The overview of several partitions.
@@ -177,7 +177,7 @@ def test_different_leaders_of_partitions_are_elected_one_after_another(
     assert steps[-8:] == [*steps_of_first, ("start", [2]), ("elect", [2]), ("leads", [2]), ("start", [1])]
     text = plan_text(*roots)
     assert "Set unclean.leader.election.enable=false in server.properties of every node before it starts:" in text
-    assert "See that broker 1 leads b-0, with nobody else in ISR and ELR:" in text
+    assert "Check that broker 1 leads b-0, with nobody else in ISR and ELR:" in text
 
 
 def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_text: PlanText, tmp_path: Path) -> None:
@@ -209,14 +209,14 @@ def test_without_a_possible_leader_all_records_are_at_stake(
 ) -> None:
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3,)}, high_watermark=2)
     _, out, err = run_plan(*roots, "--dead", "1", "--format", "text")
-    summary = "nobody can lead 1, so that all it holds is at stake"
+    summary = "nobody can lead 1, all that it holds is at stake"
     assert err.splitlines()[0] == f"2 partitions: {summary}"
     assert "b-0 nobody can 3 2 3" in [" ".join(line.split()) for line in out.splitlines()]
     (partition,) = plan_document(*roots, "--dead", "1")["partitions"]
     assert [(row["offset_start"], row["offset_end"], row["committed_end_offset"]) for row in partition["at_stake"]] == [(0, 3, 2)]
     assert partition["recommended"] is None
     assert partition["advice"] == [
-        "No replica can lead on these copies.",
+        "No replica can lead with these copies.",
         "At stake is all that they hold: 3 records, 2 of them proven committed.",
     ]
     assert partition["advice"][0] in plan_text(roots[1], "--dead", "1")
@@ -235,7 +235,7 @@ def test_a_topic_unknown_to_the_controllers_is_at_stake(
     paths = sorted(brokers.root.iterdir())
     status, out, err = run_plan(*paths, "--format", "tsv")
     assert (status, out.splitlines()[1].split("\t")[3:5]) == (0, ["", "nobody"])
-    assert err == "1 partition: the controller's log does not know it, so that all it holds is at stake\n"
+    assert err == "1 partition: the controller's log does not know it, all that it holds is at stake\n"
     document = plan_document(*paths)
     (partition,) = document["partitions"]
     assert (partition["candidates"], partition["ordinary_leaders"]) == ([], [])

@@ -154,7 +154,7 @@ def test_unreadable_records_give_status_3_and_the_others_are_written(run: Run, t
     status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "text")
     summary = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
     assert (status, err.splitlines()[0]) == (3, summary)
-    assert "No copy here gives what stood at 1 offset: damaged." in " ".join(out.split())
+    assert "No given copy has the records of 1 offset: damaged." in " ".join(out.split())
     assert [line["value"] for line in lines_of(output)] == ["d"]
 
 
@@ -169,9 +169,9 @@ def test_absent_copies_may_hold_more_records(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "one"
     copies = [UNCLEAN / "broker-1", UNCLEAN / "broker-3"]
     status, out, err = run("recover", *copies, "--topic", "audit", "--output", output, "--format", "text")
-    note = "note: the copy of broker 2 is not here, and may hold more"
+    note = "note: no copy of broker 2 was given; it may hold more"
     assert (status, err) == (0, f"1 partition: nothing that these copies hold is lost\n{note}\n")
-    assert "nothing that these copies hold; what is not here, or could not be read, may hold more." in " ".join(out.split())
+    assert "nothing that these copies hold; copies that were not given or not read may hold more." in " ".join(out.split())
     assert may_hold_more(output) == [{"kind": "copy_absent", "broker": 2, "partitions": 1}]
     run("recover", HEALTHY, "--output", tmp_path / "whole", "-q")
     assert may_hold_more(tmp_path / "whole") == []
@@ -182,13 +182,13 @@ def test_a_log_with_unknown_bytes_or_unread_may_hold_more(run: Run, tmp_path: Pa
     put_replica(tmp_path / "copies", 2, values(0, "a", "b") + b"\x55" * 300)
     status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "hidden")
     assert "1 partition: nothing that these copies hold is lost" in err
-    assert "note: behind the last batch of broker 2 lie bytes that may hold more records" in err
-    assert "note: no controller's log is here to say whether there are further replicas, which may hold more" in err
+    assert "note: after the last batch of broker 2 there are bytes that may hold more records" in err
+    assert "note: no given controllers' log shows whether there are more replicas, which may hold more" in err
     assert {"kind": "unknown_bytes", "broker": 2, "partitions": 1} in may_hold_more(tmp_path / "hidden")
     assert status == 0
     refuse(monkeypatch, lambda path: path.suffix == ".log" and "broker-2" in path.parts)
     status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "unread")
-    assert (status, "note: nothing of the log of broker 2 could be read, and it may hold more" in err) == (3, True), err
+    assert (status, "note: the log of broker 2 could not be read; it may hold more" in err) == (3, True), err
     assert {"kind": "copy_not_read", "broker": 2, "partitions": 1} in may_hold_more(tmp_path / "unread")
 
 
@@ -222,7 +222,7 @@ def test_a_printed_command_collects_missing_records(
     bundles = [make_bundle(diverged / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
     status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "text")
     assert status == 3
-    assert "No copy here gives what stood at 4 offsets: not collected." in " ".join(out.split())
+    assert "No given copy has the records of 4 offsets: not collected." in " ".join(out.split())
     commands = [shlex.split(command) for command in printed_commands(err)]
     for broker, offsets, command in zip((1, 2), ("2..5", "2..5"), commands, strict=True):
         arguments = ("--with-records", f"orders:0:{offsets}", "--output", f"broker-{broker}-again.kfb")
@@ -231,7 +231,7 @@ def test_a_printed_command_collects_missing_records(
     assert [run(*command[1:])[0] for command in commands] == [0, 0]
     status, _, err = run("recover", bundles[0], "broker-2-again.kfb", "--keep", 1, "--output", tmp_path / "lost")
     assert (status, len(lines_of(tmp_path / "lost"))) == (3, 4), "the earlier answer without records is replaced"
-    assert "not checked: orders-0: whether broker 1 has some of these records already" in err
+    assert "not checked: orders-0: could not check whether broker 1 already has some of these records" in err
     whole = run("recover", "broker-1-again.kfb", "broker-2-again.kfb", "--keep", 1, "--output", tmp_path / "whole")
     assert (whole[0], len(lines_of(tmp_path / "whole"))) == (1, 3)
 

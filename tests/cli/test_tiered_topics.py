@@ -222,7 +222,7 @@ def test_plan_counts_records_that_only_remote_segments_prove(run: Run, tmp_path:
     (candidate,) = next(row for row in plans if row["topic"] == "t")["candidates"]
     assert [(loss["offset_start"], loss["offset_end"], loss["held_by"]) for loss in candidate["losses"]] == [(*LOST, [])]
     assert candidate["losses"][0]["witness"]["kind"] == "remote_segment"
-    assert "in remote storage, of no log here" in run("plan", *paths, "--topic", "t", "--partition", "0", "--format", "text")[1]
+    assert "in remote storage, in no given log" in run("plan", *paths, "--topic", "t", "--partition", "0", "--format", "text")[1]
 
 
 def is_tiered(run: Run, paths: list[str]) -> bool:

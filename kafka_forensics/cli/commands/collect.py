@@ -115,7 +115,7 @@ class RedactionOptions:
         if not kept:
             return PseudonymMap.in_memory()
         if self.redact_map is None:
-            hint = "add --redact-map names.json: it keeps the key and the name behind each pseudonym; keep it to yourself"
+            hint = "add --redact-map names.json: it holds the key and the name for each pseudonym; do not share it"
             raise UsageError("--redact needs --redact-map FILE", hint=hint)
         return PseudonymMap.at(self.redact_map)
 

@@ -27,7 +27,7 @@ _HEADS: Final = ("partition", "broker", "epoch", "checkpoint", "log", "batches",
 _RIGHT: Final = ("epoch", "checkpoint", "batches", "leader")
 _STATUS_NOTES: Final = {
     "agrees": "",
-    "start_removed": "first records gone",
+    "start_removed": "first records missing",
     "at_log_end": "nothing written yet",
     "below_log_start": "below the log start",
     "in_remote_storage": "in remote storage, or its first records",

@@ -84,7 +84,7 @@ def plan(
 
 
 def _plan_options(selection: options.Selection, dead: list[str] | None, truncate_by: str | None) -> tuple[str, ...]:
-    """The options that make the same plan again, besides those that read the copies."""
+    """The options that make the same plan again, other than those that read the copies."""
     typed = [("--topic", selection.topic), ("--partition", selection.partition), *(("--dead", broker) for broker in dead or ())]
     typed.append(("--truncate-by", truncate_by))
     return tuple(text for option, value in typed if value is not None for text in (option, str(value)))

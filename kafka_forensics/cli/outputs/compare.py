@@ -178,10 +178,10 @@ def _difference_sentence(compared: SideBySide) -> str:
     if has_conflict or any(hold_different_things(row.held, _UNREADABLE_HERE) for row in rows):
         return f"first difference at offset {first}"
     short = [label for label, replica in zip(_labels(compared), replicas, strict=False) if replica.log_end_offset == first]
-    behind = plural(max(ends) - first, "offset")
-    who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
+    lag = plural(max(ends) - first, "offset")
+    who, verb = (f"broker {short[0]} lags", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} lag", "hold")
     held = f"the same below {first}" if first > min(starts, default=0) else "nothing"
-    return f"no conflict: {who} {behind} behind and {verb} {held}"
+    return f"no conflict: {who} by {lag} and {verb} {held}"
 
 
 def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: int) -> str:

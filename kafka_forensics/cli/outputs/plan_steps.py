@@ -135,7 +135,7 @@ def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep
     command = rerun_command("salvage", rerun_arguments, *plans.salvage_options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
     if not any(planned.salvage for planned in salvaged):
-        why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"
+        why = "No order of starts elects the best leaders of {}: another broker in sync is elected first"
     text = f"{why.format(partitions_words(partitions))}. Write log directories to a new DIR, and follow the steps that it prints. "
     text += "Then copy again, and plan what is left:"
     yield OperatorStep("salvage", text, command, (), partitions)
@@ -146,7 +146,7 @@ def _salvage_remote_logs(plans: Plans) -> OperatorStep:
     lost, started = tuple(plans.only_remote), _distinct(broker for names in plans.only_remote.values() for broker in names)
     where = "with the remote store" if plans.has_store else "with the remote store as one more PATH"
     text = (
-        f"Start no broker: no copy of {named(lost)} is here, and a leader that starts without the directory deletes its remote "
+        f"Start no broker: {named(lost)} has no copy, and a leader that starts without the directory deletes its remote "
         f"segments. Stop {brokers(started)}, if running. Look for further copies; without any, a salvage {where} writes the "
         "directories. Follow the steps that it prints:"
     )
@@ -159,8 +159,8 @@ def _find_copies(plans: Plans) -> Iterator[OperatorStep]:
     """Look for copies of partitions that have none here, and plan all partitions."""
     if plans.without_copy:
         text = (
-            f"No copy of {named(plans.without_copy)} is here, and brokers begin without those records. Look for further copies "
-            "first: other brokers, other log directories, backups. Plan again with them; go on only if there are none."
+            f"{named(plans.without_copy)} has no copy, and brokers start without its records. First look for more copies:"
+            " other brokers, other log directories, backups. Plan again with them; go on only if there are none."
         )
         if any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in plans.without_copy):
             text += (
@@ -191,12 +191,12 @@ def _plan_again(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[O
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
     if unread := _distinct(broker for broker in not_read if broker is not None and broker not in plans.without_logs):
-        yield OperatorStep("read", f"See to it that the logs of {brokers(unread)} can be read whole, and plan again.", None, unread)
+        yield OperatorStep("read", f"Make the logs of {brokers(unread)} readable, and plan again.", None, unread)
     for strays in sorted({planned.plan.strays for planned in plans.planned if planned.plan.strays is not None}):
         yield OperatorStep("copy", STRAYS[strays])
     kinds = {gap.kind for gap in missing}
     if "topic_undecided" in kinds:
-        yield OperatorStep("find_topic", "Find out by the controller's log which topic id is the present one, and plan again.")
+        yield OperatorStep("find_topic", "Find in the controllers' log which topic id exists now, and plan again.")
     if "voters_behind" in kinds:
         yield OperatorStep(
             "copy", "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts."
@@ -217,7 +217,7 @@ def _find_watermarks(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorSt
     for (recommended, other, *silent), partitions in contested.items():
         text = (
             f"Whether {brokers([recommended])} or {brokers([other])} should lead {partitions_words(partitions)} depends on what "
-            f"{brokers(silent)} had committed, and no high watermark says so. Look for an older replication-offset-checkpoint of "
+            f"{brokers(silent)} had committed, and no high watermark shows it. Look for an older replication-offset-checkpoint of "
             "that log directory. If it names a high watermark of them, make a second copy of the log directory, add only the "
             "lines that are missing to that file there (it begins with a line 0, then the number of lines that follow), and plan "
             "again with the second copy. "
@@ -232,11 +232,12 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
         yield OperatorStep("mend", mend_words(broker, finding), None, (broker,))
     if any(missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing):
         yield OperatorStep(
-            "ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
+            "ask",
+            "Check that no other broker has a replica: no given controllers' log shows it, and another replica may hold more.",
         )
     if lost := tuple(election.partition for election in elections if election.planned.held_by_no_copy):
         text = (
-            f"Start no broker yet: committed offsets of {partitions_words(lost)} are on no copy here. Look for further copies"
+            f"Start no broker yet: committed offsets of {partitions_words(lost)} are in no given copy. Look for more copies"
             " (other log directories, backups, names ending in .deleted), and plan again with them."
         )
         yield OperatorStep("copy", text, None, (), lost)
@@ -244,7 +245,7 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
 
 def _keep_running(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """Steps for running brokers where the right ones lead already."""
-    yield OperatorStep("leads", "Let the brokers run: those that should lead do.", DESCRIBE)
+    yield OperatorStep("leads", "Let the brokers run: the right ones lead.", DESCRIBE)
     for broker in _distinct(broker for election in elections for broker in election.needs.set_aside):
         yield OperatorStep("stop", f"Stop {brokers([broker])}.", None, (broker,))
         yield from _prepare_log_dirs(elections, broker)
@@ -260,7 +261,7 @@ def _start_in_any_order(plans: Plans, elections: Sequence[_ElectionSteps]) -> It
     yield from _format_log_dirs(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
-    except_start = " but what was deleted already from the leader's log" if trimmed else ""
+    except_start = " except what the leader's log has already deleted" if trimmed else ""
     whoever = "whoever of them" if assignment_unknown else "whoever"
     is_partial = plans.without_copy or any(election.planned.held_by_no_copy for election in elections)
     nothing = "nothing that the copies hold" if is_partial else "nothing"
@@ -291,7 +292,7 @@ def _start_in_order(
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
         yield OperatorStep(
-            "keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead
+            "keep", f"Keep the {copies} of {brokers(dead)} that were given: no other copy holds the lost records.", None, dead
         )
     yield from _format_log_dirs(plans)
     controls = [election.planned.given.control for election in elections]
@@ -325,17 +326,18 @@ def _unclean(elections: Sequence[_ElectionSteps], starts: StartOrder, *, is_know
         topics = _topics_allowing_unclean(elections)
         hint = "; no line means no" if is_known else "; settings that only a controllers' log shows may allow them, too"
         hint = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else hint
-        text = f"See whether unclean elections are allowed{hint}. If so, whoever starts first is elected: keep to this order."
+        text = f"Check whether unclean elections are allowed{hint}. "
+        text += "If they are, the broker that starts first is elected: keep this order."
         yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
-    text = "Where unclean elections are allowed, no order of starts serves all partitions. "
+    text = "If unclean elections are allowed, no order of starts suits all partitions. "
     if is_known:
         yield OperatorStep("forbid_unclean", f"{text}Forbid them for now:", f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
         if topics := _topics_allowing_unclean(elections, by_topic=True):
             command = of_topics(topics, f"--add-config {_SETTING}=false")
             yield OperatorStep("forbid_unclean", f"Also for {listed(map(printable, topics))}:", command)
     else:
-        text += "A topic's or dynamic setting overrules server.properties: take away any that allows them. "
+        text += "A topic's or dynamic setting overrides server.properties: remove any that allows them. "
         text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
         yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
 
@@ -362,7 +364,7 @@ def _start(start: StartRound, election_file: str, *, alone: bool) -> Iterator[Op
         yield OperatorStep("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
     yield OperatorStep("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     if start.forced:
-        text = f"Have it elected for {partitions_words(start.forced)}; try again until the command succeeds:"
+        text = f"Elect it for {partitions_words(start.forced)}; repeat until the command succeeds:"
         name_of_file = PurePath(election_file).name if len(start.forced) > 1 else None
         yield OperatorStep(
             "elect", text, election_command(start.forced, election_file), (start.broker,), start.forced, name_of_file
@@ -370,7 +372,7 @@ def _start(start: StartRound, election_file: str, *, alone: bool) -> Iterator[Op
     isr = ", with nobody else in ISR and ELR" if alone else ""
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS_NAMED else ""
     yield OperatorStep(
-        "leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions
+        "leads", f"Check that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions
     )
 
 
@@ -385,14 +387,14 @@ def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None
     for (lacking_broker, topic_id), partitions in lacking.items():
         text = (
             f"Before {brokers([lacking_broker])} starts, write a file partition.metadata into its {_directories(partitions)}, "
-            f"of the lines version: 0 and topic_id: {printable(topic_id)}. Without it that log is not served."
+            f"with the lines version: 0 and topic_id: {printable(topic_id)}. Without it the broker does not serve the log."
         )
         yield OperatorStep("write_topic_id", text, None, (lacking_broker,), tuple(partitions))
     aside = tuple(election.partition for election in elections if broker in election.needs.set_aside)
     if broker is not None and aside:
         text = (
-            f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it): it copies the "
-            "leader anew, so that nothing stays different, damaged or missing."
+            f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it). The broker "
+            "then copies the whole log from the leader."
         )
         yield OperatorStep("move_aside", text, None, (broker,), aside)
 
@@ -407,7 +409,7 @@ def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:
         for replica in planned.given.replicas:
             if replica.is_live and (reason := refusal(planned, replica.broker)) is not None:
                 who = capital(brokers([replica.broker]))
-                text = f"{who} would not start as it is, {reason}: copy its log directories; a scan of the same paths tells more."
+                text = f"{who} would not start with this copy, {reason}: copy its log directories, and scan them to see more."
                 yield OperatorStep("mend", text, None, (replica.broker,))
 
 

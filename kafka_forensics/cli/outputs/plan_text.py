@@ -20,14 +20,14 @@ from kafka_forensics.replication.planner import Broker, Candidate, Loss, costs_o
 from kafka_forensics.wording import offset_range
 
 _NO_ASSIGNMENT: Final = {
-    "no_controller_log": "No controller's log is here to say for {}",
-    "controller_log_damaged": "The controller's log here is too damaged to say for {}",
-    "controller_log_silent": "The controller's log here does not say for {}",
-    "voters_behind": "The voters' copies of the controller's log end before they could say for {}",
+    "no_controller_log": "No given controllers' log shows for {}",
+    "controller_log_damaged": "The given controllers' log is too damaged to show for {}",
+    "controller_log_silent": "The given controllers' log does not show for {}",
+    "voters_behind": "The voters' copies of the controllers' log end too early to show for {}",
 }
 _COULD_LOSE: Final = "an election could lose records{of}"
 _WOULD_DELETE: Final = "a leader would delete remote segments{of}"
-_ALL_AT_STAKE: Final = "{which}, so that all {they} is at stake"
+_ALL_AT_STAKE: Final = "{which}: all that {they} is at stake"
 _DISAGREE: Final = "checkpoints and batches disagree where to cut{in_}"
 _FORCED: Final = "nobody leads until an election is forced{in_}"
 
@@ -142,22 +142,22 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
     for broker, count in sorted(plans.absent.items(), key=str):
         absent[count].append(broker)
     for count, brokers in sorted(absent.items(), reverse=True):
-        verb, whose = ("copy", "is") if len(brokers) == 1 else ("copies", "are")
         they = "it holds" if len(brokers) == 1 else "they hold"
-        text = f"The {verb} of {plan_words.brokers(brokers)} {whose} not here for {plural(count, 'partition')}"
-        yield f"{text}: what only {they} would be lost unseen."
+        text = f"No copy of {plan_words.brokers(brokers)} was given for {plural(count, 'partition')}"
+        yield f"{text}: this plan does not count records that only {they}."
     for broker, count in sorted(plans.not_read.items(), key=str):
         logs = f"the log{'' if count == 1 else 's'} of {plural(count, 'partition')}"
-        yield f"Of {plan_words.brokers([broker])} {logs} could not be read: what only it holds would be lost unseen."
+        where = f"{logs[:1].upper()}{logs[1:]} on {plan_words.brokers([broker])}"
+        yield f"{where} could not be read: this plan does not count records that only it holds."
     for broker, count in sorted(plans.refused.items(), key=str):
         copies = f"{'copy' if count == 1 else 'copies'} of {plural(count, 'partition')}"
         who = plan_words.capital(plan_words.brokers([broker]))
-        yield f"{who} would not start on its {copies}: what it would do, once that is mended, is not planned."
+        yield f"{who} would not start with its {copies}: this plan does not show what it does after a repair."
     if plans.quorum is not None and plans.quorum.given and plans.quorum.not_given:
         count, voters = len(plans.quorum.given), len(plans.quorum.voters)
-        majority = "" if plans.quorum.has_majority else ", which is no majority"
+        majority = "" if plans.quorum.has_majority else ", not a majority"
         text = f"Of the {voters} voters of the controllers' log {count} {'was' if count == 1 else 'were'} given{majority}"
-        yield f"{text}: what {plan_words.brokers(plans.quorum.not_given)} may add or delete is not known."
+        yield f"{text}: what {plan_words.brokers(plans.quorum.not_given)} may add or delete is unknown."
     for kind, count in plans.assignment_unknown.items():
         yield f"{_NO_ASSIGNMENT[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 
@@ -167,7 +167,7 @@ def _scan_found(plans: Plans) -> str:
     findings = () if plans.result is None else plans.result.findings
     kinds = Counter(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     listed = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.most_common())
-    return f"; a scan of the same paths tells of {listed}" if listed else ""
+    return f"; a scan of the same paths finds {listed}" if listed else ""
 
 
 def summary_line(plans: Plans) -> str:
@@ -178,7 +178,7 @@ def summary_line(plans: Plans) -> str:
         why = "the leader of __cluster_metadata is elected by the controllers among themselves"
         return f"nothing to plan: {why}{_scan_found(plans)}"
     if not plans.partitions:
-        return f"nothing to plan: no partition was found, or none is asked for{_scan_found(plans)}"
+        return f"nothing to plan: no partition was found or selected{_scan_found(plans)}"
     first = "; controllers must not start before step 1 is done" if plans.controller_findings else ""
     return f"{plural(plans.partitions, 'partition')}: {'; '.join(_summary(plans))}{first}"
 
@@ -194,9 +194,9 @@ def _summary(plans: Plans) -> Iterator[str]:
     at_stake = [
         (unread, "no log could be read{of}"),
         (sum(any(candidate.losses for candidate in planned.plan.candidates) for planned in all_planned), _COULD_LOSE),
-        (sum(bool(planned.held_by_no_copy) for planned in all_planned), "committed offsets{of} are on no copy here"),
+        (sum(bool(planned.held_by_no_copy) for planned in all_planned), "committed offsets{of} are in no given copy"),
         (sum(any(candidate.remote.deleted for candidate in plan.candidates) for plan in matter), _WOULD_DELETE),
-        (strays, f"the controller's log does not know {_ALL_AT_STAKE}"),
+        (strays, f"the controllers' log does not have {_ALL_AT_STAKE}"),
         (sum(not planned.plan.candidates for planned in all_planned) - strays - unread, f"nobody can lead {_ALL_AT_STAKE}"),
         (sum(planned.salvage is not None for planned in all_planned), "a salvage loses less than any election{of}"),
     ]
@@ -224,7 +224,7 @@ def _clauses(counted: Iterable[tuple[int, str]], *, single: bool) -> Iterator[st
 
 
 def _without_copy(plans: Plans) -> str:
-    return f"no copy is here of {plural(len(plans.without_copy), 'partition')} ({named(plans.without_copy)})"
+    return f"{plural(len(plans.without_copy), 'partition')} without a copy ({named(plans.without_copy)})"
 
 
 def _nothing_lost(plans: Plans) -> str:

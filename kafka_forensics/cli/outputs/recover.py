@@ -38,20 +38,19 @@ _UNREADABLE: Final = {
     "in_remote_storage": "in remote storage, not given or not readable",
 }
 """Why no copy has the records at some offsets."""
-_REPLICAS_UNKNOWN: Final = "to say{} whether there are further replicas, which may hold more"
 _MAY_HOLD_MORE: Final = {
-    "no_controller_log": f"no controller's log is here {_REPLICAS_UNKNOWN}",
-    "controller_log_damaged": f"the controller's log here is too damaged {_REPLICAS_UNKNOWN}",
-    "controller_log_silent": "the controller's log here does not say{} whether there are further replicas, which may hold more",
-    "voters_behind": "the voters' copies of the controller's log end before they could say{} what replicas there are",
-    "copy_absent": "the copy of {who} is not here{}, and may hold more",
-    "dead_copy_absent": "the copy of {who} is not here{}, and may hold more",
-    "not_copied": "the copy of {who} is in part{}, and may hold more where it is whole",
-    "copy_not_read": "nothing of the log of {who} could be read{}, and it may hold more",
-    "copy_unnamed": "the copy {name} does not say whose it is{}, and other replicas may hold more",
-    "log_not_read": "the log of {who} could not be read whole{}, and may hold more",
-    "unknown_bytes": "behind the last batch of {who} lie bytes{} that may hold more records",
-    "topic_undecided": "nothing says which topic of this name is the present one{}, and another may hold more",
+    "no_controller_log": "no given controllers' log shows{} whether there are more replicas, which may hold more",
+    "controller_log_damaged": "the given controllers' log is too damaged to show{} whether there are more replicas",
+    "controller_log_silent": "the given controllers' log does not show{} whether there are more replicas, which may hold more",
+    "voters_behind": "the voters' copies of the controllers' log end too early to show{} which replicas exist",
+    "copy_absent": "no copy of {who} was given{}; it may hold more",
+    "dead_copy_absent": "no copy of {who} was given{}; it may hold more",
+    "not_copied": "the copy of {who} is partial{}; the rest may hold more",
+    "copy_not_read": "the log of {who} could not be read{}; it may hold more",
+    "copy_unnamed": "the copy {name} has no node.id{}, and other replicas may hold more",
+    "log_not_read": "the log of {who} could not be read completely{}; it may hold more",
+    "unknown_bytes": "after the last batch of {who} there are bytes{} that may hold more records",
+    "topic_undecided": "no file shows which topic of this name exists now{}; another may hold more",
 }
 """Kinds of a plan's `Missing` with which more may be lost; `{}` says for how many partitions."""
 _SHOWN_REASONS: Final = 3
@@ -200,7 +199,7 @@ def _sentence(partition: RecoveredPartition) -> str:
         return f"{printable(partition.side.reason)}."
     kept = f"{printable(partition.side.sentence)}."
     if not partition.at_most:
-        more = "" if partition.at_most_is_bound else "; what is not here, or could not be read, may hold more"
+        more = "" if partition.at_most_is_bound else "; copies that were not given or not read may hold more"
         return f"{kept} It loses nothing that these copies hold{more}."
     bound = f"at most {partition.at_most}" if partition.at_most_is_bound else f"{partition.at_most} of these copies, perhaps more"
     return (
@@ -229,7 +228,7 @@ def _notes(partition: RecoveredPartition) -> Iterator[str]:
     if tally.unreadable:
         why = [(words, partition.unreadable[reason]) for reason, words in _UNREADABLE.items() if partition.unreadable[reason]]
         listed = why[0][0] if len(why) == 1 else ", ".join(f"{count} {words}" for words, count in why)
-        yield f"No copy here gives what stood at {plural(tally.unreadable, 'offset')}: {listed}."
+        yield f"No given copy has the records of {plural(tally.unreadable, 'offset')}: {listed}."
     if partition.not_compared and tally.recovered:
         yield capital(not_compared_words(partition)) + "."
     for broker, offsets in partition.below_log_start:
@@ -240,8 +239,8 @@ def _notes(partition: RecoveredPartition) -> Iterator[str]:
 def not_compared_words(partition: RecoveredPartition) -> str:
     """A clause for records that could not be looked up in the surviving log: duplicates are possible."""
     who = brokers([partition.kept or ""])
-    why = "duplicates are possible, for its own are not all here"
-    return f"whether {who} has some of these records already could not be checked: {why}"
+    why = "duplicates are possible, because not all of its records could be read"
+    return f"could not check whether {who} already has some of these records: {why}"
 
 
 def more_lines(recovery: Recovery) -> Iterator[str]:
@@ -274,11 +273,11 @@ def summary_line(recovery: Recovery, output: str) -> str:
     if not recovery.looked_at:
         if recovery.by_raft:
             return "nothing to recover: the controllers elect the leader of __cluster_metadata among themselves"
-        return "nothing to recover: no partition was found, or none is asked for"
+        return "nothing to recover: no partition was found or selected"
     total = recovery.count
     partitions = plural(recovery.looked_at, "partition")
     if not recovery.partitions or not total.all.offsets:
-        undecided = " of those of which a side could be taken" if recovery.undecided else ""
+        undecided = " in the decided partitions" if recovery.undecided else ""
         what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
         return f"{partitions}: {what}{undecided}{_unreadable_remotely(recovery)}"
     recovered = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"

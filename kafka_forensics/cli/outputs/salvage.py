@@ -21,7 +21,7 @@ COLUMNS: Final = (
     *("topic", "partition", "outcome", "log_start_offset", "log_end_offset", "bytes", "segments", "brokers", "gaps", "left_behind"),
     *("new", "reason"),
 )
-HEADS: Final = ("partition", "offsets", "bytes", "from brokers", "gaps", "left behind")
+HEADS: Final = ("partition", "offsets", "bytes", "from brokers", "gaps", "not salvaged")
 _RIGHT: Final = ("bytes",)
 _TIERED_NAMED: Final = 8
 _NEW_SHOWN: Final = 5

@@ -89,7 +89,7 @@ def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> Op
     if both:
         text += (
             f". {capital(brokers(both))} {'is a controller' if len(both) == 1 else 'are controllers'}, too: start as many as a "
-            "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
+            "majority needs with process.roles=controller and only the controller's listener, and with their normal settings when "
             "their turn as a broker comes"
         )
     return OperatorStep("controllers", f"{text}. This names the controllers' leader:", _NAME_CONTROLLER, tuple(both))
