@@ -15,6 +15,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Severity, TopicPartition
+from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Broker, Candidate, Loss, costs_of
 from kafka_forensics.wording import offset_range
@@ -40,6 +41,8 @@ def _first_screen(plans: Plans, arguments: PlanArguments) -> FirstScreen:
     lines = []
     if most:
         lines.append(("lost", _cost_of_steps(plans, elect, most)))
+    if missing := sum(counted(planned.held_by_no_copy) for planned in plans.planned):
+        lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}"))
     recoverable = sum(loss.end - loss.start for planned, loss in _losses(plans, elect) if holders_on_disk(planned, loss))
     if recoverable:
         lines.append(("recover", f"`recover --keep recommended` writes the records of {recoverable} of these offsets"))
@@ -76,7 +79,11 @@ def _cost_of_steps(plans: Plans, elect: str | None, most: int) -> str:
     """What following the steps loses, and what other elections may lose."""
     committed, _, lost = costs_of([loss for _, loss in _losses(plans, elect)])
     proven = "all" if committed == lost else str(committed)
-    costs = f"{plural(lost, 'offset')}, {proven} proven committed" if lost else "nothing, if the steps are followed"
+    costs = (
+        f"{plural(lost, 'offset')}, {proven} proven committed"
+        if lost
+        else "nothing that these copies hold, if you follow the steps"
+    )
     return f"{costs}; other elections lose up to {most}"
 
 

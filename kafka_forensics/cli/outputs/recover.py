@@ -277,9 +277,10 @@ def summary_line(recovery: Recovery, output: str) -> str:
     total = recovery.count
     partitions = plural(recovery.looked_at, "partition")
     if not recovery.partitions or not total.all.offsets:
-        undecided = " in the decided partitions" if recovery.undecided else ""
         what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
-        return f"{partitions}: {what}{undecided}{_unreadable_remotely(recovery)}"
+        if undecided := len(recovery.undecided):
+            what = f"no side is chosen for {undecided}" + (f"; of the others {what}" if undecided < recovery.looked_at else "")
+        return f"{partitions}: {what}{_unreadable_remotely(recovery)}"
     recovered = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
     recovered += f", {total.committed.recovered} of them proven committed"
     rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))

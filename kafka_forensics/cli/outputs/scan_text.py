@@ -30,7 +30,7 @@ from kafka_forensics.cli.outputs.words import (
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.incidents import Incident, IncidentPartition
+from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
 from kafka_forensics.wording import (
     Overview,
@@ -161,8 +161,9 @@ def _loss_text(overview: Overview) -> str:
         text = f"{plural(f'{most:,}', noun)} of {partitions}, proven"
     else:
         text = f"at least {least:,} and at most {plural(f'{most:,}', noun)} of {partitions}"
+    them = "it" if most == 1 else "them"
     if not overview.recoverable:
-        return f"{text}; no copy given here holds {'it' if most == 1 else 'them'}"
+        return f"{text}; {f'no given copy holds {them}' if least else 'no good copy is known'}"
     amount = "all" if overview.recoverable == most else f"{overview.recoverable:,}"
     verb = "holds" if len(overview.holders) == 1 else "hold"
     return f"{text}; {named_brokers(list(overview.holders))} {verb} {amount} of them"
@@ -178,17 +179,13 @@ def _keep_stopped(overview: Overview) -> str:
 
 
 def _next_command(result: ScanResult) -> str | None:
-    """The command that shows more of the worst incident that has one, for its only topic or partition."""
+    """The command that shows more of the worst incident that has one."""
     commands = ((incident, command) for incident in result.incidents if (command := incident_command(incident)) is not None)
     incident, command = next(commands, (None, None))
     if incident is None or command is None:
         return None
-    topics = {partition.topic for partition in incident.partitions}
-    chosen, arguments = ["--topic", *topics] if len(topics) == 1 else [], result.rerun_arguments
-    if len(incident.partitions) == 1:
-        chosen += ["--partition", str(incident.partitions[0].partition)]
-        arguments = result.findings[incident.findings[0]].rerun_arguments
-    return rerun_command(command, arguments, *chosen)
+    chosen = ["--state", "hanging"] if incident.cause is Cause.HANGING_TRANSACTION else []
+    return rerun_command(command, result.rerun_arguments, *chosen)
 
 
 def _write_partitions(page: "_ScanPage", groups: list[_Group], *, verbose: bool) -> None:
