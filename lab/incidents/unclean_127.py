@@ -108,9 +108,9 @@ def _elect(cluster: Cluster, places: list[Place]) -> bool:
 
 def _truth(ends: Mapping[str, Mapping[Place, int]], records: Mapping[str, Mapping[Place, int]]) -> Json:
     """A row for each partition with its exclusive ends; rows of topics of users have numbers of records without markers."""
-    rows, internal = [], []
+    rows, internal = list[Json](), list[Json]()
     for place, common_end in ends["common_end"].items():
-        row = {"topic": place[0], "partition": place[1]} | {name: by_place[place] for name, by_place in ends.items()}
+        row: Json = {"topic": place[0], "partition": place[1]} | {name: by_place[place] for name, by_place in ends.items()}
         if place[0] not in INTERNAL:
             row |= {name: by_place[place] for name, by_place in records.items()}
             rows.append(row | {"recoverable_records": row["lost_records"] - _superseded(row)})
