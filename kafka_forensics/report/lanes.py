@@ -17,6 +17,7 @@ LEGEND: Final = {
     "lost": "lost: the present leader does not have these records, and no consumer reads them",
     "new": "replaced: at the offsets of lost records, the present leader has these",
     "open": "records that differ, and no file shows which of them stay",
+    "remote": "kept in remote storage",
     "missing": "offsets without records",
     "damaged": "damaged bytes",
     "unread": "not read",
@@ -101,6 +102,8 @@ def _spans(replica: ReplicaRow, styled: dict[str, dict[Broker, Ranges]]) -> Iter
     if start is None or end is None:
         return
     others = [(style, span) for style, ranges in styled.items() for span in clipped(ranges.get(replica.broker, ()), start, end)]
+    local_start = replica.local_log_start_offset
+    others += [] if local_start is None or local_start <= start else [("remote", (start, min(local_start, end)))]
     kept = without(((start, end),) if start < end else (), normalised(span for _, span in others))
     yield from sorted([*(("kept", span) for span in kept), *others], key=lambda item: item[1])
 
@@ -149,7 +152,7 @@ class _LanesPicture:
         if self._nowhere:
             self._draw("nm", f"no copy holds {offset_list(self._nowhere)}", [("lost", span) for span in self._nowhere])
         for (style, place, _), top in zip(places, tops, strict=True):
-            picture.tick(style, place, (top, picture.height))
+            picture.tick(style, place, (top, picture.height if place else top + LINE))
         picture.axis((place, f"{offset:,}") for place, offset in scale.ticks())
         self._draw_elections()
         self._add_notes()
