@@ -54,7 +54,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed
 	@for sample in unclean-election silent-divergence; do \
 	  printf '\n$$ kafka-forensics scan sample_logs/%s\n\n' "$$sample"; \
-	  status=0; $(KAFKA_FORENSICS) scan --format table sample_logs/$$sample || status=$$?; \
+	  status=0; $(KAFKA_FORENSICS) scan sample_logs/$$sample || status=$$?; \
 	  test $$status -eq 1 || { echo "make: the scan of sample_logs/$$sample ended with $$status instead of 1" >&2; exit 1; }; \
 	done
 

@@ -45,7 +45,7 @@ def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace
         "--since", action="append", default=[], metavar="NAME=PATH", help="an older one; again for more paths of it"
     )
     parser.add_argument("--fact", action="append", metavar="NAME", help=f"again for more [default: {', '.join(FACTS)}]")
-    parser.add_argument("--whole", action="store_true", help="whole log directories were copied: what is not there is gone")
+    parser.add_argument("--whole", action="store_true", help="whole log directories were copied: missing partitions are lost")
     parser.add_argument("--fail-on", choices=SEVERITIES, default="error")
     arguments = parser.parse_args(command_line)
     if re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.:_-]*", arguments.snapshot) is None:

@@ -7,7 +7,9 @@ Each record goes to the partition where it was lost, with its old offset in the 
 producer is idempotent, and waits for all in-sync replicas. Acknowledged records are listed in DIR/produced.txt (with --to-topic in
 another file), and are left out when the script runs again. If a run was killed or timed out, the last few records may be in the
 topic but not in the list: check with `kafka-forensics verify`. Exit status: 0 if all was acknowledged, 1 if something was not, 2
-for a wrong command line or file, or if no broker answers. Needs confluent-kafka.
+for a wrong command line or file, or if no broker answers. --send needs confluent-kafka.
+
+Records of internal topics are left out, because only brokers write those.
 """
 
 import argparse
@@ -20,7 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+try:
+    from confluent_kafka import KafkaException, Producer
+except ImportError:
+    Producer, KafkaException = None, OSError
 
 OFFSET_HEADER = "kafka-forensics-original-offset"
 SETTINGS = {"enable.idempotence": True, "acks": "all", "linger.ms": 20, "message.max.bytes": 1_000_000_000}
@@ -30,6 +35,7 @@ FIRST_ANSWER_SECONDS = 10
 FLUSH_SECONDS = 120
 WAIT_SECONDS = 1
 RECORDS = "records.jsonl"
+INTERNAL_TOPICS = {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
 
 Place = tuple[str, int, int]
 """(topic, partition, offset) of a lost record."""
@@ -41,7 +47,7 @@ def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="needed with --send")
     parser.add_argument("--send", action="store_true", help="produce; without it nothing is sent")
     parser.add_argument("--committed-only", action="store_true", help="only records that are proven committed")
-    parser.add_argument("--to-topic", metavar="TOPIC", help="another topic, with as many partitions [default: their own]")
+    parser.add_argument("--to-topic", metavar="TOPIC", help="another topic, with as many partitions [default: the same topics]")
     parser.add_argument(
         "--setting", action="append", default=[], metavar="NAME=VALUE", help="of the producer, such as security.protocol=SSL"
     )
@@ -64,7 +70,7 @@ def headers_of(record: dict[str, Any]) -> list[tuple[str, str | bytes | None]]:
     """The record's headers, and one with its old offset. Raises ValueError for a header name that is not text."""
     names = [name for name, _ in record["headers"]]
     if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"offset {record['offset']}: the name of a header is no text, and this client takes no other")
+        raise ValueError(f"offset {record['offset']}: the name of a header is not text, and this client takes no other")
     headers = [(name, bytes_of(value)) for name, value in record["headers"]]
     return [*headers, (OFFSET_HEADER, str(record["offset"]).encode())]
 
@@ -73,19 +79,27 @@ def place_of(record: dict[str, Any]) -> Place:
     return record["topic"], record["partition"], record["offset"]
 
 
-def records_to_produce(arguments: argparse.Namespace, produced: Counter[Place]) -> Iterator[dict[str, Any]]:
-    """The records to produce, in order; an offset may occur twice, with the records of two losing versions."""
+def records_to_produce(arguments: argparse.Namespace, produced: Counter[Place], left_out: Counter[str]) -> Iterator[dict[str, Any]]:
+    """The records to produce, in order; an offset may occur twice, with the records of two losing versions.
+
+    `left_out` counts the records of internal topics.
+    """
     left = produced.copy()
     with (arguments.directory / RECORDS).open(encoding="ascii") as lines:
         for record in map(json.loads, lines):
             if arguments.committed_only and record["proof"] != "committed":
                 continue
-            if record["topic"].startswith("__") and arguments.to_topic is None:
-                raise ValueError(f"{record['topic']}: only brokers write internal topics; recover with --topic, or give --to-topic")
-            if left[place_of(record)] > 0:
+            if record["topic"] in INTERNAL_TOPICS and arguments.to_topic is None:
+                left_out[record["topic"]] += 1
+            elif left[place_of(record)] > 0:
                 left[place_of(record)] -= 1
             else:
                 yield record
+
+
+def print_left_out(left_out: Counter[str]) -> None:
+    for topic, count in sorted(left_out.items()):
+        print(f"{count} records of {topic} left out: only brokers write internal topics")
 
 
 def already(path: Path) -> Counter[Place]:
@@ -148,11 +162,13 @@ class RecordSender:
 def dry_run(arguments: argparse.Namespace, produced: Counter[Place]) -> int:
     """Print what would be produced."""
     counts: Counter[tuple[str, int, str]] = Counter()
-    for record in records_to_produce(arguments, produced):
+    left_out: Counter[str] = Counter()
+    for record in records_to_produce(arguments, produced, left_out):
         headers_of(record)
         counts[arguments.to_topic or record["topic"], record["partition"], record["proof"]] += 1
     for (topic, partition, proof), count in sorted(counts.items()):
         print(f"{count} records to {topic}-{partition}, {'proven committed' if proof == 'committed' else 'maybe committed'}")
+    print_left_out(left_out)
     print(f"{sum(counts.values())} records in all, {produced.total()} were produced before; nothing was sent: add --send")
     return 0
 
@@ -164,13 +180,15 @@ def send(arguments: argparse.Namespace, produced: Counter[Place], path: Path) ->
         os.truncate(path, len(whole[0]) + len(whole[1]))
     with path.open("a", encoding="ascii") as done:
         sender = RecordSender(arguments, done)
+        left_out: Counter[str] = Counter()
         try:
-            for record in records_to_produce(arguments, produced):
+            for record in records_to_produce(arguments, produced, left_out):
                 if sender.problem is not None:
                     break
                 sender.send(record)
         finally:
             sender.finish()
+    print_left_out(left_out)
     print(f"{sender.acknowledged} records acknowledged")
     if sender.problem is not None:
         print(f"stopped: {sender.problem}; what was acknowledged is left out when this runs again", file=sys.stderr)
@@ -184,6 +202,9 @@ def main(command_line: list[str] | None = None) -> int:
     path = arguments.directory / ("produced.txt" if arguments.to_topic is None else f"produced-to-{arguments.to_topic}.txt")
     if not (arguments.directory / RECORDS).is_file():
         print(f"error: no {RECORDS} in {arguments.directory}: give a directory that `recover` wrote", file=sys.stderr)
+        return 2
+    if arguments.send and Producer is None:
+        print("error: --send needs confluent-kafka, which is not installed: pip install confluent-kafka", file=sys.stderr)
         return 2
     try:
         produced = already(path)

@@ -48,7 +48,7 @@ def scan(
     from kafka_forensics.export.views import ScanViews, finding_text
 
     if engine != "local":
-        raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
+        raise UsageError(f"there is no engine {engine!r} here", hint="this function supports only local")
     options = scan_options(jobs=jobs, deep=deep, as_of_ms=as_of_ms, **shared)
     inputs = gather([paths] if isinstance(paths, str) else paths, options)
     reader = scan_for_facts(inputs, options, finding_text)
@@ -86,6 +86,7 @@ def recover(
     keep: str | int | None = None,
     dead: "Iterable[str | int]" = (),
     jobs: int = 1,
+    as_of_ms: int | None = None,
     **shared: "Unpack[SharedOptions]",
 ) -> "Recovery":
     """Call `take` with each record that exists only on losing copies, in order, as the command `recover` writes them.
@@ -97,7 +98,7 @@ def recover(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.questions.recover import recover as recovery_of
 
-    options = scan_options(jobs=jobs, deep=False, as_of_ms=None, **shared)
+    options = scan_options(jobs=jobs, deep=False, as_of_ms=as_of_ms, **shared)
     path_list = [paths] if isinstance(paths, str) else paths
     return recovery_of(path_list, options, None if keep is None else str(keep), take, dead=[str(name) for name in dead])
 

@@ -20,9 +20,9 @@ DENIED: Final = "access denied: check credentials and rights (docs/storage.md)"
 """Start of the reason of what a storage service refuses."""
 TRY_AGAIN: Final = "try again later: the storage service was too busy, or could not be reached"
 _NEXT: Final = {
-    "permission denied": "read it as a user who may, or have such a user copy it and give the copy",
+    "permission denied": "run as a user who may read it, or give a copy that such a user made",
     "an unsupported container": "unpack it, and give the directory",
-    "nothing can be read of this archive": "take it again from where it was made, and compare the checksums of both",
+    "nothing in this archive can be read": "copy it again from its origin, and compare the checksums of both",
 }
 """Start of a reason → what to do next."""
 _LONGEST_NAME: Final = 249
@@ -67,7 +67,7 @@ class IncompleteError(ForensicsError):
 
     def __init__(self, path: str, reason: str, more: int = 0) -> None:
         others = f", and {more} more {'paths' if more > 1 else 'path'}" if more else ""
-        super().__init__(f"{path}: {reason}{others}; allow_incomplete=True reads what is left")
+        super().__init__(f"{path}: {reason}{others}; allow_incomplete=True reads the rest")
 
 
 class TransientError(ForensicsError):

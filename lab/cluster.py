@@ -118,7 +118,8 @@ class Cluster:
 
     def running(self) -> list[int]:
         """Brokers whose process runs and is not frozen."""
-        return [broker for broker in self.brokers if self._servers[broker].running and not self._servers[broker].frozen]
+        servers = {broker: self._servers[broker] for broker in self.brokers if broker in self._servers}
+        return [broker for broker, server in servers.items() if server.running and not server.frozen]
 
     def start(self, *nodes: int) -> None:
         """Start or restart nodes, controllers first, and wait until each logs that it started."""
@@ -233,6 +234,14 @@ class Cluster:
 
         wait_until(f"broker {broker} checkpoints {topic}-{partition} at {offset}", reached, timeout_seconds=timeout_seconds)
 
+    def write_settings(self) -> None:
+        """Write the settings of each node to `node-N.properties`, for log directories that exist or will be formatted."""
+        controller_ports = {node: self.ports[node] for node in self.controllers}
+        for node, port in self.ports.items():
+            extra = self._broker_settings if node in self.brokers else self._controller_settings
+            settings = node_settings(node, port, self.log_dirs(node), controller_ports, extra)
+            self._properties(node).write_text(properties_text(settings))
+
     def _has_leaders(self, topic: str) -> bool:
         try:
             admin = self.admin()
@@ -243,12 +252,9 @@ class Cluster:
         return metadata.error is None and bool(partitions) and all(partition.leader >= 0 for partition in partitions)
 
     def _format(self) -> None:
-        controller_ports = {node: self.ports[node] for node in self.controllers}
         self.directory.mkdir(parents=True, exist_ok=True)
-        for node, port in self.ports.items():
-            extra = self._broker_settings if node in self.brokers else self._controller_settings
-            settings = node_settings(node, port, self.log_dirs(node), controller_ports, extra)
-            self._properties(node).write_text(properties_text(settings))
+        self.write_settings()
+        for node in self.ports:
             arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(self._properties(node)), *self._format_options]
             done = run_tool(STORAGE_TOOL, arguments, jars=self._jars)
             if done.exit_code != 0:

@@ -12,7 +12,7 @@ on a terminal of 80 columns.
 HTML comments right above a block, one per line, say how it runs:
 
 - `given: SHELL`: a command that runs before the block.
-- `exit: N`: the exit status of each of its commands, if not 0.
+- `exit: N ...`: the exit status of all of its commands, or of each of them, if not 0.
 - `from: TEXT`, `until: TEXT`: show the output from the first line that contains TEXT, up to but without the next line that contains
   TEXT; `…` stands for lines not shown.
 - `not run: REASON`: the block is not run. `run by: FILE`: a test in FILE runs it.
@@ -104,13 +104,14 @@ class PageRunner:
             if block.language == "python":
                 self._python(block)
                 return block.body
-            status = int(block.note("exit") or 0)
             if block.language == "sh":
-                for command in block.body.replace("\\\n", " ").splitlines():
+                commands = block.body.replace("\\\n", " ").splitlines()
+                for command, status in zip(commands, _statuses(block, len(commands)), strict=True):
                     self._command(command, block, status)
                 return block.body
             parts: list[str] = []
-            for command in _commands_of(block):
+            commands = _commands_of(block)
+            for command, status in zip(commands, _statuses(block, len(commands)), strict=True):
                 printed = self._command(command.replace("\\\n", " "), block, status)
                 parts.append(f"$ {command}\n{_shortened(printed, block)}")
             return "".join(parts)
@@ -187,6 +188,12 @@ def updated_page(page: str, text: str, runner: PageRunner) -> str:
             parts += [text[done : match.start("body")], runner.run(block)]
             done = match.end("body")
     return "".join([*parts, text[done:]])
+
+
+def _statuses(block: Block, count: int) -> list[int]:
+    """The exit status that each of `count` commands must have."""
+    statuses = [int(status) for status in (block.note("exit") or "0").split()]
+    return statuses * count if len(statuses) == 1 else statuses
 
 
 def _commands_of(block: Block) -> list[str]:

@@ -16,7 +16,7 @@ tables.
 - Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive. What commands
   say to people, in sentences and tables, names the first and the last of a range: offsets 300 to 369 are [300, 370).
 - Times are timestamps in UTC, of milliseconds, as the evidence has them; nothing is derived from them. A time is null where Kafka
-  stored -1 (none), and where the stored number is no time that a calendar holds: before 3 January of the year 1 or after
+  stored -1 (none), and where the stored number is outside the calendar: before 3 January of the year 1 or after
   30 December 9999. Damage and hostile clients leave such numbers; `dump` shows the stored number.
 - -1 is "none" in other columns where Kafka's own bytes say so. Null is what the column's line says.
 - `broker` is text: brokers have ids, or the names they were given. `node_id` is the broker's number, whatever name it was given, so
@@ -27,9 +27,9 @@ tables.
 - A fact that is read after a scan is read whole or not at all: if a file that it is read from was removed or changed since,
   `facts(name)` raises `kafka_forensics.errors.IncompleteError`, which names it; `allow_incomplete=True` gives what is left and
   lists the file in `incomplete`. Other files may change: a running broker writes its checkpoints every few seconds.
-- What could not be read is no row of any table but `incomplete`, which every export has: a table that has no row of a replica says
-  that it holds none only where `incomplete` does not name it. In `replicas`, what was not read is null.
-- Bad bytes are rows of `spans`, never an error: its rows tile every file, so what no batch holds can be asked for like all else.
+- Unread input has rows only in `incomplete`, which every export has: a table without rows of a replica means that
+  the replica has none only if `incomplete` does not name it. In `replicas`, what was not read is null.
+- Bad bytes are rows of `spans`, never an error: its rows cover every file, so bytes outside batches can be queried, too.
 - Text that UTF-8 cannot hold is spelled out, `\\udcff` for a byte 0xff in a file name.
 
 `kafka-forensics export` writes them as Parquet files, Delta or Iceberg tables; [datasets.md](datasets.md) shows how to read them.
@@ -41,7 +41,7 @@ _SNAPSHOTS: Final = """
 ## Over several snapshots
 
 `kafka_forensics.scan_snapshots(root).facts(name)` gives every table above for all snapshots together, with the snapshot's name in a
-column `snapshot` before the others, and this one besides.
+column `snapshot` before the others, and also this table:
 """
 
 

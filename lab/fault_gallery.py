@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.offset_ranges import offset_range
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine import local
 from lab.fault_gallery_peer import peer_says
@@ -103,7 +104,7 @@ def _kind_text(kind: str, severity: Severity, findings: list[Finding], everywher
     places = {(finding.place.offset_start, finding.place.offset_end) for finding in findings}
     brokers = sorted({str(finding.place.broker) for finding in findings if finding.place.broker is not None})
     if len(places) == 1 and None not in (place := places.pop()):
-        text += f" [{place[0]}, {place[1]})"
+        text += f" {offset_range(*place)}"
     if len(brokers) == everywhere > 1:
         return f"{text} on each"
     if brokers and brokers != ["2"] and everywhere > 1:

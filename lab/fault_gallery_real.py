@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import groupby
 from typing import Final
 
+from kafka_forensics.model.offset_ranges import offset_range
 from tests.gallery.broker_made import BROKER_CASES, COPIES, FORK, BrokerCase, FindingRow
 from tests.gallery.cases import SECTIONS
 from tests.gallery.real_brokers import DIFFERENCES, NOT_ON_REAL_LOGS, injections
@@ -30,7 +31,7 @@ looked at {} times. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMEN
 are negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses
 nothing (`UNCLEAN_ELECTION`). A power failure is a broker killed and a log cut at its recovery point, above which nothing was
 flushed (`lab/power_failure.py`); the brokers do the rest. What a move between two log directories leaves (F47, `-future`) has a
-broker and a test of its own, as have starts on damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34
+separate broker and test, as have starts with damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34
 in `sample_logs/silent-divergence`.
 """
 _SECTION: Final = re.compile(rf"(## {HEADING}\n\n)(.*?)(?=\n## )", re.DOTALL)
@@ -80,13 +81,13 @@ _RANK: Final = {"critical": 0, "error": 1, "warning": 2, "info": 3}
 
 
 def _words(rows: list[FindingRow]) -> str:
-    """Findings that differ only in their broker: `KIND` severity [a, b) on b1, b3, held by b2."""
+    """Findings that differ only in their broker: `KIND` severity a to b on b1, b3, held by b2."""
     partition, kind, severity, _, start, end, holders = rows[0]
     text = f"`{kind}` {severity}"
     if start == FORK:
         text += " from the fork on"
     elif start is not None:
-        text += f" [{start}, {end})"
+        text += f" {offset_range(start, end)}"
     if partition:
         text += f" in partition {partition}"
     brokers = [f"b{cells[3]}" for cells in rows if cells[3] is not None]

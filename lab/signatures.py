@@ -16,7 +16,7 @@ from tests.support.brokers import Brokers
 
 PAGE: Final = LAB.parent / "docs" / "incidents.md"
 UNNAMED: Final = {
-    "d26": ("no issue", "a dead cluster of which only volumes are left", "no fault of the logs: scan them, keep the best copies"),
+    "d26": ("no issue", "a lost cluster of which only volumes are left", "no fault of the logs: scan them, keep the best copies"),
     "d27": (
         "redpanda-data/redpanda#11360",
         "two terms at one committed index",
@@ -26,20 +26,20 @@ UNNAMED: Final = {
 """Incidents without a signature → (issue, what happened, why there is no signature)."""
 HEAD: Final = """# Known incidents
 
-What `scan` says when the evidence resembles an incident that others had: a finding `INCIDENT_SIGNATURE` (info) that names the
-issue, what fits, what does not, and what these files cannot tell. It is a likeness, never a proof of the cause, and it changes no
-other finding. `kafka-forensics explain incident-signature` says how to read it.
+If the evidence resembles a known incident, `scan` has a finding `INCIDENT_SIGNATURE` (info) that names the issue, what matches,
+what does not, and what is unknown from these files. It is a resemblance, never a proof of the cause, and it does not change other
+findings. `kafka-forensics explain incident-signature` explains how to read it.
 
-This page is written by `python -m lab.signatures`, from a scan of a tree that shows the incident and a scan of a near miss; a
-test keeps it true. The trees are made from the fault gallery's replicas (`tests/gallery/incidents.py`).
+This page is written by `python -m lab.signatures`, from a scan of log directories that show the incident and a scan of a near
+miss; a test checks it. The log directories are made from the fault gallery's replicas (`tests/gallery/incidents.py`).
 
-Versions are facts about the issue. Kafka's version stands in no file; a scan knows lower bounds: leader epochs and producer
+Versions are facts about the issue. No file has Kafka's version; a scan knows lower bounds: leader epochs and producer
 snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7), the
 level of `metadata.version` in a controller's log (3.0 and later).
-Where such a bound lies at or above the fix, the finding says so: what went wrong may be older than the upgrade. Where only what
-must be there speaks for an incident, and such a bound or anything else against it, there is no finding.
+Where such a bound is at or above the fix, the finding states it: the incident may be older than the upgrade. Where only the
+required traces match, and such a bound or another trace contradicts the incident, there is no finding.
 
-| incident | issue | what happened | what must be there | what else counts | affected | fixed in | scan of the tree | near miss |
+| incident | issue | what happened | required | also considered | affected | fixed in | scan | near miss |
 |---|---|---|---|---|---|---|---|---|
 """
 TAIL: Final = """

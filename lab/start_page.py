@@ -15,27 +15,27 @@ TABLE: Final = Path(__file__).with_name("starts.tsv")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "starts.md"
 HEAD: Final = """# What a start does with each small file
 
-A node that is broker and controller at once was started on copies of log directories in which one small file was damaged:
+A node that is broker and controller at once was started with copies of log directories in which one small file was damaged:
 {starts} starts of Kafka {versions}. {same} A client then read a topic, which had an open and some aborted transactions,
-and whose first five records DeleteRecords had deleted. What came of it is a table, `lab/starts.tsv`, which
+and whose first five records DeleteRecords had deleted. The results are a table, `lab/starts.tsv`, which
 `python -m lab.start_table` writes; the finding
-[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of `plan` follow
+[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of `plan` use
 it.
 
-“Offline” means that Kafka takes the log directory offline: a broker that has another one goes on without it, and a broker that
-has none ends. “Ends” means that the broker ends, also one that has another log directory.
+“Offline” means that Kafka takes the log directory offline: a broker with another log directory continues without it, and a broker
+without one ends. “Ends” means that the broker ends, even if it has another log directory.
 
 - A malformed recovery point or log start ends every broker. A malformed high watermark, cleaner or leader-epoch checkpoint
   takes one log directory offline.
-- An offset checkpoint of 0 bytes, or with its version line alone, counts as an empty one. With a blank first line it ends the
+- An offset checkpoint of 0 bytes, or with only its version line, counts as an empty one. With a blank first line it ends the
   broker or takes the log directory offline.
 - A `partition.metadata`, `quorum-state`, `bootstrap.checkpoint` or `meta.properties` of 0 bytes ends the broker.
 - The `partition.metadata` or `leader-epoch-checkpoint` of one partition decides for all partitions of the log directory.
-- Without `directory.id` in its `meta.properties` a log directory gets a new id when the broker starts. The controllers have its
-  partitions in the old one, and they had no leader for two minutes.
-- With an empty `cluster.id` a lone node serves all. A broker of 4.3.0 beside a controller ran on, and the controller refused it
-  (`INCONSISTENT_CLUSTER_ID`).
-- Without `.kafka_cleanshutdown` a start recovers every log from its recovery point on. What is in the file changes nothing.
+- Without `directory.id` in its `meta.properties` a log directory gets a new id when the broker starts. The controllers still assign
+  its partitions to the old id, and they had no leader for two minutes.
+- With an empty `cluster.id` a single node serves all. A broker of 4.3.0 with a separate controller continued to run, but the
+  controller refused it (`INCONSISTENT_CLUSTER_ID`).
+- Without `.kafka_cleanshutdown` a start recovers every log from its recovery point on. The content of the file does not matter.
 
 """
 DAMAGES: Final = {
@@ -70,11 +70,11 @@ DAMAGES: Final = {
 OUTCOMES: Final = {
     StartOutcome.BROKER_STOPS: "the broker **ends**",
     StartOutcome.DIRECTORY_OFFLINE: "the log directory goes **offline**",
-    StartOutcome.NOT_SERVED: "the broker runs, and serves **no log** of the directory",
-    StartOutcome.BEGINS_EMPTY: "the log is renamed to `-stray`, and an **empty** one begins",
+    StartOutcome.NOT_SERVED: "the broker runs, but serves **no log** of the directory",
+    StartOutcome.BEGINS_EMPTY: "the log is renamed to `-stray`, and an **empty** one starts",
     StartOutcome.SERVES_OTHER: "the broker runs; ",
-    StartOutcome.CLEANER_STOPS: "the broker runs, and its **log cleaner ends** until the next start",
-    StartOutcome.REBUILT: "all is served, and the file is written anew",
+    StartOutcome.CLEANER_STOPS: "the broker runs, but its **log cleaner ends** until the next start",
+    StartOutcome.REBUILT: "all is served, and the file is written again",
     StartOutcome.IGNORED: "all is served, and the file is not read, or stays as it is",
 }
 DERIVED: Final = ("index", "timeindex", "txnindex", "snapshot")
@@ -168,30 +168,30 @@ BUILT: Final = """
 ## Files built from the log
 
 The `.index`, `.timeindex` and `.snapshot` of the active segment, and a `.txnindex` of an older one. After a crash a start
-builds those of the active segment anew, whatever is in them; after an orderly stop it trusts an index. It builds no `.txnindex`
-below the recovery point: readers with `read_committed` get records of aborted transactions then.
+builds those of the active segment again, whatever their content; after a clean shutdown it uses an existing index. It builds no
+`.txnindex` below the recovery point: then readers with `read_committed` get records of aborted transactions.
 """
 MOVED: Final = """
-## What to do with a damaged one
+## What to do with a damaged file
 
-Copy the log directory elsewhere first. A file that a start can do without is moved out of it, never deleted:
+Copy the log directory elsewhere first. If a broker can start without the file, move it out of the log directory; never delete it:
 
 | file | what it costs |
 |---|---|
 """
-MENDED: Final = """A broker does not start without its `meta.properties`, and begins with an empty log without a
-`partition.metadata`. These two are written anew:
+MENDED: Final = """A broker does not start without its `meta.properties`, and starts with an empty log without a
+`partition.metadata`. Write these two again:
 
-- `partition.metadata`, of the two lines `version: 0` and `topic_id: ID`. The id is that of the controllers' log, or of other
+- `partition.metadata`, with the two lines `version: 0` and `topic_id: ID`. The id is that of the controllers' log, or of other
   replicas; the finding names it where they are among the copies.
-- `meta.properties`, of the lines `version=1`, `node.id=N`, `cluster.id=ID` and `directory.id=ID`. The cluster's id is that of
+- `meta.properties`, with the lines `version=1`, `node.id=N`, `cluster.id=ID` and `directory.id=ID`. The cluster's id is that of
   other brokers. The directory's id is in the controllers' log; the finding names it where that is among the copies.
 
-Never take `replication-offset-checkpoint` and `leader-epoch-checkpoint` away together: a follower that has neither may keep
+Never remove both `replication-offset-checkpoint` and `leader-epoch-checkpoint`: a follower without either may keep
 nothing.
 
-A file that is absent from a copy may still be on the broker's disk. Of absent files only these are reported:
-`meta.properties` beside checkpoints (as `info`, and in the steps of `plan`), `partition.metadata`
+A file that is absent from a copy may still be on the broker's disk. Only these absent files are reported: `meta.properties`
+where there are checkpoints (as `info`, and in the steps of `plan`), `partition.metadata`
 ([`TOPIC_ID_MISSING`](../kafka_forensics/analysis/kinds/TOPIC_ID_MISSING.md)), `replication-offset-checkpoint`
 ([`HW_UNKNOWN`](../kafka_forensics/analysis/kinds/HW_UNKNOWN.md)), `leader-epoch-checkpoint`
 ([`EPOCH_CACHE_MISMATCH`](../kafka_forensics/analysis/kinds/EPOCH_CACHE_MISMATCH.md)), and `.index` and `.timeindex`

@@ -17,6 +17,7 @@ from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica, place_of
 from kafka_forensics.analysis.replicas import replicas_disagree
 from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.offset_ranges import offset_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -534,7 +535,7 @@ def _premises(replicas: list[Replica], kept: TombstoneRetention) -> list[str]:
     for replica in replicas:
         checkpoint = replica.context.cleaner_checkpoint
         cleaned = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
-        premises.append(f"broker {replica.broker}: {cleaned}, log [{replica.log_start_offset}, {replica.log_end_offset})")
+        premises.append(f"broker {replica.broker}: {cleaned}, log {offset_range(replica.log_start_offset, replica.log_end_offset)}")
     disagreement = replicas_disagree(replicas)
     premises += [] if disagreement is None else [disagreement]
     source = "by the controller's log" if kept.is_known else "by default"

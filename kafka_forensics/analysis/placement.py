@@ -424,7 +424,7 @@ def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKey
         ],
         "changes": changes,
         "keyless_percent": {str(number): share for number, share in list(placement.keyless_share.items())[:_LISTED]},
-        "premises": [f"number of partitions: {count_witness}", "the first records of some batches were looked at"],
+        "premises": [f"number of partitions: {count_witness}", "the first records of some batches were read"],
     }
     confidence = Confidence.SUSPECTED if partitioner == NEITHER else None
     return finding("KEY_PLACEMENT", Place(placement.topic), evidence, confidence=confidence)

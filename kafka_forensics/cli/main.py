@@ -51,29 +51,41 @@ if TYPE_CHECKING:
 CommandTable = dict[str, tuple[Callable[..., int], str]]
 """Name → the function, and its description in the list of commands."""
 
-COMMANDS: Final[CommandTable] = {
-    "scan": (scan, "Find what is wrong, where, and what was lost."),
-    "compare": (compare, "Show replicas side by side around their first difference."),
-    "changes": (changes, "Show what became of each replica from one snapshot to the next."),
-    "dump": (dump, "Show what is in a file or directory: batches, records, entries, damage."),
-    "epochs": (epochs, "Show leader epochs: checkpoints against batches and the controller's history."),
-    "find": (find, "Find which replicas hold a record."),
-    "groups": (groups, "Show what groups committed, against the logs, and what readers cannot see yet."),
-    "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
-    "plan": (plan, "Plan elections: what each would cut and lose, whom to elect, and how."),
-    "verify": (verify, "Say whether what a plan or a salvage promised has come true."),
-    "recover": (recover, "Write the records that only losing copies hold, to be produced again."),
-    "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
-    "collect": (collect, "Take facts of a broker's logs into one small file, to be judged anywhere."),
-    "salvage": (salvage, "Write log directories on which brokers start, from the best of all copies."),
-    "export": (export, "Write every fact and finding as Parquet datasets."),
-    "report": (report, "Write one HTML page about an incident, to be sent to people."),
-    "explain": (explain, "Say what a finding means and what to do about it."),
-    "demo": (demo, "Write sample log directories, and say what to run on them."),
-    "doctor": (doctor, "Check this installation."),
+SECTIONS: Final[dict[str, CommandTable]] = {
+    "Judge": {
+        "scan": (scan, "Find what is wrong, where, and what was lost."),
+        "transactions": (transactions, "List transactions, and what holds the last stable offset."),
+        "groups": (groups, "Show committed offsets, and why consumers stand still."),
+        "changes": (changes, "Show what happened to each replica between snapshots."),
+    },
+    "Look closer": {
+        "compare": (compare, "Show replicas side by side around their first difference."),
+        "metadata": (metadata, "Show who led each partition and who was in sync."),
+        "epochs": (epochs, "Show leader epochs of each replica."),
+        "find": (find, "Find which replicas hold a record."),
+        "dump": (dump, "Show what is in a file: batches, records, entries."),
+    },
+    "Repair": {
+        "plan": (plan, "Show what each election loses, and which broker to elect."),
+        "recover": (recover, "Write the lost records to files, to produce them again."),
+        "salvage": (salvage, "Write log directories from the best of all copies."),
+        "verify": (verify, "Check that a plan or a salvage was carried out."),
+    },
+    "Collect and share": {
+        "collect": (collect, "Write a broker's facts to one small file, to judge elsewhere."),
+        "report": (report, "Write one HTML page about an incident."),
+        "export": (export, "Write every fact and finding as Parquet files."),
+    },
+    "Learn": {
+        "explain": (explain, "Explain a finding, and what to do about it."),
+        "demo": (demo, "Write sample log directories."),
+        "doctor": (doctor, "Check this installation."),
+    },
 }
-GROUPS: Final[dict[str, tuple[CommandTable, str]]] = {"simulate": (SIMULATE, "Play replication protocols through.")}
-"""Name → its commands, and its description in the list of commands."""
+"""Heading → its commands, in the order of the list of commands and of docs/commands.md."""
+COMMANDS: Final[CommandTable] = {name: row for commands in SECTIONS.values() for name, row in commands.items()}
+GROUPS: Final[dict[str, tuple[CommandTable, str]]] = {"simulate": (SIMULATE, "Play or check replication protocols.")}
+"""Name → its commands, and its description in the last section of the list of commands."""
 
 EXIT_USAGE: Final = 2
 EXIT_BUG: Final = 70
@@ -81,6 +93,13 @@ EXIT_CLOSED_PIPE: Final = 141
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
 """The base class of all errors in a command line; it has no public name in every version of typer."""
+
+
+def _write_options(self: "AnyCommand", ctx: "Context", formatter: "HelpFormatter") -> None:
+    """Write the arguments and options of a command's help, in panels."""
+    from kafka_forensics.cli.manual import write_panels
+
+    write_panels(self, ctx, formatter)
 
 
 def _write_epilog(_: object, ctx: "Context", formatter: "HelpFormatter") -> None:
@@ -94,6 +113,13 @@ class Commands(TyperGroup):
     """The group of commands, which proposes the nearest name for a mistyped one."""
 
     format_epilog = _write_epilog
+
+    def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write the list of commands, in sections, and the options."""
+        from kafka_forensics.cli.manual import write_commands, write_panels
+
+        write_commands(self, ctx, formatter)
+        write_panels(self, ctx, formatter)
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """Names in the order of the tables above."""
@@ -124,6 +150,7 @@ def _before_separator(arguments: list[str]) -> list[str]:
 class Command(TyperCommand):
     """A command that refuses an option with one value if it is given twice: typer would ignore the first value silently."""
 
+    format_options = _write_options
     format_epilog = _write_epilog
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
@@ -151,14 +178,12 @@ def root(
     ctx: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version, and those of what it works with."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the versions of this tool and its libraries."),
     ] = False,
 ) -> int:
-    """Read Kafka log directories copied from several brokers: where replicas part, what was lost, which copy to keep.
+    """Read copies of Kafka log directories: which replicas differ, what was lost, which copy to keep.
 
-    Nothing is ever written to the directories that are read. Start with `kafka-forensics scan PATH...`.
+    Never writes to the directories that it reads. Start with `kafka-forensics scan PATH...`.
     """
     if ctx.invoked_subcommand is None:
         print(ctx.get_help(), file=sys.stderr)  # noqa: T201 - a hint, not data
@@ -176,18 +201,19 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(root)
-    _add_commands(app, COMMANDS)
+    for section, commands in SECTIONS.items():
+        _add_commands(app, commands, section)
     for name, (commands, short_help) in GROUPS.items():
         group = typer.Typer(cls=Commands, rich_markup_mode=None)
         group.callback()(lambda: None)
-        _add_commands(group, commands)
-        app.add_typer(group, name=name, help=short_help)
+        _add_commands(group, commands, "Commands")
+        app.add_typer(group, name=name, help=short_help, rich_help_panel=section)
     return app
 
 
-def _add_commands(app: typer.Typer, commands: CommandTable) -> None:
+def _add_commands(app: typer.Typer, commands: CommandTable, section: str) -> None:
     for name, (command, short_help) in commands.items():
-        app.command(name, cls=Command, short_help=short_help)(command)
+        app.command(name, cls=Command, short_help=short_help, rich_help_panel=section)(command)
 
 
 def parser() -> "AnyCommand":

@@ -1,12 +1,14 @@
-"""The end of each command's help: examples that run, and exit statuses."""
+"""Each command's help after its description: options in panels, examples that run, and exit statuses."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.cli.options import PROGRAM
+from typer.core import TyperGroup
+
+from kafka_forensics.cli.options import PANELS, PROGRAM
 
 if TYPE_CHECKING:
-    from typer._click.core import Context  # elsewhere in other versions of typer
+    from typer._click.core import Command, Context  # elsewhere in other versions of typer
     from typer._click.formatting import HelpFormatter
 
 _RAN: Final = "ran to the end"
@@ -35,8 +37,7 @@ UNCLEAN: Final = "sample_logs/unclean-election"
 MANUAL: Final = {
     "": Manual(
         (MAKE_SAMPLES, f"scan {UNCLEAN}"),
-        _SCANS
-        | {70: "a bug in this tool; --debug shows the traceback", 130: "interrupted", 141: "the reader of the pipe went away"},
+        _SCANS | {70: "a bug in this tool; --debug shows the traceback", 130: "interrupted", 141: "the reader closed the pipe"},
     ),
     "scan": Manual(
         (
@@ -55,7 +56,7 @@ MANUAL: Final = {
     ),
     "dump": Manual(
         (
-            "dump --offset 10:20 sample_logs/healthy/broker-1/orders-0",
+            "dump --offset 10..19 sample_logs/healthy/broker-1/orders-0",
             "dump --records sample_logs/healthy/broker-1/orders-1",
             "dump --explain sample_logs/healthy/broker-1/orders-1",
         ),
@@ -75,7 +76,8 @@ MANUAL: Final = {
             0: f"{_RAN}, and nothing is lost that could be produced again",
             1: "records were lost, and are written",
             2: f"{_INPUTS}, a directory for the output that is not empty, or a side that must be chosen with --keep",
-            3: "incomplete: some input or record could not be read, or no side was taken of a partition; what was found is written",
+            3: "incomplete: some input or record could not be read, or no side could be chosen for a partition;"
+            " the found records are written",
         },
     ),
     "verify": Manual(
@@ -83,8 +85,8 @@ MANUAL: Final = {
         {
             0: "every promise is kept",
             1: "at least one is broken",
-            2: f"{_INPUTS}, or a plan that is none",
-            3: "incomplete: some input could not be read, or the copies do not tell of every promise",
+            2: f"{_INPUTS}, or an invalid plan",
+            3: "incomplete: some input could not be read, or a promise is unknown",
         },
     ),
     "transactions": Manual(("transactions sample_logs/healthy", "transactions sample_logs/healthy --topic payments"), _SCANS),
@@ -93,15 +95,15 @@ MANUAL: Final = {
             "collect sample_logs/healthy/broker-1 --output broker-1.kfb",
             "collect --estimate sample_logs/healthy/broker-1 --output b.kfb",
         ),
-        {0: "the bundle is made", 2: _INPUTS, 3: "incomplete: some file could not be read, which the bundle says"},
+        {0: "the bundle is made", 2: _INPUTS, 3: "incomplete: some file could not be read; the bundle lists it"},
     ),
     "salvage": Manual(
         ("salvage sample_logs/healthy --topic orders --output salvaged",),
         {
-            0: "every partition asked for was salvaged",
-            1: "every partition asked for was salvaged, and a scan of the result has findings that no copy has (`new`)",
+            0: "every selected partition was salvaged",
+            1: "every selected partition was salvaged, and a scan of the result has findings that no copy has (`new`)",
             2: f"{_INPUTS}, a directory for the output that holds anything, or no room for it",
-            3: "incomplete: a partition was refused, or some input could not be read; the manifest says which, and why",
+            3: "incomplete: a partition was refused, or some input could not be read; the manifest has the reasons",
         },
     ),
     "export": Manual(
@@ -125,13 +127,40 @@ MANUAL: Final = {
     "simulate check": Manual(
         ("simulate check kip-101 --replicas 2",),
         {
-            0: "every history was looked at, whether promises hold or not",
+            0: "every history was checked, whether promises hold or not",
             2: _USAGE,
             3: "incomplete: the world was too large to finish",
         },
     ),
 }
 """Command, such as `simulate run` → the end of its help; the empty name is the list of commands."""
+
+
+def write_panels(command: "Command", context: "Context", formatter: "HelpFormatter") -> None:
+    """Write the arguments, the options that most readers need, and the other options by panel."""
+    panels: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", "Options", *PANELS)}
+    for parameter in command.get_params(context):
+        if (row := parameter.get_help_record(context)) is not None:
+            first = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            panels[getattr(parameter, "rich_help_panel", None) or first].append(row)
+    for name, rows in panels.items():
+        if rows:
+            with formatter.section(name):
+                formatter.write_dl(rows)
+
+
+def write_commands(group: TyperGroup, context: "Context", formatter: "HelpFormatter") -> None:
+    """Write the list of commands in sections, with descriptions in one column."""
+    names = group.list_commands(context)
+    width = max(map(len, names))
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for name in names:
+        command = group.commands[name]
+        row = (name.ljust(width), command.get_short_help_str(formatter.width))
+        sections.setdefault(str(getattr(command, "rich_help_panel", None)), []).append(row)
+    for heading, rows in sections.items():
+        with formatter.section(heading):
+            formatter.write_dl(rows)
 
 
 def write_end(context: "Context", formatter: "HelpFormatter") -> None:

@@ -1,7 +1,6 @@
 """The options that commands share, each declared once, and the exit statuses that follow from findings."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -38,7 +37,9 @@ def choose(subject: str, name: str, names: Iterable[str]) -> str:
     raise UsageError(f"there is no {subject} {name!r}", hint=hint)
 
 
-def choice(option: str, subject: str, names: Sequence[str], description: str, metavar: str = "") -> OptionInfo:
+def choice(
+    option: str, subject: str, names: Sequence[str], description: str, metavar: str = "", panel: str | None = None
+) -> OptionInfo:
     """An option that takes one of `names`, which the shell completes. Any other value raises UsageError, as `choose` does."""
     info: OptionInfo = typer.Option(
         option,
@@ -46,6 +47,7 @@ def choice(option: str, subject: str, names: Sequence[str], description: str, me
         parser=lambda value: choose(subject, value, names),
         autocompletion=lambda: list(names),
         help=description,
+        rich_help_panel=panel,
     )
     return info
 
@@ -78,21 +80,30 @@ class InputMark:
 
 Mark = TypeVar("Mark", OutputMark, InputMark)
 
-FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
+FORMATS: Final = ("text", "tsv", "json", "jsonl")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
 ENGINES: Final = ("local", "spark")
 VIEWS: Final = ("incident", "partition")
 COLOURS: Final = ("auto", "always", "never")
 
-SCAN_FORMATS: Final = (*FORMATS, "report", "prometheus")
-"""`report` is a table for a pipe or a pager, with the summary at its end."""
+SCAN_FORMATS: Final = (*FORMATS, "prometheus")
+PLAN_FORMATS: Final = (*FORMATS, "markdown")
+
+INPUT: Final = "Input"
+SELECTION: Final = "Selection"
+STORAGE: Final = "Storage"
+SPARK: Final = "Spark"
+OUTPUT: Final = "Output"
+PANELS: Final = (INPUT, SELECTION, STORAGE, SPARK, OUTPUT)
+"""Headings of a command's help after "Options", which lists the options that most readers need: at most ten."""
 
 Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="A broker's log directory, a folder of them, a partition directory, one file, or a .tar/.tar.gz/.tar.xz/.tar.zst/.zip"
-        " of those, a bundle (.kfb) that collect made, or a URI such as s3://bucket/broker-1; NAME=PATH names the broker.",
+        help="A broker's log directory, a folder of them, a partition directory, a file, an archive of those (.tar, .tar.gz,"
+        " .tar.xz, .tar.zst, .zip), a bundle from `collect` (.kfb), or a URI such as s3://bucket/broker-1. NAME=PATH names the"
+        " broker.",
     ),
     InputMark(),
 ]
@@ -101,8 +112,8 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="How a storage service is reached, e.g. endpoint=http://127.0.0.1:9000; may be given again. The rest, and secrets,"
-        " come from the environment (AWS_*, ...).",
+        help="E.g. endpoint=http://127.0.0.1:9000; repeatable. Set secrets in the environment.",
+        rich_help_panel=STORAGE,
     ),
 ]
 CacheDir = Annotated[
@@ -110,39 +121,36 @@ CacheDir = Annotated[
     typer.Option(
         "--cache-dir",
         metavar="DIR",
-        help="Keep compiled kernels below this absolute path, if nobody else can write there [default: XDG_CACHE_HOME, if it is"
-        " absolute, or ~/.cache].",
+        help="Keep compiled code in DIR [default: ~/.cache].",
+        rich_help_panel=STORAGE,
     ),
     OutputMark("any"),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition of each topic.")]
-Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only this broker.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Cores at work at once [default: all].")]
-Engine = Annotated[str, choice("--engine", "engine", ENGINES, "Where the work runs: local or spark.", "NAME")]
+Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only this broker.", rich_help_panel=SELECTION)]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Use N cores [default: all].", rich_help_panel=INPUT)]
+Engine = Annotated[str, choice("--engine", "engine", ENGINES, "Run on this machine (local) or on Spark.", "NAME", SPARK)]
 SparkRemote = Annotated[
-    str | None, typer.Option("--spark-remote", metavar="URL", help="With --engine spark: a Spark Connect server, sc://host:port.")
+    str | None,
+    typer.Option("--spark-remote", metavar="URL", help="A Spark Connect server, sc://host:port.", rich_help_panel=SPARK),
 ]
 SparkMaster = Annotated[
     str | None,
-    typer.Option("--spark-master", metavar="URL", help="With --engine spark: a master [default: a Spark of its own, local[JOBS]]."),
+    typer.Option("--spark-master", metavar="URL", help="A Spark master [default: local[JOBS]].", rich_help_panel=SPARK),
 ]
-Format = Annotated[
-    str | None,
-    choice(
-        "--format", "format", FORMATS, f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]} [default: table on a terminal, tsv elsewhere]."
-    ),
-]
-ScanFormat = Annotated[
-    str | None,
-    choice(
-        "--format",
-        "format",
-        SCAN_FORMATS,
-        f"{', '.join(SCAN_FORMATS[:-1])} or {SCAN_FORMATS[-1]}; report is the table without colours and with the summary at"
-        " its end [default: table on a terminal, tsv elsewhere].",
-    ),
-]
+
+
+def format_option(names: Sequence[str], default: str = "") -> OptionInfo:
+    """The option --format of a command with the formats `names`; `default` is what the help adds about the default."""
+    return choice("--format", "format", names, f"{', '.join(names[:-1])} or {names[-1]}{default}.")
+
+
+_TEXT: Final = " [default: text]"
+Format = Annotated[str, format_option(FORMATS)]
+FileFormat = Annotated[str | None, format_option(FORMATS, _TEXT)]
+ScanFormat = Annotated[str | None, format_option(SCAN_FORMATS, _TEXT)]
+PlanFormat = Annotated[str | None, format_option(PLAN_FORMATS, _TEXT)]
 
 
 def cores() -> int:
@@ -153,16 +161,16 @@ def cores() -> int:
 def file_path(text: str) -> Path:
     """The path of a file to be written. Raises UsageError for the name of a directory, and for `-`."""
     if text.endswith(os.sep):
-        raise UsageError(f"cannot write to {text}: it names a directory", hint="name a file")
+        raise UsageError(f"cannot write to {text}: it is a directory", hint="name a file")
     if text == "-":
-        raise UsageError("- is no file", hint="the answer goes to standard output without --output; a file of that name is ./-")
+        raise UsageError("- is not a file", hint="the answer goes to standard output without --output; a file of that name is ./-")
     return Path(text)
 
 
 def directory_path(text: str) -> Path:
     """The path of a directory to be written. Raises UsageError for an empty text, which would mean the current directory."""
     if not text:
-        raise UsageError("--output is empty, and names no directory", hint="name one; ./ is the directory you are in")
+        raise UsageError("--output is empty, and is not a directory", hint="name one; ./ is the directory you are in")
     return Path(text)
 
 
@@ -172,52 +180,57 @@ Output = Annotated[
         "--output",
         metavar="FILE",
         parser=file_path,
-        help="Write to FILE, never inside an input. Without --format its ending decides.",
+        help="Write to FILE; its ending chooses the format.",
     ),
     OutputMark(),
 ]
 FailOn = Annotated[
     str,
-    choice("--fail-on", "severity", FAIL_ON, "End with status 1 from this severity on: none, info, warning, error or critical."),
+    choice("--fail-on", "severity", FAIL_ON, "Exit with 1 from this severity on: none, info, warning, error or critical."),
 ]
 AsOf = Annotated[
     str | None,
     typer.Option(
         "--as-of",
         metavar="TIME",
-        help="The moment ages are counted to [default: the newest time in the evidence, by brokers' clocks if any].",
+        help="Compute ages at TIME [default: newest in the logs].",
+        rich_help_panel=INPUT,
     ),
 ]
-Live = Annotated[bool, typer.Option("--live", help="The copy was taken from running brokers.")]
+Live = Annotated[bool, typer.Option("--live", help="The brokers ran while they were copied.")]
 Copied = Annotated[
     bool | None,
     typer.Option(
         "--whole/--partial",
-        help="Log directories were copied whole, so that what is not there is gone, or in part [default: as each looks].",
+        help="Copies are complete, or partial [default: detected].",
+        rich_help_panel=INPUT,
     ),
 ]
 Deep = Annotated[
-    bool | None, typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size].")
+    bool | None,
+    typer.Option("--deep/--no-deep", help="Decode all records, or none [default: by size].", rich_help_panel=INPUT),
 ]
-Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not come back; may be repeated.")]
+Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not return; repeatable.")]
 ReportFile = Annotated[
     Path | None,
     typer.Option(
         "--report",
         metavar="FILE",
         parser=file_path,
-        help="Write the HTML page of `report` as well, of the same scan; never inside an input.",
+        help="Also write the HTML page of `report`.",
     ),
     OutputMark(),
 ]
-ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
+ShowPayloads = Annotated[
+    bool, typer.Option("--show-payloads", help="Show keys, values and headers of records.", rich_help_panel=OUTPUT)
+]
 By = Annotated[
     str,
     choice(
         "--by",
         "view",
         VIEWS,
-        "Of a table or report: incident (what happened, and to which partitions) or partition (each with all its findings).",
+        "Text by incident (equal partitions share a line) or by partition.",
     ),
 ]
 Color = Annotated[
@@ -226,13 +239,14 @@ Color = Annotated[
         "--color",
         "colour",
         COLOURS,
-        "auto (on a terminal that shows them, unless NO_COLOR is set or TERM is dumb), always or never.",
+        "auto, always or never.",
         "WHEN",
+        OUTPUT,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding, and what is being done.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the traceback of an error.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no summary.", rich_help_panel=OUTPUT)]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding and each step.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Like -v, with the traceback of an error.", rich_help_panel=OUTPUT)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +265,7 @@ class EngineOptions:
                 raise UsageError("--spark-remote and --spark-master name two places", hint="give one of them")
             return True
         if remote is not None or master is not None:
-            raise UsageError("--spark-remote and --spark-master go with --engine spark", hint="add --engine spark")
+            raise UsageError("--spark-remote and --spark-master require --engine spark", hint="add --engine spark")
         return False
 
 
@@ -298,9 +312,10 @@ class ReadOptions(AccessOptions):
 
     jobs: Jobs = None
     live: Live = False
+    as_of: AsOf = None
     copied_whole: Copied = None
 
-    def scan_options(self, selection: Selection, *, deep: bool | None = None, as_of: str | None = None) -> ScanOptions:
+    def scan_options(self, selection: Selection, *, deep: bool | None = None) -> ScanOptions:
         """The options of a scan of this selection, on all cores without `jobs`.
 
         Raises UsageError as `scope` does, and for an invalid time.
@@ -311,7 +326,7 @@ class ReadOptions(AccessOptions):
             copied={None: None, True: ledger.CopyExtent.WHOLE, False: ledger.CopyExtent.PARTIAL}[self.copied_whole],
             live=self.live,
             deep=deep,
-            as_of_ms=None if as_of is None else time_ms(as_of),
+            as_of_ms=None if self.as_of is None else time_ms(self.as_of),
         )
 
 
@@ -320,7 +335,7 @@ _FORMAT_OF_ENDING: Final = {
     ".jsonl": "jsonl",
     ".md": "markdown",
     ".tsv": "tsv",
-    ".txt": "table",
+    ".txt": "text",
     ".prom": "prometheus",
 }
 
@@ -329,25 +344,23 @@ _FORMAT_OF_ENDING: Final = {
 class OutputOptions:
     """In which format the answer is written, and where."""
 
-    format_name: Format = None
+    format_name: FileFormat = None
     output: Output = None
     formats: ClassVar[Sequence[str]] = FORMATS
 
     def chosen_format(self) -> str:
-        """The format of the answer: `format_name`, else by the ending of `output`, else `default_format`.
+        """The format of the answer: `format_name`, else by the ending of `output`, else the first of `formats`.
 
         Raises UsageError for an ending that belongs to no format.
         """
         if self.format_name is not None or self.output is None:
-            return self.format_name or default_format()
+            return self.format_name or self.formats[0]
         ending = self.output.suffix.lower()
         by_ending = {suffix: name for suffix, name in _FORMAT_OF_ENDING.items() if name in self.formats}
         if ending and ending not in by_ending:
             endings = ", ".join(f"{suffix} ({name})" for suffix, name in by_ending.items())
-            raise UsageError(
-                f"no format goes with the ending {ending} of {self.output}", hint=f"give --format, or one of {endings}"
-            )
-        return by_ending.get(ending, "tsv")
+            raise UsageError(f"no format has the ending {ending} of {self.output}", hint=f"give --format, or one of {endings}")
+        return by_ending.get(ending, self.formats[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,9 +371,12 @@ class ScanOutputOptions(OutputOptions):
     formats: ClassVar[Sequence[str]] = SCAN_FORMATS
 
 
-def default_format() -> str:
-    """The format of an answer on standard output if the user names none: for a person on a terminal, for programs elsewhere."""
-    return "table" if sys.stdout.isatty() else "tsv"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOutputOptions(OutputOptions):
+    """In which of the formats of a plan the answer is written, and where."""
+
+    format_name: PlanFormat = None
+    formats: ClassVar[Sequence[str]] = PLAN_FORMATS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

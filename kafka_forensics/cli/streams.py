@@ -223,19 +223,73 @@ def write_pieces(stream: TextIO, pieces: Iterable[str | memoryview]) -> None:
 # Messages of commands on standard error: wrapped on a terminal, one line each in a pipe.
 
 
-COMMAND_INDENT: Final = "  "
-"""The beginning of a line that is a command to be copied: such lines are not wrapped."""
+COMMAND_START: Final = "  $ "
+"""The beginning of a line that is a command to be copied."""
+_SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+_TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
+"""Options of printed commands that take a value."""
+_CONTINUATION: Final = " \\"
+_COMMAND: Final = re.compile(r"`(kafka-[^`]+)`")
+COMMAND_SENTENCE: Final = re.compile(r"`(kafka-[^`]+ [^`]+)`(?:\.(?=\s|$)|$)")
+"""A command at the end of a sentence."""
 _NO_BREAK_SPACE: Final = "\xa0"
+_QUOTED: Final = re.compile(r"`[^`]*`")
 _UNBROKEN: Final = re.compile(r"`[^`]*`|\d (?=\w)")
 """Texts within which no line is broken: commands, and a number with its unit."""
 
 
 def say(screen: Destination, lines: Iterable[str]) -> None:
-    """Write `lines`, made safe, to a terminal or a pipe."""
-    for line in map(printable, lines):
-        folds = screen.stream.isatty() and not line.startswith(COMMAND_INDENT)
-        screen.stream.writelines(f"{part}\n" for part in (wrapped([line], screen.width) if folds else [line]))
+    """Write `lines`, made safe, to a terminal or a pipe.
+
+    A line that begins with COMMAND_START is a command. A command within a line gets lines of its own if it is too long for one.
+    """
+    for line in (part for text in lines for part in _with_commands_apart(printable(text), screen.width)):
+        if line.startswith(COMMAND_START):
+            parts = shown_command(line.removeprefix(COMMAND_START), screen.width)
+        else:
+            parts = wrapped([line], screen.width) if screen.stream.isatty() else [line]
+        screen.stream.writelines(f"{part}\n" for part in parts)
     screen.stream.flush()
+
+
+def _with_commands_apart(line: str, width: int) -> Iterator[str]:
+    """A line, divided at a command that is longer than a line."""
+    match = next((match for match in _COMMAND.finditer(line) if len(match[0]) > width), None)
+    if match is None:
+        yield line
+        return
+    before, after = line[: match.start()].rstrip(" :"), line[match.end() :].strip(" .,;")
+    yield from [f"{before}:", f"{COMMAND_START}{match[1]}"]
+    if after:
+        yield from _with_commands_apart(after, width)
+
+
+def shown_command(command: str, width: int) -> list[str]:
+    """A command after a prompt, in lines of at most `width`."""
+    lines = command_lines(command, width - len(COMMAND_START))
+    return [f"{' ' * len(COMMAND_START) if number else COMMAND_START}{line}" for number, line in enumerate(lines)]
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    r"""A shell command in lines of at most `width`, with ` \` at the end of each but the last.
+
+    An option and its value stay on one line; an argument that is longer than `width` is not broken.
+    """
+    arguments: list[str] = []
+    for argument in _SHELL_WORD.findall(command):
+        if arguments and _TAKES_VALUE.fullmatch(arguments[-1]) and not argument.startswith("--"):
+            arguments[-1] += f" {argument}"
+        else:
+            arguments.append(argument)
+    lines = [" ".join(arguments[:2])]
+    for number, argument in enumerate(arguments[2:], 3):
+        ending = 0 if number == len(arguments) else len(_CONTINUATION)
+        if len(lines[-1]) + 1 + len(argument) + ending <= width:
+            lines[-1] += f" {argument}"
+        else:
+            lines[-1] += _CONTINUATION
+            lines.append(f"    {argument}")
+    return lines
 
 
 def no_copy_message(topic: str) -> str:
@@ -247,8 +301,16 @@ def wrapped(lines: Iterable[str], width: int) -> list[str]:
     """`lines` broken at spaces to `width` columns, continuation lines indented; longer words stay whole."""
     parts: list[str] = []
     for line in lines:
-        joined = _UNBROKEN.sub(lambda match: match[0].replace(" ", _NO_BREAK_SPACE), line)
-        parts += wrap(joined, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
+        parts += unbroken_wrap(line, width, "", "  ", _UNBROKEN) or [""]
+    return parts
+
+
+def unbroken_wrap(line: str, width: int, first_indent: str, indent: str, unbroken: re.Pattern[str] = _QUOTED) -> list[str]:
+    """A line broken at spaces to `width` columns, except within `unbroken` texts."""
+    joined = unbroken.sub(lambda match: match[0].replace(" ", _NO_BREAK_SPACE), line)
+    parts = wrap(
+        joined, width, initial_indent=first_indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     return [part.replace(_NO_BREAK_SPACE, " ") for part in parts]
 
 

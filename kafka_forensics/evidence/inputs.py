@@ -66,8 +66,8 @@ _SmallFile = TypeVar("_SmallFile", MetaProperties, CleanShutdown, OffsetCheckpoi
 CHECKPOINTS = (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE)
 METADATA: Final = PARTITION_METADATA
 _NO_LOGS: Final = "holds no .log files: if they were excluded from the copy, copy the logs of broker {} again"
-_SEVERAL_MAPS: Final = "these bundles were redacted by several maps"
-_READ_AS: Final = "read as partition 0 of a topic of that name, as no partition has it"
+_SEVERAL_MAPS: Final = "these bundles were redacted with different maps"
+_READ_AS: Final = "read as partition 0 of a topic with that name, since no partition directory contains it"
 
 
 @dataclass(slots=True)
@@ -388,7 +388,7 @@ def with_bundle_options(sources: Iterable[ByteSource], options: ScanOptions) -> 
 
 def undecoded_bundles(sources: Iterable[ByteSource]) -> list[Incomplete]:
     """The bundles that were collected without decoding batches, so that damage inside of these is unknown."""
-    reason = "collected without a look into batches: collect it with --deep"
+    reason = "collected without reading batches: collect it again with --deep"
     return [Incomplete(source.name, reason) for source in sources if isinstance(source, BundleSource) and not source.about.is_deep]
 
 
@@ -647,8 +647,8 @@ def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
         if len(node_ids) > 1 or (not node_ids and _has_partition_twice(log_dirs)):
             names = listed(log_dir.name for log_dir in log_dirs)
             raise UsageError(
-                f"the name {given} was given twice: to {names}, which are not one broker's",
-                hint="give each broker its own name; without one, meta.properties or the folder names it",
+                f"the name {given} was given twice: to {names}, which do not belong to one broker",
+                hint="give each broker a different name; without a name, it comes from meta.properties or the folder",
             )
 
 

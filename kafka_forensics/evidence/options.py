@@ -106,7 +106,9 @@ def scan_options(*, jobs: int, deep: bool | None, as_of_ms: int | None, **option
 def keep_code_below(cache_dir: str | None) -> None:
     """Set the directory for compiled kernels, None: the default one. Raises UsageError unless it is an absolute path."""
     if cache_dir is not None and (not os.path.isabs(cache_dir) or "\0" in cache_dir):
-        raise UsageError(f"the cache directory {cache_dir!r} is no absolute path", hint="give it from the root, like /var/cache")
+        raise UsageError(
+            f"the cache directory {cache_dir!r} is not an absolute path", hint="give an absolute path, like /var/cache"
+        )
     set_cache_directory(cache_dir)
 
 
@@ -120,7 +122,7 @@ def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: It
     if wanted is not None and wanted not in names:
         near = nearest(wanted, names)
         meant = f"did you mean --broker {near}? " if near else ""
-        raise UsageError(f"nothing fits --broker {wanted}: there is no such broker", hint=f"{meant}brokers here: {listed(names)}")
+        raise UsageError(f"no broker matches --broker {wanted}", hint=f"{meant}brokers here: {listed(names)}")
     if options.topic_glob is None and options.partition is None:
         return
     partitions = {partition for broker, partition in there if wanted is None or str(broker) == wanted}
@@ -150,7 +152,7 @@ def raise_or_warn(error: UsageError, *, hidden: bool) -> None:
     if not hidden:
         raise error
     hint = f"; {error.hint}" if error.hint else ""
-    logging.getLogger(__name__).warning("note: in what could be read %s%s", error, hint)
+    logging.getLogger(__name__).warning("note: in the files that could be read %s%s", error, hint)
 
 
 def no_match_error(there: Iterable[TopicPartition], options: ScanOptions) -> UsageError:
@@ -167,7 +169,7 @@ def no_match_error(there: Iterable[TopicPartition], options: ScanOptions) -> Usa
     meant = "" if near is None else "did you mean --topic {} --partition {}? ".format(*by_name[near])
     kept = "" if options.broker is None else f" on broker {options.broker}"
     noun = "topic" if options.partition is None else "partition"
-    return UsageError(f"nothing fits {given}: there is no {noun} {wanted!r}{kept}", hint=f"{meant}there is {listed(names)}")
+    return UsageError(f"nothing matches {given}: there is no {noun} {wanted!r}{kept}", hint=f"{meant}there is {listed(names)}")
 
 
 def listed(names: Iterable[str]) -> str:

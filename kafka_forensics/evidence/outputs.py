@@ -62,33 +62,35 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
                 if (overlap := _overlap(target, read)) is not None:
                     raise _refused(output, overlap, read.name)
         if output.kind != "any":
-            _check_kind(output)
+            check_kind(output)
     for output, other in combinations(outputs, 2):
         paths = [os.path.realpath(_local_path(place) or place) for place in (output.place, other.place)]
         if _is_same(*paths):
-            raise UsageError(f"{output.option} and {other.option} name one file: {output.place}", hint="give each its own")
+            raise UsageError(
+                f"{output.option} and {other.option} name the same file: {output.place}", hint="give each a different file"
+            )
 
 
-def _check_kind(output: Output) -> None:
+def check_kind(output: Output) -> None:
     """Raise UsageError unless the file or new directory can be created."""
     place, above = output.place, os.path.dirname(output.place.rstrip("/")) or "."
     uri = _URI.match(place)
     if output.kind == "new directory":
         _check_empty(place, output.option)
     elif uri is not None and not os.path.isdir(above):
-        hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
-        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {output.option} is a file of this machine", hint=hint)
+        hint = "write a local file and copy it there; only datasets of `export` can be written to a URI"
+        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {output.option} must be a local file", hint=hint)
     elif os.path.isdir(place):
         raise UsageError(f"cannot write to {place}: it is a directory", hint="name a file in it")
     if not os.path.isdir(above) and not os.path.isdir(place):
-        hint = "make that directory first, or choose another place"
+        hint = "create that directory first, or choose another path"
         raise UsageError(f"cannot write to {place}: its directory does not exist", hint=hint)
 
 
 def _check_empty(place: str, option: str) -> None:
     hint = "choose a directory that is empty or does not exist yet"
     if place == "-":
-        raise UsageError(f"{option} - names no directory", hint=f"{hint}; one of that name is ./-")
+        raise UsageError(f"{option} - is not a directory", hint=f"{hint}; for a directory with that name give ./-")
     if os.path.exists(place) and not os.path.isdir(place):
         raise UsageError(f"{place} is a file, and {option} names a directory", hint=hint)
     try:
@@ -168,7 +170,7 @@ def _overlap(target: str, read: _Evidence) -> str | None:
 
 
 def _refused(output: Output, overlap: str, name: str) -> UsageError:
-    hint = f"choose another place for the output: give {output.option} one outside of all that is read"
+    hint = f"choose another place for the output: give {output.option} a path outside all inputs"
     return UsageError(f"output {output.place} {overlap} {name}: evidence is never written to", hint=hint)
 
 

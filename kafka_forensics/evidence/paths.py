@@ -168,9 +168,9 @@ def log_skipped_files(opened: Iterable[OpenedPath]) -> None:
         archives += map(opened_path.typed, sorted(packed))
         names += map(opened_path.typed, sorted({_topmost(path, above) for path in skipped.keys() - packed}))
     if archives:
-        _note(f"not opened: {first_few(archives, _NAMES_LISTED)}; give archives as paths themselves if they hold copies, too")
+        _note(f"not opened: {first_few(archives, _NAMES_LISTED)}; if they hold copies, too, give the archives as separate paths")
     if names:
-        _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {first_few(names, _NAMES_LISTED)}")
+        _note(f"skipped next to the log directories, without Kafka files: {first_few(names, _NAMES_LISTED)}")
 
 
 def _topmost(path: str, above: set[str]) -> str:
@@ -210,7 +210,7 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
         skipped += links
     names = [path.source.name for path in skipped if not path.discovery.empty]
     if names:
-        _note(f"skipped, as nothing of Kafka's is in them: {first_few(names, _NAMES_LISTED)}")
+        _note(f"skipped, without Kafka files: {first_few(names, _NAMES_LISTED)}")
     empty = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.empty]
     if empty:
         _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
@@ -297,12 +297,12 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
         container = container_of(source)
         if container is not None:
             ends = [end for end in container.ends if end in ARCHIVES]
-            rename = f"let its name end in {ends[0]}" if ends else f"archives that can be read are {', '.join(ARCHIVES)}"
-            raise UsageError(f"{source.name}: holds {container.words}, and its name does not say so", hint=rename)
+            rename = f"rename it to end in {ends[0]}" if ends else f"archives that can be read are {', '.join(ARCHIVES)}"
+            raise UsageError(f"{source.name}: holds {container.words}, but its name has another ending", hint=rename)
         hint = "a renamed copy is read if its name ends in .log, .index, ..."
-        raise NoKafkaFilesError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
+        raise NoKafkaFilesError(f"{source.name}: no Kafka file has such a name", hint=hint)
     if logs_only and not source.name.endswith(".log"):
-        hint = f"`kafka-forensics dump {shlex.quote(source.name)}` shows what is in it"
+        hint = f"this shows what is in it: `kafka-forensics dump {shlex.quote(source.name)}`"
         raise NoKafkaFilesError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
 
 
@@ -315,9 +315,9 @@ def _hint(opened_path: OpenedPath) -> str:
     archives = [entry.path for entry in discovery.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:
         others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"
-        return f"give the archives in it as paths themselves, like {os.path.join(name, min(archives))}{others}"
+        return f"give the archives in it as separate paths, like {os.path.join(name, min(archives))}{others}"
     if any(entry.kind is EntryKind.SYMLINK and (entry.unreadable or "").endswith(OUTSIDE) for entry in discovery.irregular):
-        return f"{_LAYOUT}; links in it lead out of it: give what they lead to as paths, too"
+        return f"{_LAYOUT}; it has links that lead outside it: give their targets as paths, too"
     return _LAYOUT
 
 
@@ -392,7 +392,7 @@ def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
     notes = []
     for opened_path in opened:
         for entry in opened_path.discovery.repeated:
-            relation = "leads to what is read by another name" if entry.link else "is read by the name of a link to it"
+            relation = "leads to a path that is read by another name" if entry.link else "is read through a link to it"
             notes.append(f"{opened_path.typed(entry.path)} {relation}")
         directories = []
         for directory in opened_path.discovery.log_directories:

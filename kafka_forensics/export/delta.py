@@ -42,7 +42,7 @@ class DeltaTables:
     def __init__(self, output: str, path: str, storage: "Storage") -> None:
         self._root, place, options = table_root(output, storage)
         if place is None and unquote(self._root) != self._root:
-            raise UsageError(f"delta-rs cannot read below {path}, which has a % that reads as an escape", hint=_ELSEWHERE)
+            raise UsageError(f"delta-rs cannot read below {path}, where a % reads as an escape", hint=_ELSEWHERE)
         self._options = {} if place is None else _service_options(place.scheme, options)
         self._path = path
 
@@ -133,7 +133,7 @@ class DeltaTables:
             yield
         except CommitFailedError as error:
             raise UsageError(
-                f"the Delta table {self._path}/{fact} was changed by another at the same time: {one_line(error)}",
+                f"the Delta table {self._path}/{fact} was changed by another writer at the same time: {one_line(error)}",
                 hint="add this snapshot again",
             ) from error
         except (DeltaError, OSError) as error:

@@ -35,7 +35,7 @@ _S3_NAMES: Final = (
     "s3.endpoint",
 )
 """PyIceberg's names of the options of `s3_settings`; it takes missing ones from the environment."""
-_BOUND: Final = "Iceberg's tables name whole paths and do not move or copy with their directory: append where they were made"
+_BOUND: Final = "Iceberg tables store absolute paths, so their directory cannot be moved or copied: append where they were created"
 
 
 class IcebergTables:
@@ -56,8 +56,8 @@ class IcebergTables:
         if catalog is None:
             if place is not None:
                 raise UsageError(
-                    f"Iceberg tables at {path} need a catalogue that does not lie there itself",
-                    hint="name one of PyIceberg's configuration by --iceberg-catalog",
+                    f"Iceberg tables at {path} need a catalogue outside that directory",
+                    hint="name a catalogue of PyIceberg's configuration with --iceberg-catalog",
                 )
             self._file = os.path.join(folder, CATALOG)
             self._properties = {"type": "sql", "uri": f"sqlite:///{quote(self._file)}", "warehouse": self._root}
@@ -139,12 +139,12 @@ class IcebergTables:
             yield
         except (exceptions.CommitFailedException, exceptions.TableAlreadyExistsError) as error:
             raise UsageError(
-                f"the Iceberg table {self._namespace}.{what} was changed by another at the same time: {one_line(error)}",
+                f"the Iceberg table {self._namespace}.{what} was changed by another writer at the same time: {one_line(error)}",
                 hint="add this snapshot again",
             ) from error
         except FileNotFoundError as error:
             raise UsageError(
-                f"the Iceberg tables of {self._path} are not where they were made: {one_line(error)}", hint=_BOUND
+                f"the Iceberg tables of {self._path} are not where they were created: {one_line(error)}", hint=_BOUND
             ) from error
         except (
             exceptions.RESTError,

@@ -16,8 +16,8 @@ from kafka_forensics.export.facts.rows import text
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, Fact, ReplicaKeys, column
 
-CLUSTER: Final = column("cluster", pa.string(), "the cluster, as it was named")
-SNAPSHOT: Final = column("snapshot", pa.string(), "the snapshot of the cluster, as it was named")
+CLUSTER: Final = column("cluster", pa.string(), "the given name of the cluster")
+SNAPSHOT: Final = column("snapshot", pa.string(), "the snapshot of the given name of the cluster")
 LABELS: Final = [CLUSTER, SNAPSHOT]
 MAX_ENCODED_BYTES: Final = 240
 """Of a name, which with a prefix is the name of a directory."""

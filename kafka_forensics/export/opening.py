@@ -56,10 +56,10 @@ class SnapshotOptions:
         Raises UsageError for names that readers would not read back, and if a snapshot to append has no name or no cluster.
         """
         if self.append and self.snapshot is None:
-            raise UsageError("a snapshot that is appended must be named", hint="for example --snapshot 2026-03-01")
+            raise UsageError("a snapshot that is appended needs a name", hint="for example --snapshot 2026-03-01")
         cluster, snapshot = self.cluster or _cluster_of(inputs), self.snapshot or ONLY_SNAPSHOT
         if self.append and cluster is None:
-            raise UsageError("the copies do not name one cluster", hint="name it, for example --cluster payments")
+            raise UsageError("the copies do not have one cluster id", hint="name it, for example --cluster payments")
         cluster = cluster or UNKNOWN_CLUSTER
         require_name("--cluster", cluster)
         require_name("--snapshot", snapshot)

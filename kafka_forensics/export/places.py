@@ -114,7 +114,7 @@ Answer = TypeVar("Answer")
 _FLAT: Final = frozenset({"s3", "gs", "abfs"})
 """Schemes without directories and renaming."""
 _MARK_BYTES: Final = 1 << 10
-_CHECK_OPTIONS: Final = "check the name, the rights, and how the service is reached: --storage-option, docs/storage.md"
+_CHECK_OPTIONS: Final = "check the name, the rights, and the address of the service: --storage-option, docs/storage.md"
 
 
 class RemoteTarget:
@@ -205,7 +205,7 @@ class RemoteTarget:
     def require_own(self) -> None:
         """Raise UsageError if another export began at the same moment, and is at the prefix now."""
         if self._mark() != marker_text(self.token):
-            raise UsageError(f"{self.path}: another export is there", hint="run this one again, to a prefix of its own")
+            raise UsageError(f"{self.path}: it already has another export", hint="run this one again with another prefix")
 
     def names(self, folder: str = "") -> list[str]:
         """The sorted names directly below the prefix, or a folder in it."""
@@ -276,7 +276,7 @@ class RemoteTarget:
         except RequestFailedError as error:
             words = error.failure.words
             if error.failure.kind == "transient":
-                reason = f"cannot write to {self.path}: {STILL_FAILING}; try again later; the service said: {words}"
+                reason = f"cannot write to {self.path}: {STILL_FAILING}; try again later; response of the service: {words}"
                 raise TransientError(reason) from None
             hint = "check the bucket, credentials and rights (docs/storage.md)"
             raise UsageError(f"cannot write to {self.path}: {words}", hint=hint) from None

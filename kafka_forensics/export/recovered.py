@@ -1,9 +1,10 @@
 """The files of `recover`: records as JSON Lines and as Parquet, and a report; they appear all at once, or not at all."""
 
 import os
+import re
 import uuid
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafka_forensics.export.facts.rows import record_batch, rows_of
 from kafka_forensics.export.json_document import tool
 from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile
+from kafka_forensics.model.bundles import CollectRequest
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of, times
 from kafka_forensics.model.recovered import COMMITTED, MAYBE, OUTCOMES_COUNTED, RECOVERED_FACT, UNREADABLE, RecoveredRecord
 from kafka_forensics.model.remote_log import REMOTE
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 RECORDS_JSONL: Final = "records.jsonl"
 RECORDS_PARQUET: Final = "records.parquet"
 REPORT: Final = "report.json"
+_RECORDS_LISTED: Final = 3
+"""More ranges that a bundle lacks are listed in a file."""
+_RECORDS_LIST: Final = re.compile(r"collect-[0-9]+\.txt")
 _GROUP_ROWS: Final = 1 << 14
 _GROUP_BYTES: Final = 32 << 20
 
@@ -74,21 +79,53 @@ class RecoveredFiles:
 def recovery_directory(output: Path) -> Iterator[Path]:
     """A directory to write to, whose files are in `output` after the block; a failure leaves nothing.
 
-    It becomes `output`, or stands in it if that exists. Raises UsageError if it cannot be written.
+    It becomes `output`, or stands in it if that exists. Files of an earlier answer without records are replaced. Raises UsageError
+    if it cannot be written.
     """
     place = Path(os.path.abspath(output))
     parent = place if place.is_dir() else place.parent
+    replaced = _files_without_records(place)
     unfinished = parent / f".{place.name}.{uuid.uuid4().hex[:12]}{UNFINISHED}"
     try:
         with private_files(str(output)):
             unfinished.mkdir()
             with publish_directory(unfinished, place):
                 yield unfinished
+                for file in replaced:
+                    file.unlink()
             sync_directory(str(parent))
     except OSError as error:
         raise UsageError(
             f"cannot write to {output}: {why(error, str(output))}", hint="choose another directory, or make room there"
         ) from error
+
+
+def may_be_replaced(output: Path) -> bool:
+    """Whether a directory holds only an earlier answer, and that has no records."""
+    return bool(_files_without_records(output))
+
+
+def _files_without_records(directory: Path) -> list[Path]:
+    """The files of an answer without records; none if the directory holds anything else."""
+    try:
+        files = list(directory.iterdir())
+        has_records = (directory / RECORDS_JSONL).stat().st_size > 0
+    except OSError:
+        return []
+    names = {RECORDS_JSONL, RECORDS_PARQUET, REPORT}
+    is_answer = all(file.name in names or _RECORDS_LIST.fullmatch(file.name) for file in files)
+    return files if is_answer and not has_records else []
+
+
+def write_records_lists(directory: Path, requests: Iterable[CollectRequest]) -> dict[str, str]:
+    """Write a file for each bundle that lacks many ranges, and return their names by bundle."""
+    lists: dict[str, str] = {}
+    for request in requests:
+        if len(request.records) > _RECORDS_LISTED:
+            lists[request.bundle] = f"collect-{len(lists) + 1}.txt"
+            with (directory / lists[request.bundle]).open("x", encoding="ascii") as file:
+                file.writelines(f"{value}\n" for value in request.records)
+    return lists
 
 
 @contextmanager
@@ -173,6 +210,7 @@ def report_of(recovery: Recovery, asked: Json, written: list[RecordsFile]) -> Js
         "partitions_looked_at": recovery.looked_at,
         "records": recovery.count.all.recovered,
         "offsets": object_of(_TALLY, recovery.count.all),
+        "left_out": [{"topic": topic, "partitions": count} for topic, count in sorted(recovery.left_out.items())],
         "may_hold_more": [
             {"kind": kind, "broker": broker, "partitions": count} for (kind, broker), count in recovery.may_hold_more.items()
         ],

@@ -126,7 +126,7 @@ def _lock(root: str, made: list[str], *, required: bool) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise UsageError(f"another run is adding a snapshot to {root}", hint="add this one when that has ended") from None
+            raise UsageError(f"another run is adding a snapshot to {root}", hint="add this one when that run has ended") from None
         except OSError as error:
             if error.errno in _NO_LOCKS and not required:
                 return descriptor
@@ -183,7 +183,7 @@ def _refuse_others(root: str) -> None:
     """Raise UsageError if `root` is not a directory, or holds anything but snapshots."""
     names = Target(root, "").names()
     if not FACTS.keys().isdisjoint(names):
-        hint = "add --table-format delta or iceberg, as they are, or choose another directory"
+        hint = "add --table-format with their format, delta or iceberg, or choose another directory"
         raise UsageError(f"{root} holds tables or an export of another layout", hint=hint)
     require_empty(root, [name for name in names if name != LOCK and not name.startswith(CLUSTER_DIRECTORY)])
 

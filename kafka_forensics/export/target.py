@@ -28,7 +28,7 @@ MANIFEST: Final = "manifest.json"
 LOCK: Final = "_LOCK"
 """The lock of a dataset of Parquet files."""
 UNFINISHED: Final = "_UNFINISHED"
-_SHARED: Final = "workers must see the directory that the driver made: name one that they share, or a URI"
+_SHARED: Final = "workers must see the directory that the driver created: name a shared one, or a URI"
 TEMPORARY: Final = "_temporary"
 """The directory in which workers write."""
 _CLEARINGS: Final = 100
@@ -130,7 +130,7 @@ class Target:
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}", hint=_SHARED) from error
         if mark != marker_text(token):
-            raise UsageError(f"{path} is another directory here", hint=_SHARED)
+            raise UsageError(f"{path} is a different directory here", hint=_SHARED)
         return cls(path, token)
 
     @contextmanager
@@ -276,7 +276,7 @@ def require_empty(path: str, names: list[str]) -> None:
         raise UsageError(f"{path} holds this snapshot already", hint="give it another name, or remove that one first")
     if UNFINISHED in names:
         raise UsageError(
-            f"{path} holds an export that did not finish, or one that is running",
-            hint="nothing is resumed: if none is running, remove the directory and export again",
+            f"{path} has an export that did not finish or is still running",
+            hint="an export cannot be resumed: if none is running, remove the directory and export again",
         )
     raise UsageError(f"{path} is not empty: it holds {names[0]}", hint="choose a directory that is empty or does not exist yet")

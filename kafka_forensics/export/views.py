@@ -70,7 +70,7 @@ class ScanViews:
     def lanes(self, topic: str, partition: int) -> Drawing:
         """The lanes of a partition. Raises UsageError for an unknown partition, and if nothing draws lanes here."""
         if self._draw is None:
-            raise UsageError("nothing here draws lanes", hint="`kafka-forensics report` draws them, from to_json() as well")
+            raise UsageError("this function does not draw lanes", hint="`report` draws them, also from to_json()")
         return self._draw(self._reader, topic, partition)
 
     def html(self) -> str:

@@ -1,6 +1,10 @@
 """The description in a bundle."""
 
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from kafka_forensics.model.offset_ranges import Range, normalised, range_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +23,56 @@ class BundleDescription:
     """A lower bound for the partitions of `__transaction_state`; stated because pseudonyms of ids no longer show it."""
     redaction: str | None
     """The name of the key of its pseudonyms; None: it has real names."""
+    compacted: str | None
+    """The pattern of topics that were taken as compacted, if it was given."""
+
+    def collect_command(self, records: Iterable[str]) -> str:
+        """The command that makes the bundle again, with `records`: values of `--with-records`."""
+        name, output = ("", "again.kfb") if self.broker is None else (f"{self.broker}=", f"broker-{self.broker}-again.kfb")
+        paths = shlex.join(f"{name}{path}" for path in self.paths) or "LOG_DIR"
+        options = ["--live"] if self.live else []
+        options += [] if self.compacted is None else ["--compacted", self.compacted]
+        options += [word for value in records for word in ("--with-records", value)]
+        return f"kafka-forensics collect {paths} {shlex.join([*options, '--output', output])}"
+
+
+@dataclass(frozen=True, slots=True)
+class NeededRecords:
+    """Records of offsets `[start, end)` that a bundle lacks."""
+
+    bundle: str
+    about: BundleDescription
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectRequest:
+    """Everything that a bundle lacks; `records` are values of `--with-records`, one a range."""
+
+    bundle: str
+    about: BundleDescription
+    partitions: int
+    records: tuple[str, ...]
+
+
+def collect_requests(needed: Iterable[NeededRecords]) -> list[CollectRequest]:
+    """What to collect, by bundle."""
+    by_bundle: dict[tuple[str, BundleDescription], dict[tuple[str, int], list[Range]]] = {}
+    for row in needed:
+        of_bundle = by_bundle.setdefault((row.bundle, row.about), {})
+        of_bundle.setdefault((row.topic, row.partition), []).append((row.start, row.end))
+    return [
+        CollectRequest(
+            *bundle,
+            len(partitions),
+            tuple(
+                f"{topic}:{partition}:{range_argument(*offsets)}"
+                for (topic, partition), ranges in sorted(partitions.items())
+                for offsets in normalised(ranges)
+            ),
+        )
+        for bundle, partitions in sorted(by_bundle.items(), key=lambda item: item[0][0])
+    ]

@@ -254,7 +254,7 @@ def unknown_records_premises(unknown_records: int) -> list[str]:
     """The premise of conclusions from a log with this number of records of unknown kinds; none for 0."""
     if not unknown_records:
         return []
-    return [f"{unknown_records} records of unknown kinds in __cluster_metadata were passed over"]
+    return [f"{unknown_records} records of unknown kinds in __cluster_metadata were skipped"]
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, overload
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.findings import Place
+from kafka_forensics.model.offset_ranges import range_argument
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,7 +215,7 @@ def file_arguments(place: Place) -> list[str] | None:
     else:
         words = [inside[1], "--topic", place.topic, "--partition", str(place.partition)]
     if place.file.endswith(".log") and place.offset_start is not None and place.offset_end is not None:
-        words += ["--offset", f"{place.offset_start}:{place.offset_end}"]
+        words += ["--offset", range_argument(place.offset_start, place.offset_end)]
     return words
 
 

@@ -196,7 +196,7 @@ class Answer:
         return self.views
 
     def _without_views(self) -> UsageError:
-        return UsageError("this answer does not know where its facts are", hint=f"take the one that {self._made_by} gives")
+        return UsageError("this result has no source of facts", hint=f"use the result of {self._made_by}")
 
 
 _PAYLOAD_NAMES: Final = frozenset({"key", "keys", "value", "values", "header", "headers", "payload"})

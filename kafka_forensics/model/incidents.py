@@ -1,5 +1,6 @@
 """Incidents: findings with one cause, on the same brokers, at the same time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -68,6 +69,30 @@ class CountedLoss(Protocol):
     def records_lost_at_least(self) -> int | None: ...  # noqa: D102
     @property
     def records_lost_at_most(self) -> int | None: ...  # noqa: D102
+
+
+class PartitionLoss(CountedLoss, Protocol):
+    """The loss of one partition in an incident, also of a scan's document."""
+
+    @property
+    def topic(self) -> str: ...  # noqa: D102
+    @property
+    def partition(self) -> int: ...  # noqa: D102
+    @property
+    def offset_start(self) -> int | None: ...  # noqa: D102
+    @property
+    def offset_end(self) -> int | None: ...  # noqa: D102
+    @property
+    def held_by(self) -> Sequence[Broker]: ...  # noqa: D102
+    @property
+    def held_ranges(self) -> Sequence[Json]: ...  # noqa: D102
+
+
+class IncidentLoss(CountedLoss, Protocol):
+    """The loss of an incident, also of a scan's document."""
+
+    @property
+    def partitions(self) -> Sequence[PartitionLoss]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
-"""Sets of offsets as ascending, disjoint ranges `[start, end)`."""
+"""Sets of offsets as ascending, disjoint ranges `[start, end)`; ranges as text, which names the first and the last offset."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
+from typing import Final
+
+from kafka_forensics.model.constants import INT64_MAX
 
 Range = tuple[int, int]
 Ranges = tuple[Range, ...]
@@ -65,3 +68,31 @@ def holds(ranges: Sequence[Range], offset: int) -> bool:
 def counted(ranges: Sequence[Range]) -> int:
     """The number of offsets in a set."""
     return sum([end - start for start, end in ranges])
+
+
+def offset_range(start: object, end: object, noun: str = "") -> str:
+    """The range `[start, end)` as every text shows it: `300 to 369`, with a noun `offsets 300 to 369`; `5` for [5, 6).
+
+    Without an end it is the first offset alone. An empty range is `none`, with a noun `no offsets`; an invalid start is no text.
+    """
+    if not isinstance(start, int) or not 0 <= start <= INT64_MAX:
+        return ""
+    last = min(end, INT64_MAX + 1) - 1 if isinstance(end, int) else start
+    if last < start:
+        return f"no {noun}s" if noun else "none"
+    numbers = str(start) if last == start else f"{start} to {last}"
+    return f"{noun}{'' if last == start else 's'} {numbers}" if noun else numbers
+
+
+_RANGES_NAMED: Final = 4
+
+
+def offset_ranges(ranges: Sequence[Range]) -> str:
+    """The first ranges of a set as text: `offset 5`, `offsets 1 to 3, 7 and more`."""
+    numbers = ", ".join(offset_range(start, end) for start, end in ranges[:_RANGES_NAMED])
+    return f"offset{'' if numbers.isdigit() else 's'} {numbers}{' and more' if len(ranges) > _RANGES_NAMED else ''}"
+
+
+def range_argument(start: int, end: int) -> str:
+    """The range `[start, end)` as commands take it: `300..369`, `300..` up to the largest offset."""
+    return f"{start}..{'' if end >= INT64_MAX else end - 1}"

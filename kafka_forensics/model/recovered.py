@@ -39,7 +39,7 @@ class RecoveredRecord:
     proof: Proof | None
     """None: it may be committed, without proof."""
     source_broker: int | str
-    """The broker whose copy it was read from."""
+    """The broker broker whose copy it was read from."""
     file: str
     """Of that copy, in the format of findings."""
     batch_position: int
@@ -118,7 +118,7 @@ class CommittedCounts:
 
 RECOVERED_FACT: Final = fact(
     "recovered",
-    "Records that only losing copies hold, in the order of their offsets in each partition.",
+    "Records that only the losing copies have, in the order of their offsets in each partition.",
     [
         TOPIC,
         PARTITION,
@@ -133,17 +133,17 @@ RECOVERED_FACT: Final = fact(
         column("producer_epoch", pa.int16(), "-1: none"),
         column("sequence", pa.int32(), "-1: none"),
         column("txn_state", pa.string(), "none, committed, or unknown (its marker cannot be read, or may be in lost bytes)"),
-        column("held_by", pa.list_(pa.string()), "brokers whose copies hold it"),
-        column("proof", pa.string(), "committed, or maybe: nothing proves it"),
+        column("held_by", pa.list_(pa.string()), "brokers whose copies have it"),
+        column("proof", pa.string(), "committed, or maybe: there is no proof"),
         nullable_column(
             "witness_kind",
             pa.string(),
-            "high_watermark, group_offset, transaction_marker, remote_segment; null: nothing proves it",
+            "high_watermark, group_offset, transaction_marker, remote_segment; null: there is no proof",
         ),
-        nullable_column("witness_broker", pa.string(), "for whose log the witness speaks"),
+        nullable_column("witness_broker", pa.string(), "the broker whose log the witness covers"),
         nullable_column("witness_name", pa.string(), "the group or the transactional id"),
-        nullable_column("witness_end_offset", pa.int64(), "up to where it proves that log committed, exclusive"),
-        column("source_broker", pa.string(), "whose copy it was read from"),
+        nullable_column("witness_end_offset", pa.int64(), "end of the offsets that it proves committed in that log, exclusive"),
+        column("source_broker", pa.string(), "broker whose copy it was read from"),
         column("file", pa.string(), "the file of that copy, with the partition's directory"),
         column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
     ],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final, Protocol
 
+from kafka_forensics.model.bundles import NeededRecords
 from kafka_forensics.model.findings import Answer, Finding, RerunArguments, Views
 from kafka_forensics.model.incidents import Incident
 
@@ -99,7 +100,7 @@ class ReplicaSummary:
 
     `reference`: it is the reference. `behind`, `ahead`: it ends before or after the reference, and is equal up to there.
     `compacted`: it was cleaned differently; the latest record of each key is the same. `content`: it has a damaged batch, or
-    another header or value. `missing`: it lacks records that another replica has, also of the reference. `conflict`: it has other
+    another header or value. `missing`: it lacks records that another replica, or the reference, has. `conflict`: it has other
     records. None: there is no reference, and no such difference was found.
     """
     read: ReadExtent = ReadExtent.WHOLE
@@ -204,6 +205,8 @@ class Incomplete:
     topic: str | None = None
     partition: int | None = None
     broker: int | str | None = None
+    needed: NeededRecords | None = None
+    """The records that a bundle lacks, if that is the reason."""
 
     @property
     def hides_partitions(self) -> bool:

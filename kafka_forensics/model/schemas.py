@@ -85,11 +85,11 @@ def about(field: "ArrowField") -> str:
 
 TOPIC: Final = column("topic", pa.string(), "name of the topic")
 PARTITION: Final = column("partition", pa.int32(), "number of the partition")
-BROKER: Final = column("broker", pa.string(), "id of the broker, or the name it was given; always text")
+BROKER: Final = column("broker", pa.string(), "id of the broker, or its given name; always text")
 NODE_ID: Final = nullable_column(
     "node_id", pa.int32(), "the broker's `node.id`, as `leader`, `isr` and the like have it; null: unknown, or a remote store"
 )
-LOG_DIR: Final = column("log_dir", pa.string(), "the log directory, as it was named on the command line")
+LOG_DIR: Final = column("log_dir", pa.string(), "the log directory as given on the command line")
 FILE: Final = column("file", pa.string(), "the partition's directory and the name of the file, with `/`; as in `findings`")
 REPLICA: Final = [TOPIC, PARTITION, BROKER, NODE_ID, LOG_DIR]
 IN_FILE: Final = [*REPLICA, FILE]
@@ -104,7 +104,7 @@ _COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
     BatchColumn.PARTITION_LEADER_EPOCH: (pa.int32(), f"epoch of the leader that appended it, outside the CRC; {_NONE}"),
     BatchColumn.MAGIC: (pa.int16(), "format: 0, 1 or 2"),
     BatchColumn.CRC: (pa.int64(), "CRC as stored"),
-    BatchColumn.CRC_COMPUTED: (pa.int64(), "CRC of the bytes that are there"),
+    BatchColumn.CRC_COMPUTED: (pa.int64(), "CRC of the bytes in the file"),
     BatchColumn.ATTRIBUTES: (pa.int16(), "bits: 0-2 compression, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon"),
     BatchColumn.BASE_TIMESTAMP: (TIME, "of the first record; the delete horizon if bit 6 is set"),
     BatchColumn.MAX_TIMESTAMP: (TIME, "latest of its records"),
@@ -112,7 +112,7 @@ _COLUMNS: Final[dict[BatchColumn, tuple[pa.DataType, str]]] = {
     BatchColumn.PRODUCER_EPOCH: (pa.int16(), _NONE),
     BatchColumn.BASE_SEQUENCE: (pa.int32(), _NONE),
     BatchColumn.RECORDS_COUNT: (pa.int32(), "as stored; fewer than the offsets after compaction"),
-    BatchColumn.CONTROL_RECORD_TYPE: (pa.int16(), "of the first control record (0 ABORT, 1 COMMIT, ...); -1: no control batch"),
+    BatchColumn.CONTROL_RECORD_TYPE: (pa.int16(), "of the first control record (0 ABORT, 1 COMMIT, ...); -1: not a control batch"),
     BatchColumn.COORDINATOR_EPOCH: (pa.int32(), "of an ABORT or COMMIT marker, else -1"),
 }
 """All but the two hash columns, which have a meaning only within one scan."""
@@ -134,9 +134,9 @@ _RECORD_FIELDS: Final = [
     nullable_column("headers", pa.list_(HEADER), "in order; null where payloads are left out"),
     column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
     column("size_in_bytes", pa.int64(), "of the record, decompressed"),
-    column("key_length", pa.int64(), "bytes of the key, -1 for null; also where the key itself is left out"),
-    column("value_length", pa.int64(), "bytes of the value, -1 for null; also where the value itself is left out"),
-    column("is_oversized", pa.bool_(), "the record is too large to be held: key, value and headers are left out"),
+    column("key_length", pa.int64(), "bytes of the key, -1 for null; also where the key is left out"),
+    column("value_length", pa.int64(), "bytes of the value, -1 for null; also where the value is left out"),
+    column("is_oversized", pa.bool_(), "the record is too large: key, value and headers are left out"),
     column(
         "txn_state", pa.string(), "none, committed, aborted, open (no marker in the log) or unknown (its marker may be elsewhere)"
     ),
@@ -146,12 +146,12 @@ RECORDS: Final[pa.Schema] = pa.schema(_RECORD_FIELDS)
 
 BATCHES_FACT: Final = fact(
     "batches",
-    "Every batch of every `.log`, those with a wrong CRC included; what is no batch is in `spans`.",
+    "Every batch of every `.log`, including those with a wrong CRC; other bytes are in `spans`.",
     [*IN_FILE, *_BATCH_FIELDS],
 )
 RECORDS_FACT: Final = fact(
     "records",
-    "Every record of every batch with a right CRC, control records included, as far as it can be read.",
+    "Every record of every batch with a right CRC, including control records; records after damage in a batch are missing.",
     [*IN_FILE, *_RECORD_FIELDS],
 )
 
@@ -173,8 +173,8 @@ def batch_arrays(columns: "NDArray[np.int64]") -> "list[ArrowArray]":
 
 SPANS_FACT: Final = fact(
     "spans",
-    "Where every byte of every `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` went: the spans of a file follow each"
-    " other without gap or overlap from 0 to its size.",
+    "What every byte of every `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` is: the spans of a file cover it"
+    " without gap or overlap from 0 to its size.",
     [
         *IN_FILE,
         column("position", pa.int64(), "first byte"),
@@ -182,14 +182,12 @@ SPANS_FACT: Final = fact(
         column(
             "kind",
             pa.string(),
-            "batches (whole batches with a right CRC in a row, cut at every 64 MiB) · header · entries · zero_tail (zeros after the"
-            " last) · damaged · skipped (given up, or not readable)",
+            "batches (consecutive whole batches with a right CRC, cut at every 64 MiB) · header · entries · zero_tail (zeros after"
+            " the last) · damaged · skipped (not examined, or not readable)",
         ),
-        nullable_column("damage_kind", pa.string(), "the finding kind of what is wrong there; null: nothing is, or it has no name"),
-        nullable_column(
-            "base_offset", pa.int64(), "of the first batch, or the first offset concerned; null: the bytes do not tell"
-        ),
-        nullable_column("last_offset", pa.int64(), "of the last batch, inclusive; null: the bytes do not tell"),
+        nullable_column("damage_kind", pa.string(), "the kind of the finding there; null: there is none"),
+        nullable_column("base_offset", pa.int64(), "of the first batch, or the first affected offset; null: unknown"),
+        nullable_column("last_offset", pa.int64(), "of the last batch, inclusive; null: unknown"),
         column("count", pa.int64(), "batches or entries in it"),
         nullable_column("detail", pa.string(), "numbers about the damage, as JSON"),
     ],
@@ -222,13 +220,13 @@ EPOCH_ENTRIES_FACT: Final = fact(
 )
 PRODUCER_STATES_FACT: Final = fact(
     "producer_states",
-    "Producers as `.snapshot` files hold them: the state before `snapshot_offset`.",
+    "Producers in `.snapshot` files: the state before `snapshot_offset`.",
     [
         *IN_FILE,
         column("snapshot_offset", pa.int64(), "from the file's name, exclusive"),
         column("position", pa.int64(), "byte at which the entry begins in its file"),
         column("producer_id", pa.int64(), "of the producer"),
-        column("producer_epoch", pa.int16(), "last one seen"),
+        column("producer_epoch", pa.int16(), "the last one"),
         column("last_sequence", pa.int32(), _NONE),
         column("last_offset", pa.int64(), f"of its last batch; {_NONE}"),
         column("offset_delta", pa.int32(), "offsets of its last batch - 1"),
@@ -239,10 +237,10 @@ PRODUCER_STATES_FACT: Final = fact(
 )
 CHECKPOINTS_FACT: Final = fact(
     "checkpoints",
-    "Lines of the four `*-offset-checkpoint` files of every log directory; the file says what the offset means.",
+    "Lines of the four `*-offset-checkpoint` files of every log directory; the file determines the meaning of the offset.",
     [
-        column("topic", pa.string(), "as the line says"),
-        column("partition", pa.int32(), "as the line says"),
+        column("topic", pa.string(), "as in the line"),
+        column("partition", pa.int32(), "as in the line"),
         BROKER,
         NODE_ID,
         LOG_DIR,
@@ -253,37 +251,38 @@ CHECKPOINTS_FACT: Final = fact(
 )
 CONTROL_RECORDS_FACT: Final = fact(
     "control_records",
-    "Every control record of batches with a right CRC: transaction markers, and what KRaft's leaders and snapshots write.",
+    "Every control record of batches with a right CRC: transaction markers and the control records of KRaft's leaders and"
+    " snapshots.",
     [
         *IN_FILE,
         column("batch_position", pa.int64(), "byte at which its batch begins in the file"),
         column("offset", pa.int64(), "of the record"),
         time_column("timestamp", "of the record"),
         column("partition_leader_epoch", pa.int32(), "of its batch"),
-        column("producer_id", pa.int64(), f"whose transaction a marker ends; {_NONE}"),
-        column("producer_epoch", pa.int16(), f"with which the marker was written; {_NONE}"),
+        column("producer_id", pa.int64(), f"producer whose transaction a marker ends; {_NONE}"),
+        column("producer_epoch", pa.int16(), f"producer epoch of the marker; {_NONE}"),
         column("type", pa.int16(), "number of the type, -1 where the key cannot be read"),
-        column("type_name", pa.string(), "ABORT, COMMIT, LEADER_CHANGE, ...; UNKNOWN for what readers ignore"),
+        column("type_name", pa.string(), "ABORT, COMMIT, LEADER_CHANGE, ...; UNKNOWN for types that readers ignore"),
         nullable_column("version", pa.int16(), "of the value; null without a readable one"),
         nullable_column("coordinator_epoch", pa.int32(), "of a marker, else null"),
         nullable_column("fields", pa.string(), "the rest of the value as JSON, bytes in hexadecimal; null where there is none"),
-        nullable_column("problem", pa.string(), "key or value: what could not be read; null: all was"),
+        nullable_column("problem", pa.string(), "key or value: the part that could not be read; null: both were read"),
     ],
 )
 TRANSACTIONS_FACT: Final = fact(
     "transactions",
-    "Every transaction a replica's log shows: ended ones in the order of their markers, then the open ones by first offset.",
+    "Every transaction in a replica's log: first ended ones in the order of their markers, then open ones by first offset.",
     [
         *REPLICA,
         column(
             "state",
             pa.string(),
-            "committed · aborted · open · hanging · torn (the coordinator decided otherwise) · empty (a marker that ended nothing"
-            " here) · unknown (its marker cannot be read)",
+            "committed · aborted · open · hanging · torn (it contradicts the coordinator's decision) · empty (a marker that ended"
+            " nothing here) · unknown (its marker cannot be read)",
         ),
         column("producer_id", pa.int64(), "who wrote it"),
         column("producer_epoch", pa.int16(), "of its data, else of the marker"),
-        nullable_column("transactional_id", pa.string(), "by the coordinators' log; null: it does not tell"),
+        nullable_column("transactional_id", pa.string(), "by the coordinators' log; null: unknown"),
         nullable_column("first_offset", pa.int64(), "of its data; null without data"),
         nullable_column("last_offset", pa.int64(), "of its data, inclusive"),
         time_column("first_timestamp", "of its data"),
@@ -296,13 +295,13 @@ TRANSACTIONS_FACT: Final = fact(
         nullable_column("marker_epoch", pa.int16(), "producer epoch of the marker"),
         nullable_column("coordinator_epoch", pa.int32(), "of the marker"),
         nullable_column(
-            "coordinator_state", pa.string(), "how the coordinator decided an ended one; the id's last state for an open one"
+            "coordinator_state", pa.string(), "the coordinator's decision for an ended one; the id's last state for an open one"
         ),
-        nullable_column("partitions", pa.list_(pa.string()), "all that the coordinator lists for it"),
+        nullable_column("partitions", pa.list_(pa.string()), "all partitions that the coordinator lists for it"),
         column("holds_last_stable_offset", pa.bool_(), "read_committed readers wait for it"),
-        nullable_column("safe_to_abort", pa.bool_(), "of open ones; null: not judged"),
-        nullable_column("reason", pa.string(), "why it is judged so"),
-        nullable_column("command", pa.string(), "of Kafka's own tools, that would end it"),
+        nullable_column("safe_to_abort", pa.bool_(), "of open ones; null: not decided"),
+        nullable_column("reason", pa.string(), "the reason for it"),
+        nullable_column("command", pa.string(), "of Kafka's tools, that would end it"),
     ],
 )
 
@@ -310,7 +309,7 @@ TRANSACTIONS_FACT: Final = fact(
 # Facts of several snapshots.
 
 
-SNAPSHOT: Final = column("snapshot", pa.string(), "name of the snapshot; of what shows between two, that of the newer one")
+SNAPSHOT: Final = column("snapshot", pa.string(), "name of the snapshot; for findings between two snapshots, the newer one")
 """The first column of every other fact of several snapshots."""
 
 
@@ -323,14 +322,16 @@ def _at(prefix: str, which: str) -> "list[ArrowField]":
         nullable_column(f"{prefix}_log_start_offset", pa.int64(), "first readable offset"),
         nullable_column(f"{prefix}_log_end_offset", pa.int64(), "next offset to be written, exclusive"),
         nullable_column(f"{prefix}_high_watermark", pa.int64(), "by replication-offset-checkpoint, exclusive; null: not there"),
-        nullable_column(f"{prefix}_leader_epoch", pa.int32(), "of its last batch, or of what began at its end; null: it has none"),
+        nullable_column(
+            f"{prefix}_leader_epoch", pa.int32(), "of its last batch, or of an epoch that began at its end; null: it has none"
+        ),
         nullable_column(f"{prefix}_segments", pa.int64(), "`.log` files"),
     ]
 
 
 CHANGES_FACT: Final = fact(
     "changes",
-    "What became of each replica from one snapshot to the next; one row at least for every replica of either (docs/changes.md).",
+    "Changes of each replica from one snapshot to the next; at least one row for every replica of either (docs/changes.md).",
     [
         TOPIC,
         PARTITION,
@@ -344,18 +345,18 @@ CHANGES_FACT: Final = fact(
             "appended · truncated · cleaned · deleted · missing · damaged · rewritten · restored · created · moved · unchanged ·"
             " not_compared",
         ),
-        nullable_column("reason", pa.string(), "what explains it, where that is known"),
-        nullable_column("offset_start", pa.int64(), "first offset concerned; null: neither snapshot's log could be read"),
+        nullable_column("reason", pa.string(), "the explanation, where it is known"),
+        nullable_column("offset_start", pa.int64(), "first affected offset; null: neither snapshot's log could be read"),
         nullable_column("offset_end", pa.int64(), "exclusive"),
-        column("leader_epochs", pa.list_(pa.int32()), "of what came, or of what went"),
-        nullable_column("replaced_by", pa.int32(), "leader epoch of what took the place of truncated records; null: nothing did"),
-        nullable_column("batches", pa.int64(), "that came or went; null, here and below: not counted"),
+        column("leader_epochs", pa.list_(pa.int32()), "of the added or removed batches"),
+        nullable_column("replaced_by", pa.int32(), "leader epoch of the records that replaced truncated ones; null: none did"),
+        nullable_column("batches", pa.int64(), "added or removed; null, here and below: not counted"),
         nullable_column("records", pa.int64(), "in them"),
         nullable_column("bytes", pa.int64(), "of them"),
         nullable_column(
-            "committed_end", pa.int64(), "up to where the older snapshot proves that what went was committed, exclusive"
+            "committed_end", pa.int64(), "end of the removed offsets that the older snapshot proves committed, exclusive"
         ),
-        column("held_by", pa.list_(pa.string()), "brokers that have all of it that went in the newer snapshot"),
+        column("held_by", pa.list_(pa.string()), "brokers that have all removed records in the newer snapshot"),
         *_at("from", "older"),
         *_at("to", "newer"),
         column("evidence", pa.string(), "more numbers, as a JSON object"),
@@ -376,7 +377,7 @@ _EPOCHS: Final = pa.list_(
 
 REPLICAS_FACT: Final = fact(
     "replicas",
-    "One row for each replica, with what is known of its partition.",
+    "One row for each replica, with the facts of its partition.",
     [
         TOPIC,
         PARTITION,
@@ -385,10 +386,10 @@ REPLICAS_FACT: Final = fact(
         LOG_DIR,
         column("directory", pa.string(), "name of the partition's directory"),
         nullable_column(
-            "log_start_offset", pa.int64(), "first readable offset; null, here and below: nothing of the log could be read (`read`)"
+            "log_start_offset", pa.int64(), "first readable offset; null, here and below: the log could not be read (`read`)"
         ),
         nullable_column(
-            "local_log_start_offset", pa.int64(), "where its segments on the disk begin: the log start, but for a tiered topic"
+            "local_log_start_offset", pa.int64(), "where its segments on the disk begin: the log start, except for a tiered topic"
         ),
         nullable_column(
             "log_end_offset", pa.int64(), "next offset to be written, exclusive; null: the log was not read to its end"
@@ -396,7 +397,7 @@ REPLICAS_FACT: Final = fact(
         nullable_column("high_watermark", pa.int64(), "by replication-offset-checkpoint, exclusive; null: not there"),
         nullable_column("last_stable_offset", pa.int64(), "exclusive; null: not known"),
         nullable_column("recovery_point", pa.int64(), "by recovery-point-offset-checkpoint, exclusive; null: not there"),
-        nullable_column("leader_epochs", _EPOCHS, "as the batches show them"),
+        nullable_column("leader_epochs", _EPOCHS, "from the batches"),
         nullable_column("segments", pa.int64(), "`.log` files"),
         nullable_column("batches", pa.int64(), "in them"),
         nullable_column("records", pa.int64(), "in them"),
@@ -405,31 +406,32 @@ REPLICAS_FACT: Final = fact(
         nullable_column("transactions_committed", pa.int64(), "transactions with their end in this log"),
         nullable_column("transactions_aborted", pa.int64(), "transactions with their end in this log"),
         nullable_column("transactions_open", pa.int64(), "transactions without an end"),
-        nullable_column("transactions_hanging", pa.int64(), "of the open ones, those that nobody will end"),
+        nullable_column("transactions_hanging", pa.int64(), "open ones that no coordinator will end"),
         nullable_column(
-            "recovery_starts", pa.bool_(), "whether a broker would start on this copy; null, here and below: not foretold"
+            "recovery_starts", pa.bool_(), "whether a broker would start with this copy; null, here and below: no forecast"
         ),
-        nullable_column("recovery_log_start_offset", pa.int64(), "with which it would come up"),
-        nullable_column("recovery_log_end_offset", pa.int64(), "with which it would come up"),
+        nullable_column("recovery_log_start_offset", pa.int64(), "after such a start"),
+        nullable_column("recovery_log_end_offset", pa.int64(), "after such a start"),
         nullable_column("recovery_checks", _INTS, "numbers of the checks that fire (docs/recovery.md)"),
-        nullable_column("recovery_steps", pa.list_(pa.string()), "what it would do to the files"),
-        nullable_column("topic_id", pa.string(), "22 characters of base64url; this and all below are of the partition"),
+        nullable_column("recovery_steps", pa.list_(pa.string()), "what such a start would do to the files"),
+        nullable_column("topic_id", pa.string(), "22 characters of base64url; this and all below belong to the partition"),
         column("cleanup_policy", pa.string(), "delete · compact · compact,delete · unknown"),
         column("is_tiered", pa.bool_(), "whether its older segments are moved to remote storage"),
         column(
             "verdict",
             pa.string(),
-            "clean · info · unknown · warning · error · critical: the worst of its findings; unknown: no log of it was read whole",
+            "clean · info · unknown · warning · error · critical: the worst of its findings; unknown: none of its logs was read"
+            " whole",
         ),
         nullable_column("leader", pa.int32(), "by the controller's log; -1: it had none"),
         nullable_column("leader_epoch", pa.int64(), "by the controller's log"),
         nullable_column("isr", _INTS, "by the controller's log"),
         nullable_column("replica_assignment", _INTS, "by the controller's log"),
-        nullable_column("high_watermark_at_least", pa.int64(), "the best lower bound there is"),
-        nullable_column("high_watermark_witness", pa.string(), "what proves that bound"),
+        nullable_column("high_watermark_at_least", pa.int64(), "the best known lower bound"),
+        nullable_column("high_watermark_witness", pa.string(), "the proof of that bound"),
         column("agreement", pa.string(), "identical · prefix · conflict · missing · compacted · content · not_compared"),
-        nullable_column("common_end_offset", pa.int64(), "up to which all replicas agree, exclusive"),
-        nullable_column("fork_epoch", pa.int32(), "leader epoch this replica holds at the first differing offset"),
+        nullable_column("common_end_offset", pa.int64(), "end of the offsets on which all replicas agree, exclusive"),
+        nullable_column("fork_epoch", pa.int32(), "leader epoch of this replica at the first differing offset"),
         nullable_column(
             "reference_broker",
             pa.string(),
@@ -442,31 +444,31 @@ REPLICAS_FACT: Final = fact(
             pa.string(),
             "reference: it is the reference · identical · behind, ahead: the same up to the end of the shorter log · compacted: "
             "cleaned differently, with the same latest record of every key · content: it has a damaged batch, or another header "
-            "or value · missing: it lacks records that another replica has, also of the reference · conflict: it has other "
+            "or value · missing: it lacks records that another replica, or the reference, has · conflict: it has other "
             "records · not_compared: not all could be read · null: there is no reference to compare with. It differs if it is "
             "content, missing or conflict",
         ),
         column("read", pa.string(), "how much of its log was read: whole · part · none"),
-        nullable_column("read_end_offset", pa.int64(), "end of what was read of a log that was read in part, exclusive"),
+        nullable_column("read_end_offset", pa.int64(), "for a log that was read in part, the end of the read part, exclusive"),
     ],
     by_replica=False,
 )
 FINDINGS_FACT: Final = fact(
     "findings",
-    "What was found, worst first; null where something does not apply.",
+    "Findings, most severe first; null where a column does not apply.",
     [
-        column("kind", pa.string(), "name from the catalogue; `kafka-forensics explain KIND` tells more"),
+        column("kind", pa.string(), "name from the catalogue; `kafka-forensics explain KIND` explains it"),
         column("severity", pa.string(), "critical · error · warning · info"),
         column("confidence", pa.string(), "proven · inferred · suspected"),
         nullable_column("topic", pa.string(), "where it applies"),
         nullable_column("partition", pa.int32(), "where it applies"),
         nullable_column("broker", pa.string(), "id or name, where it applies"),
         NODE_ID,
-        nullable_column("log_dir", pa.string(), "as it was named on the command line"),
+        nullable_column("log_dir", pa.string(), "as given on the command line"),
         nullable_column("file", pa.string(), "path below `log_dir`, with `/`"),
-        nullable_column("byte_start", pa.int64(), "first byte concerned"),
+        nullable_column("byte_start", pa.int64(), "first affected byte"),
         nullable_column("byte_end", pa.int64(), "exclusive"),
-        nullable_column("offset_start", pa.int64(), "first offset concerned"),
+        nullable_column("offset_start", pa.int64(), "first affected offset"),
         nullable_column("offset_end", pa.int64(), "exclusive"),
         column("message", pa.string(), "one sentence"),
         column("evidence", pa.string(), "the numbers that prove it, as a JSON object"),
@@ -480,12 +482,12 @@ METADATA_HISTORY_FACT: Final = fact(
     [
         TOPIC,
         PARTITION,
-        column("topic_id", pa.string(), "22 characters of base64url; a topic made anew has another"),
-        column("offset", pa.int64(), "of the record; of a snapshot, the first offset it does not hold"),
+        column("topic_id", pa.string(), "22 characters of base64url; a topic that was created again has another"),
+        column("offset", pa.int64(), "of the record; for a snapshot, the first offset after it"),
         time_column("timestamp", "of the record"),
         column("event", pa.string(), "created · changed · snapshot · deleted"),
         nullable_column("leader", pa.int32(), "afterwards, -1: none; null, here and below: the partition is deleted"),
-        nullable_column("leader_epoch", pa.int64(), "counted; null behind a record that could not be read"),
+        nullable_column("leader_epoch", pa.int64(), "counted; null after a record that could not be read"),
         nullable_column("partition_epoch", pa.int64(), "afterwards"),
         *(nullable_column(name, _INTS, "afterwards") for name in ("isr", "elr", "last_known_elr", "replica_assignment")),
         *(nullable_column(name, _INTS, "afterwards") for name in ("adding_replicas", "removing_replicas")),
@@ -499,22 +501,22 @@ METADATA_HISTORY_FACT: Final = fact(
 )
 GROUP_OFFSETS_FACT: Final = fact(
     "group_offsets",
-    "Offsets that groups committed, as `__consumer_offsets` leaves them.",
+    "Offsets that groups committed: the latest in `__consumer_offsets`.",
     [
         column("topic", pa.string(), "committed on"),
         column("partition", pa.int32(), "committed on"),
-        column("broker", pa.string(), "whose copy of `__consumer_offsets` was read"),
+        column("broker", pa.string(), "broker whose copy of `__consumer_offsets` was read"),
         NODE_ID,
         column("group", pa.string(), "id of the group"),
         column("group_type", pa.string(), "classic · consumer · share · streams · simple"),
-        nullable_column("group_state", pa.string(), "Stable or Empty; null: the log does not tell"),
+        nullable_column("group_state", pa.string(), "Stable or Empty; null: unknown"),
         column("status", pa.string(), "committed, or pending: in a transaction without a marker, so it does not count yet"),
         column("committed_offset", pa.int64(), "of the next record the group will read"),
         column("leader_epoch", pa.int32(), "of the last record it read; -1: none"),
         nullable_column("topic_id", pa.string(), "22 characters of base64url (Kafka 4.1 and later)"),
         time_column("commit_timestamp", "when it was committed"),
-        time_column("expire_timestamp", "when it expires, where the commit says so"),
-        nullable_column("metadata", pa.string(), "what the client kept with it; null where payloads are left out"),
+        time_column("expire_timestamp", "when it expires, where the commit has it"),
+        nullable_column("metadata", pa.string(), "the client's metadata; null where payloads are left out"),
         column("in_transaction", pa.bool_(), "committed by a transaction"),
         nullable_column("producer_id", pa.int64(), "of a pending commit"),
         column("offsets_partition", pa.int32(), "partition of `__consumer_offsets`"),
@@ -522,23 +524,23 @@ GROUP_OFFSETS_FACT: Final = fact(
         nullable_column(
             "unknown_after",
             pa.int64(),
-            "records behind that offset could not be read and may have changed it; null: there are none",
+            "records after that offset could not be read and may have changed it; null: there are none",
         ),
     ],
     by_replica=False,
 )
 _STATES: Final = "COPY_SEGMENT_STARTED · COPY_SEGMENT_FINISHED · DELETE_SEGMENT_STARTED · DELETE_SEGMENT_FINISHED"
-_CUSTOM: Final = "what the plugin keeps with it; null where payloads are left out, and in redacted bundles"
+_CUSTOM: Final = "the plugin's metadata; null where payloads are left out, and in redacted bundles"
 REMOTE_SEGMENTS_FACT: Final = fact(
     "remote_segments",
-    "Segments of tiered topics in the remote store, each as its last event in `__remote_log_metadata` leaves it; of deleted ones"
+    "Segments of tiered topics in the remote store, in the state of their last event in `__remote_log_metadata`; of deleted ones"
     " the last 8,192 of each partition of that topic.",
     [
         TOPIC,
         PARTITION,
-        column("topic_id", pa.string(), "22 characters of base64url; a topic made anew has another"),
+        column("topic_id", pa.string(), "22 characters of base64url; a topic that was created again has another"),
         column("segment_id", pa.string(), "22 characters of base64url"),
-        column("state", pa.string(), f"{_STATES}; readers are given finished ones alone"),
+        column("state", pa.string(), f"{_STATES}; readers get only finished ones"),
         column("start_offset", pa.int64(), "first offset"),
         column("last_offset", pa.int64(), "inclusive: Kafka's EndOffset, one below the base offset of the next segment"),
         column("leader_epochs", _EPOCHS, "the leader's, within the segment"),
@@ -560,20 +562,22 @@ REMOTE_EVENTS_FACT: Final = fact(
     [
         nullable_column("topic", pa.string(), "of the segment"),
         nullable_column("partition", pa.int32(), "of the segment"),
-        column("broker", pa.string(), "whose copy of `__remote_log_metadata` was read"),
+        column("broker", pa.string(), "broker whose copy of `__remote_log_metadata` was read"),
         NODE_ID,
         column("metadata_partition", pa.int32(), "partition of `__remote_log_metadata`"),
         column("metadata_offset", pa.int64(), "of the record there"),
         time_column("timestamp", "of the record"),
         column("record", pa.string(), "Kafka's name of its kind, UNKNOWN for others"),
         nullable_column("problem", pa.string(), "why it cannot be read"),
-        column("is_dropped", pa.bool_(), "brokers drop it: no event began the segment, or its state may not follow the one before"),
+        column(
+            "is_dropped", pa.bool_(), "brokers drop it: no event began the segment, or its state may not follow the previous one"
+        ),
         nullable_column("topic_id", pa.string(), "22 characters of base64url"),
         nullable_column("segment_id", pa.string(), "22 characters of base64url"),
         nullable_column("state", pa.string(), f"{_STATES}; of a partition: DELETE_PARTITION_MARKED · _STARTED · _FINISHED"),
         nullable_column("broker_id", pa.int32(), "that wrote it"),
         time_column("event_timestamp", "by that broker's clock"),
-        nullable_column("start_offset", pa.int64(), "first offset; this and all below only where a copy is begun"),
+        nullable_column("start_offset", pa.int64(), "first offset; this and all below only where a copy begins"),
         nullable_column("last_offset", pa.int64(), "inclusive"),
         nullable_column("leader_epochs", _EPOCHS, "the leader's, within the segment"),
         nullable_column("size_in_bytes", pa.int64(), "of the local `.log`"),
@@ -585,13 +589,13 @@ REMOTE_EVENTS_FACT: Final = fact(
 )
 INCOMPLETE_FACT: Final = fact(
     "incomplete",
-    "What could not be read, and why: of it nothing is known, and no other dataset has a row.",
+    "What could not be read, and why: no other dataset has rows of it.",
     [
         column("path", pa.string(), "the file, directory or archive"),
         column("reason", pa.string(), "why it could not be read"),
-        nullable_column("topic", pa.string(), "whose directory it is or lies in; null: of several, or not known"),
+        nullable_column("topic", pa.string(), "broker whose directory it is or is in; null: several, or unknown"),
         nullable_column("partition", pa.int32(), "as `topic`"),
-        nullable_column("broker", pa.string(), "in whose log directory it lies, id or name; null: not known"),
+        nullable_column("broker", pa.string(), "broker whose log directory it is in, id or name; null: unknown"),
         NODE_ID,
     ],
     by_replica=False,

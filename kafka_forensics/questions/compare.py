@@ -183,13 +183,13 @@ def _select_partition(paths: list[str], options: ScanOptions) -> tuple[Inputs, W
         raise no_match_error(_partitions(every), options)
     if len(partitions) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
-        raise UsageError(f"compare takes one partition, {len(partitions)} are there", hint=hint)
+        raise UsageError(f"compare needs one partition, but there are {len(partitions)}", hint=hint)
     if len(inputs.logs) < 2:
         (topic, number), broker = partitions[0], inputs.replicas[0].context.broker
         hint = "give the log directories of the other brokers too"
         if options.broker is not None:
-            hint = "leave out --broker, with which no other broker is looked at"
-        raise UsageError(f"there is one replica of {topic}-{number} only, that of broker {broker}", hint=hint)
+            hint = "leave out --broker: with it, only one broker is read"
+        raise UsageError(f"there is only one replica of {topic}-{number}, on broker {broker}", hint=hint)
     return inputs, witnesses
 
 

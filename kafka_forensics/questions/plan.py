@@ -91,7 +91,7 @@ def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHist
     for control in () if controller is None else controller.partitions.values():
         names.update(str(node) for node in (*(control.replica_assignment or ()), *(control.isr or ()), *(control.elr or ())))
     for broker in sorted(set(dead) - names):
-        text = f"no copy here is of broker {broker}, and no controller's log here gives it a replica"
+        text = f"no copy belongs to broker {broker}, and no controller's log assigns it a replica"
         raise UsageError(text, hint=f"brokers known here: {listed(map(str, sorted(map(_as_broker, names), key=broker_order)))}")
 
 
@@ -116,8 +116,8 @@ def name_of_copy(requested: str, inputs: Inputs) -> str:
 def require_matching_node_ids(inputs: Inputs) -> None:
     """Raise UsageError for a copy named after another broker than its `meta.properties`: steps would address the wrong broker."""
     for broker, nodes, names in contradicting_names(inputs.log_dirs):
-        text = f"{names[0]} was given as broker {broker}, and is of broker {nodes[0]} by its meta.properties"
-        raise UsageError(text, hint=f"give it as {nodes[0]}=PATH: a plan says which broker to stop and to start")
+        text = f"{names[0]} was given as broker {broker}, but its meta.properties has node {nodes[0]}"
+        raise UsageError(text, hint=f"give it as {nodes[0]}=PATH: a plan states which broker to stop and to start")
 
 
 def _guessed_node(
@@ -135,8 +135,8 @@ def _guessed_node(
         return {unnamed[0]: without_copy[0]}
     dead_nodes = [node for node in without_copy if is_dead(dead, node)]
     if unnamed and dead_nodes:
-        text = f"which of the copies called {listed(map(str, unnamed))} is of broker {dead_nodes[0]} cannot be told"
-        raise UsageError(text, hint=f"none has a meta.properties: say whose they are, as in {dead_nodes[0]}=PATH")
+        text = f"cannot tell which of the copies {listed(map(str, unnamed))} belongs to broker {dead_nodes[0]}"
+        raise UsageError(text, hint=f"none has a meta.properties: name their brokers, as in {dead_nodes[0]}=PATH")
     return {}
 
 

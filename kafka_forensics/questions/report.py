@@ -255,4 +255,4 @@ def _hashed(inputs: Inputs, incomplete: list[Incomplete]) -> Iterator[InputHash]
             digest = None if holes > MOST_HOLE_BYTES else sha256(source, entry.path)
             yield InputHash(path, entry.size_in_bytes, digest)
         except SourceError as error:
-            incomplete.append(Incomplete(path, f"{error.reason}, while its SHA-256 was made"))
+            incomplete.append(Incomplete(path, f"{error.reason}, while its SHA-256 was computed"))

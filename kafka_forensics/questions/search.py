@@ -50,6 +50,7 @@ from kafka_forensics.scanning.rereading.seeking import chunks_until, start_posit
 from kafka_forensics.scanning.witnesses.remote_chains import gather_logs
 from kafka_forensics.scanning.witnesses.tiered_topics import set_tiered_topics
 from kafka_forensics.storage.archives import reading_order
+from kafka_forensics.storage.bundles import CollectedLog, needed_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -427,7 +428,7 @@ class Search:
                 with file.source.open(file.path) as log:
                     yield from self._rows_in(file, log, candidates)
             except SourceError as error:
-                self.incomplete.append(Incomplete(file.shown, error.reason))
+                self.incomplete.append(Incomplete(file.shown, error.reason, needed=needed_records(error)))
             yield from map(partial(self._table, file), candidates.rest())
         self._report(file, file.log.entry.size_in_bytes)
         self._done += file.log.entry.size_in_bytes
@@ -437,7 +438,8 @@ class Search:
             self._progress(self._done + min(position, file.log.entry.size_in_bytes), self.bytes_total)
 
     def _rows_in(self, file: _LogFile, log: "ByteFile", candidates: "_Candidates") -> "Iterator[JsonRow | FoundRecords]":
-        reader = SegmentReader(log, max_plausible_offset=file.log.max_plausible_offset, inspect=candidates.inspect)
+        inspect = None if isinstance(log, CollectedLog) else candidates.inspect
+        reader = SegmentReader(log, max_plausible_offset=file.log.max_plausible_offset, inspect=inspect)
         start = shown = self._start(file, log)
         base_offset = file.log.segment.base_offset
         plan = self._plan_of.get(id(file.directory)) if file.leftover is None else None  # no other file tells a leftover's end
@@ -479,6 +481,9 @@ class Search:
             reason = f"batch of {size} bytes at byte {position} is too large to be searched"
             self.incomplete.append(Incomplete(file.shown, reason))
             return
+        if isinstance(log, CollectedLog) and log.batch(position) is None:
+            end = INT64_MAX if conditions.offset_end is None else conditions.offset_end
+            raise log.missing_records_error((max(column[BatchColumn.BASE_OFFSET], conditions.offset_start or 0), end))
         data = log.read_at(position, size) if data is None else data
         data = moved[position].rewritten(data) if position in moved else data
         decoded = decode_batch(data, position=position, needles=conditions.needles)
@@ -491,7 +496,7 @@ class Search:
         for record in decoded.iter_records(conditions.records):
             fits = conditions.fits(record)
             if fits is None:
-                reason = f"record at offset {record.offset} is too large to be looked into"
+                reason = f"record at offset {record.offset} is too large to be searched"
                 self.incomplete.append(Incomplete(file.shown, reason))
             if fits:
                 control = parse_control_record(record.key, record.value).name if is_control else None

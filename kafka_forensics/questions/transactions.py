@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _COORDINATOR_REASONS: Final = {
     "will end it": "the coordinator will end it",
     "should have ended it": "the coordinator should have ended it",
-    "unknown": "what the coordinator says is not known",
+    "unknown": "the coordinator's state is unknown",
     "not among the copies": "the coordinator's log is not among the copies",
 }
 
@@ -56,11 +56,11 @@ def coordinators_word(evidence: Evidence) -> str | None:
         return _COORDINATOR_REASONS.get(coordinator or "")
     unlisted = "the coordinator does not list it"
     if (again := evidence.get("look_again_at")) is not None:
-        return f"{unlisted}: if it is still open at {rfc3339(again)}, it hangs; look again then"
+        return f"{unlisted}: if it is still open at {rfc3339(again)}, it hangs; check again then"
     if evidence.get("command") is None:
-        return f"{unlisted}, and only clients' clocks say that it is overdue: see whether {evidence.get('find_hanging')} names it"
+        return f"{unlisted}, and it is overdue only by clients' clocks: check whether {evidence.get('find_hanging')} names it"
     return (
-        f"{unlisted}, but its log may have been copied before this one: see whether {evidence.get('find_hanging')} names it, then"
+        f"{unlisted}, but its log may have been copied before this one: check whether {evidence.get('find_hanging')} names it, then"
     )
 
 
@@ -273,7 +273,7 @@ def _rows(
         for start, end in () if partition.damage is None else partition.damage.spans or ((None, None),):
             last = None if end is None else end - 1
             row = TransactionRow(*where, plan.context.broker, "damaged", -1, -1, start, last)
-            row.reason = "transactions that begin or end here are not told, and the last stable offset may be as low as this"
+            row.reason = "transactions that begin or end here are missing, and the last stable offset may be as low as this"
             yield row
     yield from known.lost_in(where)
 
@@ -418,7 +418,7 @@ class KnownTransactions:
             row.holds_last_stable_offset = transaction.first_offset == partition.last_stable_offset
             row.last_stable_offset = partition.last_stable_offset if row.holds_last_stable_offset else None
             row.transactional_id = self._transactional_id(transaction.producer_id)
-            evidence: Json = {"reason": "known from a producer snapshot, its records are damaged"}
+            evidence: Json = {"reason": "known from a producer snapshot; its records are damaged"}
             owners = [] if self._log is None or row.transactional_id is None else self._log.owners(transaction.producer_id)
             for metadata in (owner.metadata for owner in owners if owner.metadata is not None):
                 evidence |= {"coordinator_state": metadata.state, "transaction_timeout_ms": metadata.transaction_timeout_ms}

@@ -207,4 +207,4 @@ def read_document(data: bytes, path: str) -> Document:
 
 def _not_a_document(path: str, why: str) -> UsageError:
     hint = "make one with `kafka-forensics scan PATH... --format json`, or give the log directories themselves"
-    return UsageError(f"{path} is no document of scan: {why[:200]}", hint=hint)
+    return UsageError(f"{path} is not a document of scan: {why[:200]}", hint=hint)

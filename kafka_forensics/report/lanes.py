@@ -84,8 +84,9 @@ def spans_of(row: PartitionRow, fork: int | None, planned: Planned | None) -> li
         for replica in row.replicas:
             ranges = ((loss.start, loss.end) for loss in leader.losses if replica.broker in loss.held_by)
             lost[replica.broker] = normalised(ranges)
-        elsewhere = normalised(span for broker, ranges in lost.items() if broker != leader.broker for span in ranges)
-        styled["new"][leader.broker] = without(elsewhere, lost.get(leader.broker, ()))
+        for broker, lost_here in lost.items():
+            elsewhere = normalised(span for other, of_other in lost.items() if other != broker for span in of_other)
+            styled["new"][broker] = without(elsewhere, lost_here)
     elif fork is not None:
         ends = {replica.broker: _end(replica) or fork for replica in row.replicas}
         latest = max(epochs.values(), default=None)
@@ -215,7 +216,7 @@ class _LanesPicture:
         """What the picture does not show, or not to scale."""
         notes, planned = self._picture.notes, self._planned
         if not self._scale.is_true:
-            notes.append("Distances are not to scale: close marks are drawn apart.")
+            notes.append("Distances are not to scale: close marks are drawn with a distance.")
         if self._row.high_watermark_at_least is None:
             notes.append("No file holds a high watermark.")
         drawable = [finding for finding in self._findings if _style(finding) is not None]
@@ -226,7 +227,7 @@ class _LanesPicture:
         if planned is not None and planned.salvage is not None:
             notes.append("A salvage loses less than every election.")
         if planned is not None and not planned.plan.candidates:
-            notes.append("No replica can lead on these copies.")
+            notes.append("No replica can lead with these copies.")
         if planned is not None and not planned.plan.at_most_is_bound:
             notes.append("More may be lost: further replicas may exist.")
 

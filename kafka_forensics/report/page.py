@@ -17,11 +17,11 @@ from kafka_forensics.report import lanes as lane_styles, timeline as timeline_st
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentRow
 from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, nowhere_of, partition_name
 from kafka_forensics.report.lanes import lanes, leader_of, waiting_range
-from kafka_forensics.report.overview import overview_of
 from kafka_forensics.report.picture import Picture
 from kafka_forensics.report.templating import render, template_text
 from kafka_forensics.report.timeline import timeline
 from kafka_forensics.report.words import moment, named, number, plural, shown
+from kafka_forensics.wording import overview_of
 
 if TYPE_CHECKING:
     from kafka_forensics.model.findings import TopicPartition

@@ -209,9 +209,9 @@ def step_text(step: ModelStep, after: ModelState) -> str:
             lead = "no leader" if leader is None else f"leader {name_of(leader)}"
             return f"controller removes {replica}: epoch {step.number}, {lead}, ISR {isr_text(after.isr)}"
         case "lead":
-            return f"{replica} hears that it leads in epoch {step.number}"
+            return f"{replica} learns that it leads in epoch {step.number}"
         case "follow":
-            return f"{replica} hears that {other} leads in epoch {step.number}, and keeps {log_of(after.replicas[step.replica])}"
+            return f"{replica} learns that {other} leads in epoch {step.number}, and keeps {log_of(after.replicas[step.replica])}"
         case "write":
             return f"{replica} writes r{step.number}@{after.replicas[step.replica].log[-1].leader_epoch}"
         case "fetch":
@@ -221,9 +221,9 @@ def step_text(step: ModelStep, after: ModelState) -> str:
         case "raise":
             return f"{replica} raises its high watermark to {step.number}"
         case "shrink":
-            return f"{replica} puts {other} out of the ISR, now {isr_text(after.isr)}"
+            return f"{replica} removes {other} from the ISR, now {isr_text(after.isr)}"
         case "expand":
-            return f"{replica} takes {other} into the ISR, now {isr_text(after.isr)}"
+            return f"{replica} adds {other} to the ISR, now {isr_text(after.isr)}"
         case _:
             raise AssertionError(step.action)
 

@@ -116,7 +116,7 @@ class History:
         verb = "sends" if retry_of is None else "sends again"
         acks = {0: " (acks=0)", 1: " (acks=1)"}.get(request.acks, "")
         response = "" if request.response == "waiting" else f": {request.response}"
-        response += ", it was there already" if request.is_acknowledged and request.is_duplicate else ""
+        response += ", it already existed" if request.is_acknowledged and request.is_duplicate else ""
         response = response if request.is_answered else ": the answer is lost"
         self.add_event(f"{name} {verb} {records_text(request.ids)} to broker {request.leader}{acks}{response}")
         return request
@@ -143,7 +143,7 @@ class History:
             if len(self.cluster.partitions) == 1
             else "followers fetch"
         )
-        self.add_event(f"{who} until nothing is left to copy")
+        self.add_event(f"{who} until all records are copied")
 
     def elect(
         self,
@@ -159,7 +159,7 @@ class History:
         kind = f"{f'for{name} ' if name else ''}{'uncleanly ' if outcome.kind == 'unclean' else ''}"
         others = [] if receivers is None else [broker for broker in partition.assignment if broker not in receivers]
         uninformed = [broker for broker in others if self.cluster.is_running(broker)]
-        late = f"; {_brokers_text(uninformed)} {'has' if len(uninformed) == 1 else 'have'} not heard yet" if uninformed else ""
+        late = f"; {_brokers_text(uninformed)} {'does' if len(uninformed) == 1 else 'do'} not know it yet" if uninformed else ""
         self.add_event(f"broker {outcome.leader} is elected {kind}in epoch {partition.leader_epoch}{late}")
 
     def kill(self, broker: int, *, noticed: bool = True) -> None:
@@ -195,12 +195,12 @@ class History:
     def pause(self, broker: int, *, noticed: bool = False) -> None:
         """A broker stops responding."""
         control.pause(self.cluster, broker, noticed=noticed)
-        self.add_event(f"broker {broker} stands still{self._new_leaders_text(noticed=noticed)}")
+        self.add_event(f"broker {broker} stops responding{self._new_leaders_text(noticed=noticed)}")
 
     def resume(self, broker: int) -> None:
         """A paused broker continues."""
         control.resume(self.cluster, broker)
-        self.add_event(f"broker {broker} goes on")
+        self.add_event(f"broker {broker} continues")
 
     def shrink(self, partition: SimulatedPartition) -> None:
         """The leader removes lagging followers from the ISR."""
@@ -268,7 +268,7 @@ class History:
         """A transaction sends a record that the network delays until `arrive`."""
         ids = self.cluster.new_ids(1)
         base_sequence_of(producer, partition, ids)
-        self.add_event(f"{producer.transactional_id} sends {records_text(ids)} to {_name(partition)}, and the network keeps it")
+        self.add_event(f"{producer.transactional_id} sends {records_text(ids)} to {_name(partition)}, and the network delays it")
         return ProduceRequest(partition.name, ids, -1, partition.leader, partition.leader_epoch)
 
     def arrive(self, partition: SimulatedPartition, producer: Producer, delayed: ProduceRequest) -> None:
@@ -302,7 +302,7 @@ class History:
     def _new_leaders_text(self, *, noticed: bool) -> str:
         """The leaders that were elected since the last event."""
         if not noticed:
-            return ", which nobody notices yet"
+            return ", which no one notices yet"
         epochs = {partition.topic_partition: partition.leader_epoch for partition in self.events[-1].partitions}
         texts = []
         for partition in self.cluster.partitions.values():

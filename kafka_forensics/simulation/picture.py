@@ -160,14 +160,14 @@ def _legend(history: History, missing: frozenset[int]) -> Iterator[tuple[str, st
     for epoch in sorted({batch.leader_epoch for batch in batches}):
         note = "" if history.cluster.has_leader_epochs else " (not in the log)"
         yield box % (COLOURS[epoch % len(COLOURS)], ""), f"epoch {epoch}{note}"
-    yield f'<line {_MARK} x1="{{mark}}" x2="{{mark}}" y1="{{above}}" y2="{{below}}"/>', "high watermark as this broker knows it"
+    yield f'<line {_MARK} x1="{{mark}}" x2="{{mark}}" y1="{{above}}" y2="{{below}}"/>', "high watermark of this broker"
     if any(batch.is_transactional for batch in batches):
         yield box % ("#fff", _DASHED), "record of a transaction; C and A: its COMMIT or ABORT marker"
     record = f'<text x="{{mark}}" y="{{line}}" {_IN_BOX}%s>r</text>'
     if any(_is_aborted(batch, log[number + 1 :]) for log in logs for number, batch in enumerate(log)):
         yield record % _ABORTED, "record of an aborted transaction"
     if missing & {record_id for batch in batches for record_id in batch.ids}:
-        yield record % _MISSING, "acknowledged, and not to be read at the end"
+        yield record % _MISSING, "acknowledged, but not readable at the end"
 
 
 def _text(x: int, y: int, text: str, attributes: str = "") -> str:

@@ -44,7 +44,7 @@ def play(name: str, protocol: TruncationProtocol | None = None) -> History:
     scenario = SCENARIOS[name]
     chosen = protocol or scenario.protocols[0]
     if chosen not in scenario.protocols:
-        raise UsageError(f"{name} is not played under {chosen}", hint=f"choose from {', '.join(scenario.protocols)}")
+        raise UsageError(f"{name} does not support {chosen}", hint=f"choose from {', '.join(scenario.protocols)}")
     coordinator = None if scenario.transactions is None else Coordinator(*scenario.transactions)
     history = History(Cluster(scenario.brokers, chosen), coordinator)
     scenario.play(history)
@@ -90,16 +90,18 @@ def _hw_lag_loss(history: History) -> None:
     history.shut_down()
     if history.cluster.has_leader_epochs:
         history.expect("REPLICA_LAGS", "info", partition, 1, (2, 3), [2])
-        history.remark("Broker 2 keeps r1 when it restarts: it cuts nothing before it has asked the leader.")
+        history.remark("Broker 2 keeps r1 when it restarts: it truncates nothing before the leader's answer.")
         return
     history.expect("FORK_BELOW_HW", "critical", partition, None, (1, 2), [])
-    history.remark("r1 was acknowledged with acks=all, and nobody reads it: the new leader cut it off to be a good follower.")
-    history.remark("When broker 1 comes back it will keep r1 below its high watermark, for good, where broker 2 has r2.")
+    history.remark(
+        "r1 was acknowledged with acks=all, but no consumer can read it: the new leader truncated it when it was a follower."
+    )
+    history.remark("When broker 1 comes back it keeps r1 below its high watermark, permanently, where broker 2 has r2.")
 
 
 @_scenario(
     "hw-lag-divergence",
-    "Two brokers lose power; afterwards each holds another record at the same offset, for good.",
+    "Two brokers lose power; after that they permanently have different records at the same offset.",
     protocols=PROTOCOLS,
     brokers=(1, 2),
 )
@@ -121,19 +123,21 @@ def _hw_lag_divergence(history: History) -> None:
     history.shut_down()
     if history.cluster.has_leader_epochs:
         history.remark(
-            "Broker 1 asks where epoch 0 ends and cuts r1: the logs agree. r1, which only one disk had, is gone all the same."
+            "Broker 1 requests the end of epoch 0 and truncates r1: the logs agree. r1, which only one disk had, is lost"
+            " nevertheless."
         )
-        history.remark("No file shows that: a record that no copy holds, and no checkpoint still counts, leaves no trace.")
+        history.remark("No file shows that: a record that no copy has and no checkpoint counts leaves no trace.")
         return
     history.expect("FORK_BELOW_HW", "critical", partition, None, (1, 2), [])
     history.remark(
-        "Broker 1 is back in the ISR, its log of equal length, and no broker will ever notice. Who reads depends on who leads."
+        "Broker 1 is back in the ISR, its log has the same length, and no broker notices. What consumers read depends on the"
+        " leader."
     )
 
 
 @_scenario(
     "fast-leader-changes",
-    "The leader changes twice before a broker hears of the first change, and two logs part below the last epoch.",
+    "The leader changes twice before a broker hears of the first change, and two logs diverge below the last epoch.",
     protocols=FROM_KIP_101,
     brokers=(1, 2),
 )
@@ -156,14 +160,16 @@ def _fast_leader_changes(history: History) -> None:
     if history.cluster.protocol == "kip-101":
         history.expect("FORK_BELOW_HW", "critical", partition, None, (1, 2), [])
         history.remark(
-            "Broker 2 asked for epoch 2, which broker 1 does not know; a later one begins at offset 2, so that r2 was kept."
+            "Broker 2 requested the end of epoch 2, which broker 1 does not have; a later epoch begins at offset 2, so r2 was kept."
         )
         history.remark("Lengths, last epochs and last records are equal: only a comparison from the front finds the fork.")
         return
-    history.remark("Broker 2 was told of epoch 1, which it does not know, asked again for its own last one below, and cut r2.")
+    history.remark(
+        "Broker 2 got epoch 1, which it does not have, sent a second request with its last lower epoch, and truncated r2."
+    )
 
 
-@_scenario("unclean-election", "Everybody in sync is dead, and a broker that lags behind is elected.")
+@_scenario("unclean-election", "All in-sync replicas are down, and a broker that lags is elected.")
 def _unclean_election(history: History) -> None:
     partition = history.create("t")
     history.produce_and_copy(partition, count=2)
@@ -180,10 +186,10 @@ def _unclean_election(history: History) -> None:
     history.expect("UNCLEAN_ELECTION", "info", partition, None, (2, 4), [1])
     history.expect("UNCLEAN_LOSS", "critical", partition, None, (2, 4), [1])
     history.expect("REPLICA_LAGS", "info", partition, 3, (2, 4), [])
-    history.remark("r2 and r3 were acknowledged and are on broker 1 only, which will cut them off when it comes back.")
+    history.remark("r2 and r3 were acknowledged and are on broker 1 only, which truncates them when it comes back.")
 
 
-@_scenario("last-replica-standing", "The last member of the ISR loses what it alone had to keep, and is elected cleanly.")
+@_scenario("last-replica-standing", "The last member of the ISR loses records that only it had, and is elected cleanly.")
 def _last_replica_standing(history: History) -> None:
     # KIP-966
     partition = history.create("t")
@@ -201,11 +207,11 @@ def _last_replica_standing(history: History) -> None:
     history.expect("LRS_LOSS", "critical", partition, None, (1, 2), [3])
     history.expect("REPLICA_LAGS", "info", partition, 2, (1, 2), [])
     history.remark(
-        "The election was clean, and its leader empty-handed: r1 is on broker 3 only, which left the ISR because it died."
+        "The election was clean, but its leader has no records: r1 is only on broker 3, which left the ISR when it failed."
     )
 
 
-@_scenario("acks1-leader-failure", "A leader acknowledges with acks=1 and dies before anybody fetched.")
+@_scenario("acks1-leader-failure", "A leader acknowledges with acks=1 and fails before a follower has fetched.")
 def _acks1_leader_failure(history: History) -> None:
     partition = history.create("t", min_insync_replicas=2)
     history.produce_and_copy(partition)
@@ -215,10 +221,10 @@ def _acks1_leader_failure(history: History) -> None:
     history.produce_and_copy(partition)
     history.shut_down()
     history.expect("FORK_ABOVE_HW", "info", partition, None, (1, 2), [])
-    history.remark("r1 was acknowledged by broker 1 alone, and no rule is broken: it will cut it off when it comes back.")
+    history.remark("Only broker 1 acknowledged r1, and no rule is broken: it truncates r1 when it comes back.")
 
 
-@_scenario("retry-without-idempotence", "An answer is lost, the producer sends again: the record is there twice.")
+@_scenario("retry-without-idempotence", "A response is lost and the producer sends again: the record is in the log twice.")
 def _retry_without_idempotence(history: History) -> None:
     partition = history.create("t")
     history.produce_and_copy(partition)
@@ -228,11 +234,11 @@ def _retry_without_idempotence(history: History) -> None:
     history.copy_all(partition)
     history.shut_down()
     history.remark(
-        "The logs are sound, and r1 is there twice: nothing in a batch without a producer id says that it was sent again."
+        "The logs are good, and r1 is in them twice: a batch without a producer id does not show that it was sent again."
     )
 
 
-@_scenario("retry-with-idempotence", "The same with sequence numbers: leaders know what they have.")
+@_scenario("retry-with-idempotence", "The same with sequence numbers: leaders recognise repeated batches.")
 def _retry_with_idempotence(history: History) -> None:
     partition = history.create("t")
     producer = Producer(FIRST_PRODUCER_ID, 0)
@@ -248,10 +254,10 @@ def _retry_with_idempotence(history: History) -> None:
     history.start(1)
     history.copy_all(partition)
     history.shut_down()
-    history.remark("Both leaders knew the batches by producer id, epoch and sequence, the second one from its log alone.")
+    history.remark("Both leaders knew the batches by producer id, epoch and sequence, the second one from its log.")
 
 
-@_scenario("slow-follower", "A follower stands still, is put out of the ISR, catches up and is back.")
+@_scenario("slow-follower", "A follower stops responding, is removed from the ISR, catches up and returns.")
 def _slow_follower(history: History) -> None:
     partition = history.create("t", min_insync_replicas=2)
     history.produce_and_copy(partition)
@@ -266,9 +272,7 @@ def _slow_follower(history: History) -> None:
     history.fetch(partition, 3)
     history.copy_all(partition)
     history.shut_down()
-    history.remark(
-        "r1 was acknowledged only when broker 3 was out of the ISR; with one member less, acks=all would have been refused."
-    )
+    history.remark("r1 was acknowledged only when broker 3 was out of the ISR; with one member less, acks=all would be refused.")
 
 
 @_scenario("txn-committed", "A transaction over two partitions is committed.", transactions=VERSION_2)
@@ -294,12 +298,12 @@ def _aborted(history: History) -> None:
     history.end(app, commit=True)
     history.copy_all(first, second)
     history.shut_down()
-    history.remark("r0 and r1 stay in the logs for good; only read_uncommitted shows them.")
+    history.remark("r0 and r1 stay in the logs permanently; only read_uncommitted returns them.")
 
 
 @_scenario(
     "txn-hanging",
-    "A record arrives after its transaction was aborted, and read_committed stops before it for good.",
+    "A record arrives after its transaction was aborted, and read_committed stops before it permanently.",
     transactions=BEFORE_KIP_890,
 )
 def _hanging(history: History) -> None:
@@ -315,9 +319,7 @@ def _hanging(history: History) -> None:
     history.copy_all(first, second)
     history.shut_down()
     history.expect("TXN_HANGING", "error", first, 1, (2, 3))
-    history.remark(
-        "The coordinator knows of no open transaction: readers of committed data wait at offset 2 until an operator ends it."
-    )
+    history.remark("The coordinator has no open transaction: read_committed consumers wait at offset 2 until an operator ends it.")
 
 
 @_scenario(
@@ -346,10 +348,10 @@ def _torn(history: History) -> None:
     history.remark(
         "The application wrote r1, r2 and r3 in one transaction and aborted it: r1 is committed, r2 hangs, r3 is aborted."
     )
-    history.remark("Of that the files show r2 only: the coordinator decided two transactions, and each has its markers.")
+    history.remark("The files show only r2: the coordinator decided two transactions, and each has its markers.")
 
 
-@_scenario("fenced-zombie", "An application comes back after another instance took over.", transactions=VERSION_2)
+@_scenario("fenced-zombie", "An application comes back after another instance replaced it.", transactions=VERSION_2)
 def _fenced_zombie(history: History) -> None:
     first, second, app = _two_partitions(history)
     history.write(first, app)
@@ -363,12 +365,14 @@ def _fenced_zombie(history: History) -> None:
     history.end(other, commit=True)
     history.copy_all(first, second)
     history.shut_down()
-    history.remark("The first instance had epoch 0; the abort was written with epoch 1, and nothing older is taken after it.")
+    history.remark(
+        "The first instance had epoch 0; the abort was written with epoch 1, and nothing with an older epoch is accepted after it."
+    )
 
 
 @_scenario(
     "txn-partly-lost",
-    "A committed transaction is lost in one topic, whose only replica was on a disk that is gone.",
+    "A committed transaction is lost in one topic, whose only replica was on a lost disk.",
     transactions=VERSION_2,
 )
 def _partly_lost(history: History) -> None:
@@ -392,7 +396,7 @@ def _partly_lost(history: History) -> None:
     history.shut_down()
     history.expected.append(ExpectedFinding("RISKY_CONFIG", "info", "payments", None))
     history.expect("TXN_PARTLY_LOST", "critical", payments, 3, held_by=[])
-    history.remark("orders-0 shows r2, and payments-0 does not have r3: what was one transaction is half of one.")
+    history.remark("orders-0 shows r2, and payments-0 does not have r3: only half of the transaction is left.")
 
 
 @_scenario("txn-marker-lost", "A committed transaction loses one of its markers by an unclean election.", transactions=VERSION_2)
@@ -420,7 +424,7 @@ def _marker_lost(history: History) -> None:
     history.expect("UNCLEAN_ELECTION", "info", second)
     history.expect("TXN_TORN", "critical", second, 2, (0, 1))
     history.remark(
-        "The coordinator has long forgotten the transaction, so nobody writes the marker again: read_committed stops before r1."
+        "The coordinator no longer has the transaction and does not write the marker again: read_committed stops before r1."
     )
 
 

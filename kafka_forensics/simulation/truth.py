@@ -72,13 +72,13 @@ def at_the_end(history: History) -> Iterator[str]:
     """What consumers read at the end, and which acknowledged records are missing, in sentences."""
     for (topic, number), read_uncommitted, read_committed in history.consumed:
         if read_uncommitted is None or read_committed is None:
-            yield f"{topic}-{number}: nobody leads, so nothing can be read."
+            yield f"{topic}-{number}: it has no leader, so nothing can be read."
             continue
         yield f"{topic}-{number}: read_uncommitted reads {records_text(read_uncommitted)}."
         yield f"{topic}-{number}: read_committed reads {records_text(read_committed)}."
     lost_ids, hidden_ids = sorted(lost(history.cluster)), sorted(not_read(history))
     if lost_ids:
-        yield f"Acknowledged, and on no broker any more: {records_text(lost_ids)}."
+        yield f"Acknowledged, but no longer on any broker: {records_text(lost_ids)}."
     if hidden_ids:
         yield f"Acknowledged, and not read: {records_text(hidden_ids)}."
     if not lost_ids and not hidden_ids:

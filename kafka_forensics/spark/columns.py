@@ -76,8 +76,8 @@ class SourceColumn:
 def fact_schema(fact: str, *, snapshots: bool = False) -> pa.Schema:
     """The declared schema of a fact, with `snapshots` after the snapshot's name. Raises UsageError for an unknown fact."""
     if not snapshots and fact in SNAPSHOT_FACTS:
-        hint = "say snapshots=true, and load the folder that holds them"
-        raise UsageError(f"the fact {fact} is what several snapshots differ in", hint=hint)
+        hint = "set snapshots=true, and load the folder with the snapshots"
+        raise UsageError(f"the fact {fact} needs several snapshots", hint=hint)
     declared = fact_named(fact, SNAPSHOT_FACTS if snapshots else None)
     return declared.schema.insert(0, SNAPSHOT) if snapshots and fact not in SNAPSHOT_FACTS else declared.schema
 
@@ -96,7 +96,7 @@ def source_columns(fact: str, *, snapshots: bool = False, names: str = FACT_NAME
         raise UsageError(f"names={names} does not apply to the fact {fact}", hint=f"it applies to {RECORDS_FACT.name}")
     comment = "0: CreateTime, 1: LogAppendTime, -1: NoTimestampType"
     plain["timestamp_type"] = SourceColumn("timestampType", "timestamp_type", pa.int32(), comment, as_type_numbers)
-    comment = f"{plain['headers'].about}; what is no UTF-8 in a key is U+FFFD"
+    comment = f"{plain['headers'].about}; bytes in a key that are not UTF-8 become U+FFFD"
     plain["headers"] = SourceColumn("headers", "headers", _HEADERS, comment, with_text_keys)
     first = [name for name in (SNAPSHOT.name,) if name in plain]
     return [plain[name] for name in dict.fromkeys((*first, *_OF_KAFKA, *plain))]
@@ -176,7 +176,7 @@ def requested_columns(
             types = f"{declared.simpleString()}, not {column.dataType.simpleString()}"
             raise UsageError(f"the column {column.name} of the fact {fact} is {types}")
         if not column.nullable:
-            raise UsageError(f"the column {column.name} of the fact {fact} is nullable", hint="leave NOT NULL away")
+            raise UsageError(f"the column {column.name} of the fact {fact} is nullable", hint="leave NOT NULL out")
     return chosen
 
 
@@ -186,8 +186,8 @@ def require_known(fact: str, names: list[str], known: list[str]) -> tuple[str, .
         if name not in known:
             meant = did_you_mean_prefix(name, known)
             if name == SNAPSHOT.name:
-                meant = "say snapshots=true to read several snapshots: "
+                meant = "set snapshots=true to read several snapshots: "
             raise UsageError(f"the fact {fact} has no column {name!r}", hint=f"{meant}it has {', '.join(known)}")
         if names.count(name) > 1:
-            raise UsageError(f"the column {name} is asked for twice")
+            raise UsageError(f"the column {name} is requested twice")
     return tuple(names)

@@ -64,7 +64,7 @@ def _names(option: str, value: str) -> tuple[str, ...]:
     """Names between commas."""
     names = tuple(name.strip() for name in value.split(","))
     if not all(names):
-        raise UsageError(f"{option} is {value!r}: there is a name missing", hint=f"like {option}=a,b, or leave it away for all")
+        raise UsageError(f"{option} is {value!r}: a name is missing", hint=f"like {option}=a,b, or leave it out for all")
     return names
 
 
@@ -73,14 +73,14 @@ def _partitions(option: str, value: str) -> tuple[tuple[int, int], ...]:
     for name in _names(option, value):
         match = _RANGE.fullmatch(name)
         if match is None:
-            raise UsageError(f"partitions is {value!r}: {name!r} is no number", hint="like partitions=0,2,4-7")
+            raise UsageError(f"partitions is {value!r}: {name!r} is not a number", hint="like partitions=0,2,4-7")
         ranges.append((int(match[1]), int(match[2] or match[1])))
     return tuple(ranges)
 
 
 def _offset(option: str, value: str) -> int:
     if not _NUMBER.fullmatch(value.strip()) or not -(1 << 63) <= int(value) < 1 << 63:
-        raise UsageError(f"{option} is {value!r}, which is no offset", hint=f"like {option}=1200")
+        raise UsageError(f"{option} is {value!r}, which is not an offset", hint=f"like {option}=1200")
     return int(value)
 
 
@@ -92,7 +92,7 @@ def _timestamp(option: str, value: str) -> int:
         moment = datetime.fromisoformat(value.strip())
     except ValueError as error:
         hint = f"like {option}=2026-11-20T08:30:00Z, or milliseconds since 1970"
-        raise UsageError(f"{option} is {value!r}, which is no time", hint=hint) from error
+        raise UsageError(f"{option} is {value!r}, which is not a time", hint=hint) from error
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 
@@ -102,7 +102,7 @@ def _choice_of(choices: Mapping[str, object]) -> Callable[[str, str], object]:
         chosen = value.strip().lower()
         if chosen not in choices:
             hint = did_you_mean(chosen, choices, otherwise=f"choose from {', '.join(choices)}")
-            raise UsageError(f"{_AS_WRITTEN.get(option, option)} is {value!r}, which is none of its values", hint=hint)
+            raise UsageError(f"{_AS_WRITTEN.get(option, option)} is {value!r}, which is not one of its values", hint=hint)
         return choices[chosen]
 
     return parse
@@ -113,7 +113,7 @@ def _size(option: str, value: str) -> int:
     size = 0 if match is None else int(match[1]) << _SIZE_SHIFTS[match[2].lower()]
     if size < _SMALLEST_SPLIT:
         hint = f"like {option}=256m"
-        raise UsageError(f"{option} is {value!r}, which is no size of at least {_SMALLEST_SPLIT} bytes", hint=hint)
+        raise UsageError(f"{option} is {value!r}, which is not a size of at least {_SMALLEST_SPLIT} bytes", hint=hint)
     return size
 
 
@@ -122,9 +122,9 @@ def _path_list(option: str, value: str) -> list[str]:
     try:
         paths = json.loads(value)
     except ValueError as error:
-        raise UsageError(f"{option} is {value!r}, which is no JSON list", hint=hint) from error
+        raise UsageError(f"{option} is {value!r}, which is not a JSON list", hint=hint) from error
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        raise UsageError(f"{option} is {value!r}, which is no JSON list of texts", hint=hint)
+        raise UsageError(f"{option} is {value!r}, which is not a JSON list of texts", hint=hint)
     return paths
 
 
@@ -202,7 +202,7 @@ def _without_properties(given: Mapping[str, str]) -> tuple[dict[str, str], bool]
     return {name: value for name, value in texts.items() if name not in _OF_TABLES and not name.startswith("option.")}, True
 
 
-_NO_PATH: Final = 'like spark.read.format("kafka_log").load("/copies/broker-1"); a table is created without a list of columns'
+_NO_PATH: Final = 'like spark.read.format("kafka_log").load("/copies/broker-1"); create a table without a list of columns'
 
 
 def _require_no_secrets(parsed: SourceOptions) -> None:
@@ -210,7 +210,7 @@ def _require_no_secrets(parsed: SourceOptions) -> None:
     secret = [name for name, _ in parsed.storage if name not in NON_SECRET_OPTIONS]
     if secret:
         raise UsageError(
-            "a table of kafka_log takes no credentials, because everyone can read a table's options",
+            "a table of kafka_log must not have credentials, because everyone can read a table's options",
             hint="give them to a temporary view, or set them in the environment of Spark's Python",
         )
 
@@ -236,7 +236,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     limits = {name: values[option] for option, name in _QUERY_FIELDS.items() if option in values}
     query = FactQuery(fact, (), payloads=True in payloads, **limits)
     if order and not snapshots:
-        raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
+        raise UsageError("order requires snapshots, but none are read", hint="also set snapshots=true")
     patterns = [*([values["path"]] if "path" in values else []), *values.get("paths", [])]
     if not patterns:
         raise UsageError("no path was given", hint=_NO_PATH)
@@ -395,7 +395,7 @@ class KafkaLogDataSource(DataSource):
             chosen = requested_columns(fact, schema, snapshots=snapshots, names=parsed.names)
             every = {column.name: column for column in source_columns(fact, snapshots=snapshots, names=parsed.names)}
             if len(parsed.columns) < len(every) and {column.name for column in parsed.columns} != set(chosen):
-                raise UsageError("the option columns and the schema ask for different columns", hint="give one of them")
+                raise UsageError("the option columns and the schema name different columns", hint="give one of them")
             return KafkaLogReader(parsed, tuple(every[name] for name in chosen), self._snapshots)
 
     def streamReader(self, schema: StructType) -> "RefusedStream":  # noqa: ARG002, N802 - Spark's own signature
@@ -404,7 +404,7 @@ class KafkaLogDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 - Spark's own signature
         """Refuses `write`."""
-        _refuse("kafka_log has no write, for evidence is only ever read: kafka_forensics.spark.export writes facts as Parquet")
+        _refuse("kafka_log cannot write, because evidence is only read: kafka_forensics.spark.export writes facts as Parquet")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 - Spark's own name
         """Refuses `writeStream`."""
@@ -416,7 +416,7 @@ class RefusedStream(DataSourceStreamReader):
 
     def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's own name
         """Raises UsageError."""
-        _refuse("kafka_log has no readStream, for the log directories it reads are copies and do not grow: use spark.read")
+        _refuse("kafka_log has no readStream, because copies of log directories do not grow: use spark.read")
 
     def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802 - Spark's own name
         """Raises UsageError."""
@@ -453,7 +453,7 @@ def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
     notes: list[str] = []
     snapshots = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order, notes)
     if not snapshots:
-        hint = "; ".join(["every directory and archive in it would be one", *notes])
+        hint = "; ".join(["every directory and archive in it would be a snapshot", *notes])
         raise UsageError(f"there is no snapshot in {parsed.paths[0]}", hint=hint)
     for note in notes:
         logging.getLogger(__name__).warning("%s", ascii(note)[1:-1])  # it contains untrusted names
@@ -466,5 +466,5 @@ def _with_working_directory(error: PathMissingError, paths: list[str]) -> PathMi
     """The error with the directory that relative paths start from, which may differ from the user's."""
     if all(os.path.isabs(here) for path in paths if (here := local_path(split_name(path)[1])) is not None):
         return error
-    hints = [*([error.hint] if error.hint else []), f"relative paths count from {os.getcwd()}, where Spark's Python runs"]
+    hints = [*([error.hint] if error.hint else []), f"relative paths start at {os.getcwd()}, where Spark's Python runs"]
     return PathMissingError(str(error), hint="; ".join(hints))

@@ -111,7 +111,7 @@ def _problems(finished: list[Json], replaced: list[Json], fact: Fact, found: set
         unread: list[Any] = manifest["incomplete"]
         if unread and not manifest["allows_incomplete"] and fact.name != INCOMPLETE_FACT.name:
             more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
-            yield f"{_name(manifest)} lacks what could not be read: {unread[0]['path']}: {unread[0]['reason']}{more}"
+            yield f"{_name(manifest)} lacks unreadable parts: {unread[0]['path']}: {unread[0]['reason']}{more}"
         if fact.name not in manifest["datasets"]:
             yield f"{_name(manifest)} has no {fact.name}: it was exported with other facts"
         names = (file["path"].split("/") for file in manifest["files"])

@@ -105,7 +105,7 @@ def cached(rows: "DataFrame") -> "Iterator[DataFrame]":
     except PySparkException as error:
         if "PERSIST" not in str(error):
             raise
-        notice(rows.sparkSession, "note: Spark keeps no rows here, so large compacted logs are read twice")
+        notice(rows.sparkSession, "note: Spark cannot cache rows here, so large compacted logs are read twice")
         yield rows
         return
     try:

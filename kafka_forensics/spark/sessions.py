@@ -144,7 +144,7 @@ _SERVER_URL: Final = re.compile(r"(sc|spark)://([^/;?]+)")
 _MASTER: Final = re.compile(
     r"local(?:\[(?:\d+|\*)\s*(?:,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|spark://[^/;?]+|yarn|k8s://.+"
 )
-_MASTERS: Final = "local, local[4], local[*], spark://host:port, yarn and k8s://https://host:port are such"
+_MASTERS: Final = "for example local, local[4], local[*], spark://host:port, yarn or k8s://https://host:port"
 _CAUSE: Final = re.compile(
     r"^[\s:]*(?:Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
 )
@@ -202,7 +202,7 @@ def newer_than_server(spark: "SparkSession") -> str | None:
     client, server = str(pyspark.__version__), str(spark.version)
     if _release(client) <= _release(server):
         return None
-    return f"this client is of Spark {client}, and the Connect server of Spark {server}: a client must not be the newer one"
+    return f"this client has Spark {client}, and the Connect server has Spark {server}: a client must not be newer than the server"
 
 
 def core_count(spark: "SparkSession") -> int | None:
@@ -258,7 +258,7 @@ def require_java() -> None:
     if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         raise UsageError(f"JAVA_HOME is {home}, where there is no bin/java", hint=_JAVA)
     if not home and shutil.which("java") is None:
-        raise UsageError("Spark needs Java, and there is none", hint=_JAVA)
+        raise UsageError("Spark needs Java, which is not installed", hint=_JAVA)
 
 
 def without_url_parameters(place: str) -> str:
@@ -295,7 +295,7 @@ def readable_spark_errors(starting: str | None = None, java: JavaOutput | None =
         if starting is None:
             raise known_error(str(error)) or ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
         if java is not None and _JAVA_ENDED in reason and (last_words := java.reason()) is not None:
-            reason = f"Java ended and said: {last_words}"
+            reason = f"Java ended with: {last_words}"
         reason = reason.replace(starting, without_url_parameters(starting))
         raise UsageError(
             f"Spark does not start at {without_url_parameters(starting)}: {reason}",
@@ -457,7 +457,7 @@ def _require_listening(url: str) -> None:
             reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}".lower())
         else:
             return
-    raise UsageError(f"no Spark answers at {address[0]} ({'; '.join(reasons)})", hint="is it running, and is this its address?")
+    raise UsageError(f"no Spark answers at {address[0]} ({'; '.join(reasons)})", hint="is it running, and is its address right?")
 
 
 def _require_spark_connect(remote: str) -> None:
@@ -478,9 +478,9 @@ def _require_spark_connect(remote: str) -> None:
         except RpcError as error:
             if error.code() in (StatusCode.DEADLINE_EXCEEDED, StatusCode.UNAVAILABLE):
                 raise ForensicsError(
-                    f"{without_url_parameters(remote)} takes connections"
-                    f" and did not answer as Spark Connect does within {CONNECT_SECONDS:g}"
-                    " seconds: is a Spark Connect server there, and is use_ssl what it wants?"
+                    f"{without_url_parameters(remote)} accepts connections,"
+                    f" but did not answer like Spark Connect within {CONNECT_SECONDS:g}"
+                    " seconds: is it a Spark Connect server, and is use_ssl right?"
                 ) from error
 
 

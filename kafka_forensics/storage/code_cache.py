@@ -66,7 +66,7 @@ def private_cache_directory(*names: str, make: bool) -> str:
         with suppress(FileNotFoundError):
             info = os.lstat(path)
             if info.st_uid != os.geteuid() or info.st_mode & _OTHERS:
-                raise NoCacheDirectoryError(f"{path} is not this user's alone (mode 0700)")
+                raise NoCacheDirectoryError(f"{path} is not accessible only by this user (mode 0700)")
     return path
 
 
@@ -91,7 +91,7 @@ def _safe_path(path: str, *, make: bool = False) -> str:
         raise NoCacheDirectoryError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
     with suppress(OSError):
         if _is_in(_above_inputs, os.lstat(real)):
-            raise NoCacheDirectoryError(f"an input lies below {real}")
+            raise NoCacheDirectoryError(f"an input is below {real}")
     return real
 
 
@@ -135,7 +135,7 @@ def _require_safe(directory: str, info: os.stat_result) -> None:
     if info.st_mode & _OTHERS_WRITE and not info.st_mode & stat.S_ISVTX:
         raise NoCacheDirectoryError(f"others can write to {directory}")
     if _is_in(_inputs, info):
-        raise NoCacheDirectoryError(f"it would lie inside the input {directory}")
+        raise NoCacheDirectoryError(f"it would be inside the input {directory}")
 
 
 def _require_trusted_owner(path: str, info: os.stat_result) -> None:

@@ -32,7 +32,7 @@ def copy_range(file: "ByteFile", path: str, start: int, end: int, to: int, appen
     while position < end:
         data = file.read_at(position, min(end - position, _BLOCK_BYTES))
         if not data:
-            raise SourceError(path, f"it ends at byte {position} now, and had {end} when it was scanned")
+            raise SourceError(path, f"it now ends at byte {position}, but had {end} bytes when it was scanned")
         write_all(to, data)
         appended(len(data))
         position += len(data)

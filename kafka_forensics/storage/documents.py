@@ -21,10 +21,10 @@ def open_document(path: str, hint: str, *, max_bytes: int | None = MAX_BYTES) ->
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             os.close(descriptor)
-            raise UsageError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(info.st_mode), 'a device')}, and no regular file", hint=hint)
+            raise UsageError(f"{path} is {_FILE_TYPES.get(stat.S_IFMT(info.st_mode), 'a device')}, not a regular file", hint=hint)
         with cast("BinaryIO", os.fdopen(descriptor, "rb")) as file:
             if max_bytes is not None and info.st_size > max_bytes:
-                text = f"{path} is too large for a document: it has {info.st_size:,} bytes, and at most {max_bytes:,} are read"
+                text = f"{path} is too large: it has {info.st_size:,} bytes, and at most {max_bytes:,} are read"
                 raise UsageError(text, hint=hint)
             yield file
     except OSError as error:

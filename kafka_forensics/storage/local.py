@@ -42,11 +42,11 @@ MAX_LINKS: Final = 8
 """Links followed to reach one file."""
 MAX_DEPTH: Final = 128
 """Directories open at once to reach one file through links."""
-OUTSIDE: Final = "it leads out of what was given"
+OUTSIDE: Final = "it leads outside the given paths"
 CIRCLE: Final = "it leads in a circle"
 TOO_MANY: Final = f"more than {MAX_LINKS} links follow each other"
 TOO_DEEP: Final = f"it leads more than {MAX_DEPTH} directories deep"
-DANGLING: Final = "nothing is where it leads"
+DANGLING: Final = "its target does not exist"
 
 _PASS_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """For a directory that is only passed through; with O_PATH it need not be readable."""
@@ -560,7 +560,7 @@ def _not_followed(reason: str) -> str:
 def _reason(error: OSError) -> str:
     """The error in common words, without the path, which SourceError carries."""
     if error.errno == errno.ELOOP:
-        return "a symbolic link, not followed: it changed meanwhile"
+        return "a symbolic link, not followed: it changed while it was read"
     if error.errno == errno.ENOTDIR:
         return "not a directory"
     text = error.strerror or str(error)

@@ -74,7 +74,7 @@ def open_source(path: str, storage_options: "OptionsArgument" = None) -> ByteSou
     """
     if not path or "\0" in path:
         hint = "name a log directory, a folder of them, a partition directory, a file, an archive or a URI"
-        raise UsageError("an empty path" if not path else "a path with a NUL character in it", hint=hint)
+        raise UsageError("an empty path" if not path else "a path with a NUL character", hint=hint)
     path = local_spelling(path)
     uri = URI.match(path)
     if uri is not None and not os.path.lexists(path):
@@ -117,7 +117,7 @@ def local_spelling(path: str) -> str:
     if not os.path.isdir(mount):
         if match[1] is None:
             return path
-        hint = "elsewhere than on Databricks give what it stands for, such as s3://bucket/path or abfss://container@account/path"
+        hint = "outside Databricks give the storage path, such as s3://bucket/path or abfss://container@account/path"
         raise UsageError(f"{path}: dbfs:/ is read as files below {mount}, and there is no {mount} here", hint=hint)
     return inner if in_volume else f"{mount}{inner}"
 
@@ -214,8 +214,8 @@ def _require_named_kind(path: str, name: str) -> None:
     container = container_of(LocalSource(path))
     if container is not None and not name.endswith(container.ends):
         readable = [end for end in container.ends if end in ARCHIVES]
-        hint = f"let its name end in {' or '.join(readable)}" if readable else f"supported are {', '.join(ARCHIVES)}"
-        raise UsageError(f"{path}: its name says otherwise, but it holds {container.words}", hint=hint)
+        hint = f"rename it to end in {' or '.join(readable)}" if readable else f"supported are {', '.join(ARCHIVES)}"
+        raise UsageError(f"{path}: it holds {container.words}, but its name has another ending", hint=hint)
 
 
 def _open_uri(uri: str, scheme: str, storage_options: "OptionsArgument") -> ByteSource:
@@ -230,7 +230,7 @@ def _open_uri(uri: str, scheme: str, storage_options: "OptionsArgument") -> Byte
     if name.endswith(SUFFIX) and source.stat("").kind is EntryKind.FILE:
         return BundleSource(source.name, source)
     if name.endswith((*ARCHIVES, *OTHER_CONTAINERS)) and source.stat("").kind is EntryKind.FILE:
-        raise UsageError(f"{source.name}: archives are read from local disks only", hint="copy it here first, or unpack it there")
+        raise UsageError(f"{source.name}: archives are read only from local disks", hint="copy it here first, or unpack it there")
     return source
 
 
@@ -246,7 +246,7 @@ def _missing(path: str) -> PathMissingError:
     """The error for a missing path, with the most similar existing one."""
     if os.path.islink(path):
         dangling = f"{path}: a symbolic link to {os.readlink(path)}, which does not exist"
-        return PathMissingError(dangling, hint="give the place at which its target is now")
+        return PathMissingError(dangling, hint="give the path of its target")
     missing = path.rstrip("/") or path
     while (parent := os.path.dirname(missing)) and parent != missing and not os.path.isdir(parent):
         missing = parent
@@ -281,7 +281,7 @@ def _backend(source: ByteSource) -> str:
         ending = next((ending for ending in sorted(ARCHIVES, key=len, reverse=True) if source.name.lower().endswith(ending)), "")
         return f"{ending.lstrip('.')} archives".lstrip()
     backend = getattr(source, "backend", None)
-    scheme = source.name.partition("://")[0] if "://" in source.name else "what could not be opened"
+    scheme = source.name.partition("://")[0] if "://" in source.name else "paths that could not be opened"
     return scheme if backend is None else f"{scheme} by {backend}"
 
 

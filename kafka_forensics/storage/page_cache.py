@@ -44,7 +44,7 @@ class PageCache:
             self._methods.append(("RWF_NOWAIT", _NowaitReads().missing))
         self._logged_method: str | None = None
         if not self._methods:
-            _log("the page cache: this system does not tell what is in it, so nothing is dropped from it")
+            _log("the page cache: this system does not report its content, so nothing is dropped from it")
 
     def brought_by(self, descriptor: int) -> "BroughtPages":
         """The pages that reading a file, which was just opened, brings in."""
@@ -67,7 +67,7 @@ class PageCache:
                 continue
             if self._logged_method != name:
                 self._logged_method = name
-                _log(f"the page cache: {name} tells what is in it; pages that were not are dropped again")
+                _log(f"the page cache: {name} reports its content; pages that were not in it before are dropped again")
             return ranges
         return []
 

@@ -4,43 +4,43 @@ from typing import Final
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.changes import Change, ChangeKind
-from kafka_forensics.wording.values import offset_range
+from kafka_forensics.model.offset_ranges import offset_range
 
 REASONS: Final = {
     "retention": "by retention, or as the leader did",
-    "head_gone": "the first segments are gone, and no retention known takes records so young",
+    "head_gone": "the first segments are missing, and no known retention deletes records this young",
     "log_start_moved": "the log start moved: DeleteRecords, or as the leader did",
-    "came_and_went": "appended since the older snapshot and below the log start again, or never copied to this replica",
+    "came_and_went": "appended since the older snapshot and already below the log start, or never copied to this replica",
     "topic_deleted": "the topic was deleted",
-    "topic_gone": "no broker given has the topic any more",
-    "topic_recreated": "the topic was made anew under another id",
+    "topic_gone": "no given broker has the topic any more",
+    "topic_recreated": "the topic was created again with another id",
     "topic_created": "the topic is new",
     "partition_added": "the partition is new",
-    "replica_added": "a further replica",
+    "replica_added": "an additional replica",
     "moved_to_other_brokers": "the partition moved to other brokers",
-    "replica_being_deleted": "its directory waits to be deleted",
-    "replica_stray": "its directory was set aside as stray",
+    "replica_being_deleted": "its directory is marked for deletion",
+    "replica_stray": "its directory was renamed to -stray",
     "replica_gone": "its directory is not there",
-    "broker_not_given": "nothing of the broker is in the other snapshot",
+    "broker_not_given": "the other snapshot has no files of this broker",
     "log_dir_not_given": "its log directory is not in the other snapshot",
     "unreadable": "not all of it could be read",
     "same_records_again": "the same records came back in another epoch",
-    "tail": "the log ends in damage there now",
-    "batch": "batches rotted",
-    "framing": "frames of batches are lost",
-    "header": "headers differ outside of what the CRC covers",
-    "reencoded": "equal records in other batches",
-    "content": "other records under the same leader epoch, which no broker writes",
-    "repaired": "damaged batches are sound again",
-    "other_batches": "other batches in the same offsets",
+    "tail": "the log now ends in damage there",
+    "batch": "batches were damaged",
+    "framing": "bytes there are no longer batches",
+    "header": "headers differ in fields that the CRC does not cover",
+    "reencoded": "equal records in different batches",
+    "content": "different records with the same leader epoch, which no broker writes",
+    "repaired": "damaged batches are good again",
+    "other_batches": "different batches at the same offsets",
     "cleaned_copy": "cleaned batches that differ",
-    "against_the_rules": "also what cleaning never takes",
+    "against_the_rules": "also records that cleaning never removes",
     "log_start": "the log starts earlier than it did",
-    "gap": "offsets that were missing are there",
+    "gap": "offsets that were missing are present again",
 }
 """The text of a `reason`."""
 _MORE_RANGES: Final = {
-    "ranges_more": "and {} more such range{} behind it",
+    "ranges_more": "and {} more such range{} after it",
     "ranges_not_compared": "{} further range{} of offsets differ and were not read",
 }
 """The text of counts in the evidence of further ranges."""
@@ -75,7 +75,7 @@ def _holders(change: Change) -> str:
     """Who has the committed part of the range."""
     parts = change.evidence.get("in_parts_on")
     if change.held_by or not parts:
-        return f"still on {', '.join(map(str, change.held_by))}" if change.held_by else "on no replica given any more"
+        return f"still on {', '.join(map(str, change.held_by))}" if change.held_by else "no longer on any given replica"
     holders, lost = ", ".join(map(str, parts)), change.evidence.get("lost") or []
     if not lost:
         return f"still on {holders}, a part each"

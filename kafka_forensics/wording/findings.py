@@ -14,6 +14,7 @@ from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
 from kafka_forensics.model.files import file_arguments
 from kafka_forensics.model.findings import Finding, RerunArguments, Severity
 from kafka_forensics.model.json_objects import Json
+from kafka_forensics.model.offset_ranges import offset_range
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.wording.kind_text import Value, fill_template, kind_text
 from kafka_forensics.wording.values import (
@@ -28,11 +29,10 @@ from kafka_forensics.wording.values import (
     named_brokers,
     on_start,
     repair_advice,
-    span,
     without_underscores,
 )
 
-_ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
+_ONLY: Final = "Only one copy was scanned: if others exist, give their log directories, too."
 _OPTION: Final = re.compile(r"--?[a-z]")
 _LONGEST_ARGUMENT: Final = 4096
 _MISPLACED_SHOWN: Final = 3
@@ -132,7 +132,7 @@ def _guard(finding: Finding, holders: list[int | str]) -> str:
     if not holders and finding.evidence.get("in_remote_storage"):
         return "Copy these remote segments to another place, and keep every log directory as it is: no other good copy is known."
     if not holders:
-        none = "No copy is known to have all of it" if in_part else "No good copy is known"
+        none = "No known copy has all of it" if in_part else "No good copy is known"
         return f"{none}: keep every log directory and every backup as it is."
     if len(holders) == 1:
         why = "no other copy has all of it" if in_part else "no other good copy is known"
@@ -175,7 +175,7 @@ def _among(finding: Finding) -> str:
 
 
 def _offsets(finding: Finding) -> str | None:
-    return span(finding.place.offset_start, finding.place.offset_end, "offset")
+    return offset_range(finding.place.offset_start, finding.place.offset_end, "offset") or None
 
 
 def _file(finding: Finding) -> str:
@@ -264,7 +264,7 @@ def _shell_words(arguments: Iterable[str]) -> str:
 
 def _replicas_seen(finding: Finding) -> str:
     compare = _compare(finding)
-    return _ONLY if compare is None else f"See what every replica holds there with {compare}"
+    return _ONLY if compare is None else f"Compare the replicas there with {compare}"
 
 
 def _look(finding: Finding) -> str:
@@ -281,7 +281,7 @@ def _weigh(finding: Finding) -> str:
         copied = "Copy those of the other brokers, too, before any of them starts. "
     else:
         copied = "Copy the log directories of all brokers elsewhere before any of them starts. "
-    return f"{copied}Weigh what each election would cost with {_on_partition('plan', finding)} {_replicas_seen(finding)}"
+    return f"{copied}See what each election would lose with {_on_partition('plan', finding)} {_replicas_seen(finding)}"
 
 
 def _others(finding: Finding) -> bool:
@@ -372,13 +372,13 @@ def _or_another(finding: Finding) -> str | None:
 
 
 def _not_whole(finding: Finding) -> str | None:
-    """`offsets 300 to 309 lie damaged on broker 2`: damage of the holders, if none has all."""
+    """`offsets 300 to 309 are damaged on broker 2`: damage of the holders, if none has all."""
     damaged: dict[str, list[str]] = {}
     for row in _rows(finding, "not_whole")[:LIST_LIMIT]:
-        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset")
-        if offsets is not None:
+        offsets = offset_range(row.get("offset_start"), row.get("offset_end"), "offset")
+        if offsets:
             damaged.setdefault(clean(row.get("broker")), []).append(offsets)
-    return " and ".join(f"{listed(spans)} lie damaged on broker {broker}" for broker, spans in damaged.items()) or None
+    return " and ".join(f"{listed(spans)} are damaged on broker {broker}" for broker, spans in damaged.items()) or None
 
 
 def _cut(finding: Finding) -> str | None:
@@ -434,7 +434,7 @@ def _rivals(finding: Finding) -> str | None:
         brokers = named_brokers(version.get("brokers"))
         ends = [end for end in (version.get("high_watermark"), version.get("log_end_offset")) if isinstance(end, int)]
         if brokers and len(ends) == 2 and min(ends) > start and not any(broker in holders for broker in version["brokers"]):
-            texts.append(f"{span(start, min(ends), 'offset')} on {brokers}")
+            texts.append(f"{offset_range(start, min(ends), 'offset')} on {brokers}")
     return " and ".join(texts) or None
 
 
@@ -465,8 +465,8 @@ def _first(texts: list[str]) -> str | None:
 _REMOTE_DEFECTS: Final = {
     "all objects missing": "all objects are missing in the store",
     "log missing": "the object with the log is missing in the store",
-    "other objects missing": "objects without which brokers do not serve it are missing in the store",
-    "log cut": "the object with the log is cut",
+    "other objects missing": "objects that brokers need to serve it are missing in the store",
+    "log cut": "the object with the log is truncated",
     "log too large": "the object with the log is larger than the segment",
 }
 
@@ -475,7 +475,7 @@ def _remote_defect(finding: Finding) -> str:
     """What is wrong with the objects of remote segments."""
     evidence = finding.evidence
     reason, lacking = evidence.get("reason"), listed(evidence.get("lacking"))
-    text = _REMOTE_DEFECTS.get(str(reason), "its objects are not what was copied")
+    text = _REMOTE_DEFECTS.get(str(reason), "its objects differ from what was copied")
     size_in_bytes, expected = evidence.get("size_in_bytes"), evidence.get("expected_bytes")
     if isinstance(size_in_bytes, int) and isinstance(expected, int) and size_in_bytes != expected:
         return f"{text} ({size_in_bytes:,} bytes of {expected:,})"
@@ -492,7 +492,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "among": _among,
     "batch": _batch,
     "bytes": lambda finding: (
-        f"{span(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
+        f"{offset_range(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
     ),
     "compare": _compare,
     "cut": _cut,

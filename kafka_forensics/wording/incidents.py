@@ -17,16 +17,16 @@ class _IncidentText(NamedTuple):
 
 
 _GUARD: Final = "{{ guard }}"
-_WEIGH: Final = f"{_GUARD} Then weigh what each election would cost."
+_WEIGH: Final = f"{_GUARD} Then see what each election would lose."
 _REPAIR: Final = (
-    "{% if holders %} To repair a replica, stop its broker while one that has a good copy leads the partition, move (never delete)"
+    "{% if holders %} To repair a replica, stop its broker while a broker with a good copy leads the partition, move (never delete)"
     " the partition's directory out of its log directory, and let it copy the partition again.{% endif %}"
 )
 
 TEXTS: Final[dict[Cause, _IncidentText]] = {
     Cause.UNCLEAN_ELECTION: _IncidentText(
         "unclean election",
-        "an unclean election passed over {{ brokers or 'the leader' }}; the leader elected instead"
+        "a leader was elected uncleanly instead of {{ brokers or 'the last leader' }} and"
         " {% if proven %}lacks{% else %}may lack{% endif %} committed records of {{ partitions }}",
         _WEIGH,
     ),
@@ -38,61 +38,63 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
     ),
     Cause.REPLICAS_DIVERGE: _IncidentText(
         "replicas diverge",
-        "the replicas of {{ partitions }} hold different records at the same offsets, and no file says why",
+        "the replicas of {{ partitions }} hold different records at the same offsets, and no file shows why",
         _WEIGH,
     ),
     Cause.LOG_DIRECTORY_GONE: _IncidentText(
-        "replicas that are not there",
-        "nothing of {{ partitions }} is on {{ brokers or 'a broker' }}, where other files expect it",
-        "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: a start begins with empty"
-        " logs. If the directory was copied in part, say --partial.",
+        "missing replicas",
+        "{{ brokers or 'a broker' }} has no files of {{ partitions }}, although other files list its replicas",
+        "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: it would start with empty"
+        " logs. If the directory was copied only in part, use --partial.",
     ),
     Cause.SHORT_REPLICA: _IncidentText(
         "replica lacks committed records",
-        "{{ brokers or 'a broker' }} lacks committed records of {{ partitions }}, as an older copy of its disk would",
-        f"{_GUARD}{{% if brokers and holders %}} Start {{{{ brokers }}}} last, once one that has the records leads.{{% endif %}}",
+        "{{ brokers or 'a broker' }} lacks committed records of {{ partitions }}, as if an older copy of its disk was restored",
+        f"{_GUARD}{{% if brokers and holders %}} Start {{{{ brokers }}}} last, after a broker that has the records"
+        " leads.{% endif %}",
     ),
     Cause.UNCLEAN_SHUTDOWN: _IncidentText(
         "unclean stop",
-        "{{ brokers or 'a broker' }} stopped in the middle of its work, and a start would change its logs of {{ partitions }}",
+        "{{ brokers or 'a broker' }} was not shut down cleanly, and its next start would change its logs of {{ partitions }}",
         "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts.",
     ),
     Cause.DAMAGED_LOG: _IncidentText(
         "damaged segments",
         "segments of {{ partitions }} are damaged{% if brokers %} on {{ brokers }}{% endif %}",
-        "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts: a start may cut its logs at"
+        "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts: its start may cut the logs at"
         " the damage." + _REPAIR,
     ),
     Cause.DAMAGED_FILES: _IncidentText(
         "damaged index, snapshot or checkpoint",
-        "small files of {{ partitions }} are damaged{% if brokers %} on {{ brokers }}{% endif %}; no segment is",
-        "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts; each finding says what its"
+        "indexes, snapshots or checkpoints of {{ partitions }} are damaged{% if brokers %} on {{ brokers }}{% endif %};"
+        " segments are not",
+        "Copy the log directories of {{ brokers or 'this broker' }} elsewhere before it starts; each finding states what its"
         " file costs.",
     ),
     Cause.TOPIC_RECREATED: _IncidentText(
         "topic ids disagree",
-        "directories of {{ partitions }} are of another topic of the same name{% if brokers %} ({{ brokers }}){% endif %}",
-        "Copy the directories of every id elsewhere before any broker starts, and find out which of them the cluster uses.",
+        "directories of {{ partitions }} belong to another topic with the same name{% if brokers %} ({{ brokers }}){% endif %}",
+        "Copy the directories of every id elsewhere before any broker starts, and find out which id the cluster uses.",
     ),
     Cause.HANGING_TRANSACTION: _IncidentText(
         "hanging transactions",
-        "transactions in {{ partitions }} are open, or go on behind their end, and no coordinator will end them",
+        "transactions in {{ partitions }} are open, or have records after their marker, and no coordinator will end them",
         "On the running cluster (Kafka 3.0 or later) let kafka-transactions.sh find-hanging confirm each before you abort it.",
     ),
     Cause.TORN_TRANSACTION: _IncidentText(
         "transactions that ended in two ways",
-        "transactions in {{ partitions }} ended otherwise than their coordinator decided",
-        "Keep every log directory and backup as it is; the coordinator's word is in __transaction_state.",
+        "transactions in {{ partitions }} did not end as their coordinator decided",
+        "Keep every log directory and backup as it is; the coordinator's decision is in __transaction_state.",
     ),
     Cause.PRODUCER_SEQUENCE: _IncidentText(
         "producer sequences with gaps or repeats",
-        "sequences of producers do not follow each other in {{ partitions }}",
+        "sequence numbers of producers in {{ partitions }} are not consecutive",
         "Compare with the other replicas, then with what the producers logged at that time.",
     ),
     Cause.READERS_HELD_BACK: _IncidentText(
         "consumers cannot read the newest records",
         "the high watermark of {{ partitions }} does not move, and consumers wait for it",
-        "Find out which member of the ISR does not fetch, and why.",
+        "Find the member of the ISR that does not fetch, and why it does not.",
     ),
     Cause.OLDER_FORMAT: _IncidentText(
         "older message format",
@@ -101,41 +103,42 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
     ),
     Cause.CLEANER_STOPPED: _IncidentText(
         "log cleaner that stopped",
-        "{{ brokers or 'a broker' }} does not clean its compacted logs, which other brokers cleaned further",
-        "Look in the log of {{ brokers or 'this broker' }} for the end of kafka-log-cleaner-thread, and restart the broker.",
+        "{{ brokers or 'a broker' }} does not clean its compacted logs; other brokers cleaned the same logs further",
+        "Find out from the server log of {{ brokers or 'this broker' }} why kafka-log-cleaner-thread ended. Restart the broker.",
     ),
     Cause.COMMITTED_LOST: _IncidentText(
-        "committed records are gone",
-        "no copy holds committed records of {{ partitions }}, and no file says why",
+        "committed records are lost",
+        "no copy has some committed records of {{ partitions }}, and no file shows why",
         "Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Scan them together.",
     ),
     Cause.LOST_SINCE: _IncidentText(
-        "committed records gone since the older snapshot",
-        "committed records of {{ partitions }} that the older snapshot has are gone{% if brokers %} on {{ brokers }}{% endif %}",
-        "Keep the older snapshot as it is, since it has these records, and find out from a controller's log who led meanwhile.",
+        "committed records lost since the older snapshot",
+        "committed records of {{ partitions }} that the older snapshot has are missing{% if brokers %} on {{ brokers }}{% endif %}",
+        "Keep the older snapshot as it is: it has these records. A controller's log shows which brokers led since then.",
     ),
     Cause.MIXED_COPIES: _IncidentText(
         "copies that do not belong together",
-        "what was given is of different clusters, nodes or moments, or not all of it Kafka's",
-        "Settle which copies belong together before you trust the rest.",
+        "the given copies are from different clusters, nodes or times, or include files that are not Kafka's",
+        "Find out which copies belong together before you rely on the other findings.",
     ),
     Cause.UNREADABLE_RECORDS: _IncidentText(
         "records that could not be read",
-        "records of {{ partitions }} could not be read, so what they say is not known",
+        "records of {{ partitions }} could not be read; their content is unknown",
         "Scan again with the newest version of this tool and every replica of these partitions.",
     ),
     Cause.REMOTE_LOG: _IncidentText(
         "remote log with missing or wrong segments",
-        "readers miss records that {{ partitions }} have in remote storage, or get wrong ones",
-        "Delete nothing in the remote store, and stop what may delete there. Look for older versions of missing objects.",
+        "readers of {{ partitions }} do not get all records in remote storage, or get wrong records",
+        "Delete nothing in the remote store, and stop everything that may delete there. Look for older versions of missing"
+        " objects.",
     ),
     Cause.CONTROLLERS: _IncidentText(
         "controllers that must not start",
-        "controllers lost records of {{ partitions }} that others hold, or cannot apply a record of it",
-        "Keep the controllers stopped until what the findings say is mended, and copy every log directory elsewhere first.",
+        "controllers lack records of {{ partitions }} that others have, or cannot apply one of its records",
+        "Copy every log directory elsewhere first. Keep the controllers stopped until the problems in these findings are repaired.",
     ),
     Cause.SETTINGS: _IncidentText(
-        "risky settings", "settings of {{ partitions }} allow losses", "Compare the settings with what the topic is for."
+        "risky settings", "settings of {{ partitions }} allow a loss of records", "Check whether the topic needs safer settings."
     ),
 }
 
@@ -158,7 +161,7 @@ def incident_message(incident: Incident) -> str:
     """What happened and what it costs, in one to four sentences."""
     sentences = [_filled(TEXTS[incident.cause].message, incident), _loss(incident), _copies(incident)]
     if incident.confidence is Confidence.SUSPECTED:
-        sentences.append("This is suspected: something harmless may look the same.")
+        sentences.append("This is only suspected: a harmless cause can look the same.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -208,7 +211,7 @@ def _loss(incident: Incident) -> str:
         only_on = f"{survive} only on {_only_on(incident, holders)}"
         return f"{number} {only_on}, and Kafka would truncate {pronoun} there to match the new leader."
     if not incident.held_by:
-        return f"{number} {verb} in no copy that was given."
+        return f"{number} {verb} in no given copy."
     return f"{number} {verb} lost unless a replica with a good copy leads."
 
 
@@ -223,7 +226,7 @@ def _copies(incident: Incident) -> str:
         return f"Good copies are on {in_part or f'{named_brokers(holders)}{alone}'}."
     if incident.held_by:
         without = sum(not partition.held_by for partition in incident.partitions)
-        rest = f"; of {amount(without, 'partition')} no good copy is known" if without else ""
+        rest = f"; for {amount(without, 'partition')} no good copy is known" if without else ""
         return f"Good copies are on {named_brokers(incident.held_by)}, each of some partitions{rest}."
     is_known = incident.lost_at_least or incident.cause is Cause.LOST_SINCE  # the older snapshot has them
     return "No good copy is known." if incident.lost_at_most and not is_known else ""

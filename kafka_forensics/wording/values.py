@@ -7,6 +7,7 @@ from typing import Final, SupportsIndex
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import rfc3339
+from kafka_forensics.model.offset_ranges import offset_range, offset_ranges
 from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, StartOutcome, table_name
 
 TEXT_LIMIT: Final = 160
@@ -74,7 +75,7 @@ def brokers_by_range(rows: object) -> str | None:
     texts = []
     for row in rows if isinstance(rows, (list, tuple)) else []:
         brokers = named_brokers(row.get("brokers")) if isinstance(row, dict) else None
-        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset") if brokers else None
+        offsets = offset_range(row.get("offset_start"), row.get("offset_end"), "offset") if brokers else ""
         texts += [f"{brokers} ({offsets})"] if offsets else []
     return listed(texts)
 
@@ -102,26 +103,9 @@ def duration(milliseconds: object) -> str:
     return f"{seconds} s"
 
 
-def span(start: object, end: object, noun: str) -> str | None:
-    """`offset 5` for start 5 and exclusive end 6 or None, `offsets 5 to 9` for end 10; an empty noun is left out."""
-    if not isinstance(start, int) or start < 0:
-        return None
-    if isinstance(end, int) and end > start + 1:
-        return f"{noun and noun + 's '}{clean(start)} to {clean(end - 1)}"
-    return f"{noun and noun + ' '}{clean(start)}"
-
-
-def offset_range(start: int, end: int) -> str:
-    """[300, 370) with inclusive ends: `300 to 369`; `5` for [5, 6), `none` for an empty range."""
-    if end <= start:
-        return "none"
-    return str(start) if end - start == 1 else f"{start} to {end - 1}"
-
-
 def damaged_bytes(size_in_bytes: int, spans: Sequence[tuple[int, int]]) -> str:
     """`126 bytes of the log (offsets 0 to 4) are damaged`; `spans` are [start, end), empty if unknown."""
-    offsets = ", ".join(offset_range(start, end) for start, end in spans)
-    where = f" (offset{'' if offsets.isdigit() else 's'} {offsets})" if offsets else ""
+    where = f" ({offset_ranges(spans)})" if spans else ""
     noun, verb = ("byte", "is") if size_in_bytes == 1 else ("bytes", "are")
     return f"{size_in_bytes} {noun} of the log{where} {verb} damaged"
 
@@ -139,47 +123,48 @@ DEFECTS: Final = {
     "directory_id": "its directory id cannot be read",
     "empty": "it is empty",
     "epoch": "an epoch cannot be read",
-    "escape": "a character is escaped wrongly",
-    "fields": "a line has another form",
-    "json": "it is no JSON",
+    "escape": "a character has a wrong escape",
+    "fields": "a line has the wrong format",
+    "json": "it is not JSON",
     "line_too_long": "a line is too long",
-    "missing": "a line is missing that must be there",
+    "missing": "a required line is missing",
     "negative": "an offset is below 0",
     "node_id": "its node id cannot be read",
     "offset": "an offset cannot be read",
     "oversized": "it is too large",
     "partition": "a partition cannot be read",
     "too_many_lines": "it has too many lines",
-    "topic": "no topic can have such a name",
+    "topic": "no topic can have this name",
     "topic_id": "its topic id cannot be read",
-    "unterminated": "its last line has no end",
+    "unterminated": "its last line has no line end",
     "version": "its version is missing or unknown",
-    "zero_id": "its topic id is that of no topic",
+    "zero_id": "its topic id is all zeros",
     "zeros": "it is filled with zeros",
 }
 """Reasons why a checkpoint or identity file cannot be read."""
 COST_OF_START_WITHOUT: Final = {
-    "__cluster_metadata-0/leader-epoch-checkpoint": "the node takes the leader epochs from the batches of the controllers' log",
-    "__cluster_metadata-0/partition.metadata": "the node writes it anew",
+    "__cluster_metadata-0/leader-epoch-checkpoint": "the node reads the leader epochs from the batches of the controllers' log",
+    "__cluster_metadata-0/partition.metadata": "the node writes it again",
     "__cluster_metadata-0/quorum-state": (
-        "without it a controller does not know in which election it voted, and may vote twice in one: of several controllers start"
-        " it only when the others have a leader; a broker that is no controller has no vote"
+        "without it a controller does not know in which elections it voted, and may vote twice in one: start such a controller"
+        " only when the other controllers have a leader; a node that is only a broker does not vote"
     ),
     "bootstrap.checkpoint": "a node whose controllers' log has records does not need it",
-    "cleaner-offset-checkpoint": "without it the cleaner goes over each compacted log from its start again, and nothing is lost",
+    "cleaner-offset-checkpoint": "without it the cleaner cleans each compacted log from its start again; nothing is lost",
     "leader-epoch-checkpoint": (
-        "without it Kafka knows no leader epochs of this log but those of batches that a recovery after an unclean stop walks;"
-        " knowing none, it cuts it as a follower at its high watermark, not at a fork"
+        "without it Kafka knows only the leader epochs of batches that a recovery after an unclean stop reads; if it knows none,"
+        " a follower cuts this log at its high watermark, not at a fork"
     ),
     "log-start-offset-checkpoint": (
-        "without it each log begins at its first segment again, and records come back that DeleteRecords deleted there"
+        "without it each log begins at its first segment again: records that DeleteRecords deleted there come back"
     ),
     "recovery-point-offset-checkpoint": (
-        "without it a start after an unclean stop recovers every log from its start, which takes long, and cuts at the first damage"
+        "without it a start after an unclean stop recovers every log from its start: this takes long, and it cuts each log at its"
+        " first damage"
     ),
     "replication-offset-checkpoint": (
-        "without it Kafka takes each log's start for its high watermark until replicas have fetched again, and before version 0.11"
-        " a follower is cut there"
+        "without it Kafka uses each log's start as its high watermark until replicas have fetched again; before version 0.11 a"
+        " follower is cut there"
     ),
 }
 """The cost of starting without a file, by its name."""
@@ -197,16 +182,16 @@ def defect(finding: Finding) -> str | None:
 
 
 ON_START: Final[Mapping[str, str]] = {
-    StartOutcome.BROKER_STOPS.value: "a broker does not start like this, even with other log directories",
+    StartOutcome.BROKER_STOPS.value: "a broker with this file does not start, even if it has other log directories",
     StartOutcome.DIRECTORY_OFFLINE.value: (
-        "Kafka takes the log directory offline over it, and a broker without another one does not start"
+        "Kafka takes the log directory offline because of it; a broker without another log directory does not start"
     ),
-    StartOutcome.REFUSED.value: "the node runs, and the other nodes of its cluster, if any, refuse it (INCONSISTENT_CLUSTER_ID)",
-    StartOutcome.NOT_SERVED.value: "the broker starts and serves no log of this directory",
+    StartOutcome.REFUSED.value: "the node runs, but the other nodes of its cluster, if any, refuse it (INCONSISTENT_CLUSTER_ID)",
+    StartOutcome.NOT_SERVED.value: "the broker starts but serves no log of this directory",
     StartOutcome.SERVES_OTHER.value: (
-        "the broker starts, and logs begin at their first segments again: records come back that DeleteRecords deleted there"
+        "the broker starts, and logs begin at their first segments again: records that DeleteRecords deleted there come back"
     ),
-    StartOutcome.CLEANER_STOPS.value: "the broker starts, and its log cleaner ends until the next start",
+    StartOutcome.CLEANER_STOPS.value: "the broker starts, but its log cleaner stops until the next start",
 }
 """What a broker does at a start with the file, unless it ignores it or writes it anew."""
 
@@ -226,8 +211,8 @@ def repair_advice(finding: Finding) -> str:
         return f"set `cluster.id={cluster_id}` in this file and leave its other lines as they are"
     told_by = finding.evidence.get("told_by")
     source = f" (the id is from {listed(told_by)})" if told_by else ""
-    advice = f"write this file anew, of the lines {_identity_lines(finding)}{source}"
-    return f"see whether the broker has this file, and if not, {advice}" if finding.evidence.get("reason") == ABSENT else advice
+    advice = f"write this file again with the lines {_identity_lines(finding)}{source}"
+    return f"check whether the broker has this file; if not, {advice}" if finding.evidence.get("reason") == ABSENT else advice
 
 
 def _identity_lines(finding: Finding) -> str:
@@ -238,7 +223,6 @@ def _identity_lines(finding: Finding) -> str:
     names = {"node.id": "node_id", "cluster.id": "cluster_id", "directory.id": "directory_id"}
     lines = [f"`{name}={clean(evidence.get(key) or 'ID')}`" for name, key in names.items()]
     unknown = any("=ID`" in line for line in lines)
-    where = (
-        " (give the copy as N=PATH, beside the other copies and the controllers' log, to have each ID filled in)" if unknown else ""
-    )
+    hint = " (to get each ID filled in, give this copy as N=PATH together with the other copies and the controllers' log)"
+    where = hint if unknown else ""
     return f"`version=1`, {', '.join(lines[:-1])} and {lines[-1]}{where}"

@@ -173,8 +173,8 @@ class BundleWriter:
             self._output.truncate()
             return False
         if _comparable(data) != {name: value for name, value in about.items() if name not in _OF_THIS_RUN}:
-            hint = "remove it, or give --output another place; it is gone on with by the options with which it was begun"
-            raise UsageError("what was begun there is another bundle, or one made with other options", hint=hint)
+            hint = "remove it, or give --output another path; it continues only with the options with which it was started"
+            raise UsageError("the unfinished file belongs to another bundle, or to other options", hint=hint)
         self._keep_member(ABOUT, data)
         while (data := self._member_data(members, part_name(self._parts))) is not None:
             try:
@@ -203,7 +203,7 @@ class BundleWriter:
 
 
 def _comparable(about: bytes) -> object:
-    """The description of an unfinished bundle without the fields of its run; None if it is no JSON object."""
+    """The description of an unfinished bundle without the fields of its run; None if it is not JSON object."""
     try:
         fields = parse_json(about)
     except FormatError:

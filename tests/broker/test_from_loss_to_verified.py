@@ -113,9 +113,9 @@ def follow(walk: Walk, cluster: Cluster) -> None:
     walk.next("1. Stop and copy")
     output = " ".join(walk.next("2. What happened").split())
     assert f"committed records at offsets {COMMON_END} to {COMMON_END + ALONE - 1} survive only on broker 2" in output
-    output = " ".join(walk.next("3. Weigh the two ways").split())
+    output = " ".join(walk.next("3. Compare the options").split())
     assert "`kafka-forensics recover` takes them from these copies" in output
-    walk.next("4. Take the lost records out of the copies")
+    walk.next("4. Recover the lost records from the copies")
     rows = [json.loads(row) for row in (walk.folder / "lost" / "records.jsonl").read_text().splitlines()]
     assert [row["offset"] for row in rows] == [*range(COMMON_END, COMMON_END + ALONE)]
     cluster.start(*cluster.controllers)
@@ -123,7 +123,7 @@ def follow(walk: Walk, cluster: Cluster) -> None:
     cluster.start(STOPPED, OLD_LEADER)
     cluster.await_isr("audit", [STALE, STOPPED, OLD_LEADER])
     assert len(read_audit(cluster.bootstrap)) == COMMON_END + AFTERWARDS
-    output = walk.next("6. Put the records back")
+    output = walk.next("6. Produce the records again")
     assert f"{ALONE} records acknowledged" in output
     cluster.await_high_watermark(STALE, "audit", COMMON_END + AFTERWARDS + ALONE)
     records = read_audit(cluster.bootstrap)
@@ -131,5 +131,5 @@ def follow(walk: Walk, cluster: Cluster) -> None:
     back = records[COMMON_END + AFTERWARDS :]
     assert [record.timestamp_ms for record in back] == [row["timestamp_ms"] for row in rows]
     assert [record.headers for record in back] == [[("kafka-forensics-original-offset", b"%d" % row["offset"])] for row in rows]
-    output = walk.next("7. See that it has come true")
+    output = walk.next("7. Check the result")
     assert "7 promises kept" in output

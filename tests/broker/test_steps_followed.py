@@ -13,19 +13,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafka_forensics.cli.main import outcome
 from lab.cluster import Cluster
-from lab.jvm import QUICK_START, wait_until
+from lab.jvm import wait_until
+from lab.kafka_scripts import write_scripts
 from lab.unclean_election import ALLOWED, MANY, Acknowledged, fully_replicated, lose_partitions
 from lab.versions import VERSIONS
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly]
 
 PARTITIONS = 126
-TOOLS = {
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-    "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
-    "kafka-metadata-quorum.sh": "org.apache.kafka.tools.MetadataQuorumCommand",
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-}
 
 
 class Follower:
@@ -33,10 +28,7 @@ class Follower:
 
     def __init__(self, cluster: Cluster, folder: Path, jars: Path) -> None:
         self.cluster, self.folder = cluster, folder
-        folder.mkdir()
-        for script, main_class in TOOLS.items():
-            (folder / script).write_text(f'#!/bin/sh\nexec java {" ".join(QUICK_START)} -cp "{jars}/*" {main_class} "$@"\n')
-            (folder / script).chmod(0o755)
+        write_scripts(folder, jars)
         settings = cluster.directory / f"node-{cluster.controllers[0]}.properties"
         (folder / "server.properties").write_text(settings.read_text())
 

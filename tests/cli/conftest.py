@@ -99,7 +99,7 @@ def run_plan(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def plan_text(run_plan: Run) -> Callable[..., str]:
     """The table of `plan …` as one line, to search for sentences."""
-    return lambda *arguments: " ".join(run_plan(*arguments, "--format", "table")[1].split())
+    return lambda *arguments: " ".join(run_plan(*arguments, "--format", "text")[1].split())
 
 
 @pytest.fixture

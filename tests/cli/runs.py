@@ -2,14 +2,23 @@
 
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.support.kept_answers import write_answers
 
+COMMAND = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
+
 Run = Callable[..., tuple[int, str, str]]
 """Exit status, stdout and stderr of a command line with these arguments."""
+
+
+def printed_commands(text: str) -> Iterator[str]:
+    """The commands in an output, each joined to one line."""
+    for inline, on_new_line in COMMAND.findall(text):
+        yield (inline or on_new_line).replace("\\\n", " ")
 
 
 def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:

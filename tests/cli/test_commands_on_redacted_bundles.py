@@ -23,7 +23,12 @@ SAMPLE = SAMPLES / "unclean-election"
 _NAME_KEYS = frozenset(
     {"group", "transactional_id", "client_id", "member_id", "client_host", "host", "resource_name", "process_id"}
 )
-MORE_COMMANDS = (["plan"], ["groups", "--all-partitions"], ["dump", "--offset", "0:100"], ["dump", "--records", "--offset", "0:20"])
+MORE_COMMANDS = (
+    ["plan"],
+    ["groups", "--all-partitions"],
+    ["dump", "--offset", "0..99"],
+    ["dump", "--records", "--offset", "0..19"],
+)
 
 
 def string_values(document: object, key: str = "") -> Iterator[tuple[str, str]]:

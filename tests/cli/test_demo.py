@@ -62,9 +62,9 @@ def test_printed_commands_run(name: str, run: Run, tmp_path: Path, monkeypatch: 
         ("file", f"error: file is a file, and DIR names a directory\n{HINT}\n"),
         (
             "a/b",
-            "error: cannot write to a/b: its directory does not exist\nhint: make that directory first, or choose another place\n",
+            "error: cannot write to a/b: its directory does not exist\nhint: create that directory first, or choose another path\n",
         ),
-        ("-", f"error: DIR - names no directory\n{HINT}; one of that name is ./-\n"),
+        ("-", f"error: DIR - is not a directory\n{HINT}; for a directory with that name give ./-\n"),
         (".", f"error: . is not empty: it holds .hidden\n{HINT}\n"),
     ],
 )

@@ -18,7 +18,7 @@ from tests.support.segments import batch, legacy_entry, log
 BROKER = SAMPLES / "unclean-election" / "broker-1"
 IDEMPOTENT = DUMP_INPUTS / "idempotent" / "00000000000000000160.log"
 TRANSACTIONS = DUMP_INPUTS / "transactions" / "00000000000000000000.log"
-FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+FORMATS = ("text", "tsv", "json", "jsonl")
 
 Dump = Callable[..., str]
 
@@ -65,7 +65,7 @@ def test_payloads_are_hidden_by_default(dump: Dump, tmp_path: Path, format_name:
     parts = [write_batch([record], base_offset=0, base_timestamp=1), legacy_entry(1, value=secret)]
     path = write_log(tmp_path / "00000000000000000000.log", *parts)
     for options in ([], ["--records"], ["--explain"], ["--explain", "--records"]):
-        output = dump(path, "--format", format_name, "--offset", "0:9", *options)
+        output = dump(path, "--format", format_name, "--offset", "0..8", *options)
         assert ("secret" in output, secret.hex(" ")[:20] in output) == (False, False)
     assert "secret" in dump(path, "--format", format_name, "--records", "--show-payloads")
 
@@ -81,12 +81,12 @@ def test_damage_is_a_row_and_the_dump_continues_after_it(rows: Rows) -> None:
     found_rows = rows(DUMP_INPUTS / "count-short" / IDEMPOTENT.name, "--records")
     assert [row["position"] for row in found_rows if row["span"] == "BATCH_COUNT_LIE"] == [4203]
     assert found_rows[-1]["offset"] == 319
-    jumped = rows(DUMP_INPUTS / "offset-jump" / IDEMPOTENT.name, "--offset", "240:260")
+    jumped = rows(DUMP_INPUTS / "offset-jump" / IDEMPOTENT.name, "--offset", "240..259")
     assert [row["base_offset"] for row in jumped] == [240]
 
 
 @pytest.mark.parametrize(
-    ("text", "offsets"), [("200:230", range(200, 230)), ("310:", range(310, 320)), (":165", range(160, 165)), ("171", [171])]
+    ("text", "offsets"), [("200..229", range(200, 230)), ("310..", range(310, 320)), ("..164", range(160, 165)), ("171", [171])]
 )
 def test_offset_selects_records_and_the_batches_that_contain_them(rows: Rows, text: str, offsets: range) -> None:
     assert [row["offset"] for row in rows(IDEMPOTENT, "--records", "--offset", text)] == list(offsets)
@@ -98,9 +98,9 @@ def test_offset_selects_records_and_the_batches_that_contain_them(rows: Rows, te
 def test_offset_starts_to_read_at_the_position_in_the_index(rows: Rows, tmp_path: Path) -> None:
     data = IDEMPOTENT.read_bytes()
     path = write_log(tmp_path / IDEMPOTENT.name, bytes(1401), data[1401:])
-    assert rows(path, "--offset", "290:300")[0]["span"] == "FRAMING_LOST"
+    assert rows(path, "--offset", "290..299")[0]["span"] == "FRAMING_LOST"
     shutil.copy(IDEMPOTENT.with_suffix(".index"), tmp_path)
-    assert [row["base_offset"] for row in rows(path, "--offset", "290:300")] == [280]
+    assert [row["base_offset"] for row in rows(path, "--offset", "290..299")] == [280]
 
 
 def test_every_kind_of_broker_file_is_dumped(rows: Rows) -> None:
@@ -126,11 +126,11 @@ def test_every_kind_of_broker_file_is_dumped(rows: Rows) -> None:
 def test_topic_and_partition_of_a_single_file_come_from_its_directory(dump: Dump, run: Run) -> None:
     file = BROKER / "audit-0" / "00000000000000000000.log"
     assert dump(file, "--topic", "aud*", "--partition", 0) == dump(file)
-    error = "error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n"
+    error = "error: nothing matches --topic zz: there is no topic 'zz'\nhint: there is audit-0\n"
     assert run("dump", file, "--topic", "zz") == (2, "", error)
     for path in (TRANSACTIONS, BROKER / "meta.properties"):
         status, _, err = run("dump", path, "--topic", "zz")
-        assert (status, "of which topic and partition it is cannot be told" in err) == (2, True)
+        assert (status, "its path does not show its topic and partition" in err) == (2, True)
 
 
 def test_explained_bytes_are_those_of_the_file(rows: Rows) -> None:
@@ -155,11 +155,11 @@ def test_explain_shows_fields_of_indexes_snapshots_text_and_damage(rows: Rows) -
     assert [row["field"] for row in torn if row["structure"] == "damage"] == ["PRODUCER_SNAPSHOT_CORRUPT"] * 2
     text = rows(BROKER / "meta.properties", "--explain")
     assert any("node.id=1" in str(row["value"]) for row in text)
-    torn_batch = rows(DUMP_INPUTS / "torn-header" / IDEMPOTENT.name, "--explain", "--offset", "300:")
+    torn_batch = rows(DUMP_INPUTS / "torn-header" / IDEMPOTENT.name, "--explain", "--offset", "300..")
     assert (torn_batch[0]["field"], torn_batch[-1]["meaning"]) == ("SEG_TORN_TAIL", "cut short: 4 bytes belong here")
 
 
-@pytest.mark.parametrize("arguments", [["--format", "xml"], ["--offset", "7:7"], ["--offset", "x"], ["--offset", ":"]])
+@pytest.mark.parametrize("arguments", [["--format", "xml"], ["--offset", "7..6"], ["--offset", "x"], ["--offset", ".."]])
 def test_wrong_arguments_are_refused(run: Run, arguments: list[str]) -> None:
     status, out, err = run("dump", IDEMPOTENT, *arguments)
     assert (status, out, err[:7]) == (2, "", "error: ")
@@ -167,7 +167,7 @@ def test_wrong_arguments_are_refused(run: Run, arguments: list[str]) -> None:
 
 def test_an_unknown_file_is_refused_and_a_renamed_log_is_read(rows: Rows, tmp_path: Path, run: Run) -> None:
     status, _, err = run("dump", write_log(tmp_path / "notes.txt", b"x"))
-    assert (status, "no file of Kafka's" in err) == (2, True)
+    assert (status, "no Kafka file" in err) == (2, True)
     assert len(rows(write_log(tmp_path / "copy.log", *log(3)))) == 3
 
 
@@ -208,7 +208,7 @@ DAMAGED = st.builds(
 @given(
     name=st.sampled_from(NAMES),
     data=st.one_of(st.binary(max_size=200), DAMAGED),
-    options=st.sampled_from(([], ["--records"], ["--explain", "--records", "--offset", "0:5"])),
+    options=st.sampled_from(([], ["--records"], ["--explain", "--records", "--offset", "0..4"])),
 )
 def test_any_bytes_are_dumped(name: str, data: bytes, options: list[str], tmp_path: Path, dump: Dump) -> None:
     dump(write_log(tmp_path / name, data), *options)

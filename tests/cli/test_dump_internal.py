@@ -56,7 +56,7 @@ def test_records_of_the_controllers_log_are_decoded(dump: Dump, tmp_path: Path) 
     assert (newer["record"], newer["problem"], "value" in newer) == ("PARTITION_CHANGE_RECORD", "version", False)
     assert broken == {"record": "UNKNOWN", "problem": "frame"}
     assert (broker["record"], "value" in broker.get("value", {})) == ("CONFIG_RECORD", False)
-    table = dump(path, "--records", "--format", "table")
+    table = dump(path, "--records", "--format", "text")
     assert "TOPIC_RECORD" in table
     assert "CANNOT BE READ" in table
 
@@ -79,7 +79,7 @@ def test_committed_offsets_are_decoded_and_their_metadata_is_hidden(dump: Dump, 
     assert no_key == {"record": "UNKNOWN", "problem": "key"}
     assert newer["problem"] == "version"
     assert details(dump, path, "--show-payloads")[0]["value"]["metadata"] == "secret"
-    text = " ".join(dump(path, "--records", "--format", "table").split())
+    text = " ".join(dump(path, "--records", "--format", "text").split())
     assert "OffsetCommit record type 1 group g topic t partition 3 offset 77 commit timestamp 2023-11-14 22:13:20" in text
     assert "TOMBSTONE" in text
 
@@ -141,7 +141,7 @@ def test_records_of_remote_log_metadata_are_decoded(dump: Dump, tmp_path: Path) 
     assert deleted["value"]["remote_partition_delete_state"] == "DELETE_PARTITION_MARKED"
     assert [record["problem"] for record in (unknown, broken, without_value)] == ["kind", "offsets", "value"]
     assert details(dump, path, "--show-payloads")[0]["value"]["custom_metadata"] == "AAEC"
-    table = " ".join(dump(path, "--records", "--format", "table").split())
+    table = " ".join(dump(path, "--records", "--format", "text").split())
     assert "event timestamp 2023-11-14 22:13:21" in table
     assert "CANNOT BE READ (offsets)" in table
 

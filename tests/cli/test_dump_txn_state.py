@@ -42,8 +42,8 @@ def test_every_record_has_the_state_that_read_records_gives(run: Run, tmp_path: 
     path = put_log(tmp_path)
     assert states(run, path) == EXPECTED
     assert pa.Table.from_batches(kf.read_records(str(path)))["txn_state"].to_pylist() == EXPECTED
-    assert states(run, path, "--offset", "3:7") == EXPECTED[3:7]
-    table_words = run("dump", path, "--records", "--format", "table")[1].split()
+    assert states(run, path, "--offset", "3..6") == EXPECTED[3:7]
+    table_words = run("dump", path, "--records", "--format", "text")[1].split()
     assert [after for before, after in pairwise(table_words) if before == "transaction"] == [
         state for state in EXPECTED if state != "none"
     ]

@@ -23,7 +23,7 @@ def disk(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", sorted(evidence_commands("orders")))
 def test_every_command_answers_as_for_a_disk_with_only_meta_properties(run: Run, disk: Path, command: str) -> None:
-    arguments = [*evidence_commands("orders")[command], *(["--format", "table"] if command in {"scan", "plan"} else [])]
+    arguments = [*evidence_commands("orders")[command], *(["--format", "text"] if command in {"scan", "plan"} else [])]
     shutil.copy(HEALTHY / "broker-3" / "meta.properties", disk)
     status, out, _ = run(command, *BROKERS, f"3={disk}", *arguments)
     (disk / "meta.properties").unlink()
@@ -42,7 +42,7 @@ def test_scan_counts_the_replicas_that_the_controllers_assign_to_the_disk(run: R
     status, out, _ = run("scan", *BROKERS, f"3={disk}", "--format", "json")
     (wiped,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
     assert (status, wiped["severity"], wiped["broker"], wiped["evidence"]["replicas"]) == (0, "warning", 3, 12)
-    assert "this log directory is empty, though the controller's log gives it 12 replicas" in wiped["message"]
+    assert "this log directory is empty, although the controller's log assigns it 12 replicas" in wiped["message"]
     _, out, _ = run("scan", HEALTHY, f"4={disk}", "--format", "json")
     (wiped,) = [row for row in json.loads(out)["findings"] if row["kind"] == "LOG_DIR_WIPED"]
     assert (wiped["severity"], wiped["broker"], wiped["evidence"]["node_id"]) == ("info", 4, 4)

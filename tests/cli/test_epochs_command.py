@@ -30,7 +30,7 @@ def shifted(tmp_path: Path) -> Path:
 
 def test_the_table_shows_epochs_by_checkpoint_and_by_log(run: Run) -> None:
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
-    status, out, err = run(*brokers, "--topic", "audit", "--format", "table")
+    status, out, err = run(*brokers, "--topic", "audit", "--format", "text")
     assert (status, err) == (0, "3 replicas: checkpoints and batches agree\n")
     rows = [line.split() for line in out.splitlines()]
     assert rows[0][:5] == ["partition", "broker", "epoch", "checkpoint", "log"]
@@ -50,16 +50,16 @@ def test_json_and_table_show_both_truncation_offsets(run: Run, shifted: Path) ->
     assert [(row["leader_epoch"], row["status"]) for row in rows] == [(0, "agrees"), (1, "starts_differ")]
     assert (rows[0]["truncation_offset_by_checkpoint"], rows[0]["truncation_offset_by_batches"]) == (3, 2)
     assert (rows[0]["first_timestamp_ms"], rows[0]["first_timestamp"]) == (1700000000006, "2023-11-14T22:13:20.006Z")
-    out = run(shifted, "--format", "table")[1]
-    assert "a follower asking for it is cut at 3 by the checkpoint, cut at 2 by the batches" in out
+    out = run(shifted, "--format", "text")[1]
+    assert "a follower that requests its end is cut at 3 by the checkpoint, cut at 2 by the batches" in out
     assert "CHECKPOINT AND BATCHES DISAGREE" in out
 
 
 def test_a_message_explains_an_empty_answer(run: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
-    error = "error: nothing fits --broker 2: there is no such broker\nhint: brokers here: 1\n"
-    assert run(tmp_path, "--broker", "2", "-q", "--format", "table") == (2, "", error)
+    error = "error: no broker matches --broker 2\nhint: brokers here: 1\n"
+    assert run(tmp_path, "--broker", "2", "-q", "--format", "text") == (2, "", error)
     assert run(tmp_path / "none")[0] == 2
 
 
@@ -74,5 +74,5 @@ def test_agreement_mentions_damaged_batches(run: Run, tmp_path: Path) -> None:
     agreement, damaged = err.splitlines()
     assert agreement == "1 replica: checkpoints and batches agree, as far as batches can be read"
     message = f"{size} bytes of the log (offsets 2 to 3) are damaged"
-    assert damaged == f"orders-0 on broker broker-b: {message}; of their epochs only the checkpoint tells"
+    assert damaged == f"orders-0 on broker broker-b: {message}; only the checkpoint has their epochs"
     assert run(tmp_path, "-q")[2] == ""

@@ -21,13 +21,13 @@ def test_datasets_are_listed_and_findings_affect_the_status_only_on_request(tmp_
     assert {load.pop("dataset"): load for load in json.loads(out)} == json.loads(
         (snapshot_of(tmp_path / "json") / "manifest.json").read_text()
     )["datasets"]
-    status, out, _ = run("export", *arguments, "table", "--output", tmp_path / "table", "--fail-on", "critical")
+    status, out, _ = run("export", *arguments, "text", "--output", tmp_path / "text", "--fail-on", "critical")
     assert (status, [line.split()[0] for line in out.splitlines()]) == (1, ["dataset", "batches", "findings", "incomplete"])
-    assert (snapshot_of(tmp_path / "table") / "_SUCCESS").exists()
+    assert (snapshot_of(tmp_path / "text") / "_SUCCESS").exists()
 
 
 def test_omitted_payloads_are_mentioned_once(tmp_path: Path, run: Run) -> None:
-    message = "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them\n"
+    message = "keys, values, headers and metadata of clients with offsets are left out; --show-payloads exports them\n"
     arguments = (AUDIT, "--fact", "records", "--output")
     assert run("export", *arguments, tmp_path / "a")[2] == message
     assert run("export", *arguments, tmp_path / "b", "-q")[2] == ""

@@ -101,7 +101,7 @@ def test_a_throttled_store_gives_status_3_and_advice_to_try_again(
         status, _, err = run(*COMMANDS[command], *output)
         assert status == 3
         if fault == SLOW_DOWN:
-            assert "still failing after 4 attempts; try again later; the service said: " in err
+            assert "still failing after 4 attempts; try again later; response of the service: " in err
             assert err.endswith(TRY_AGAIN)
         elif moment != "small files":  # see the test of small objects below
             assert "access denied: check credentials and rights" in err

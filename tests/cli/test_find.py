@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.commands.find import content, times
+from kafka_forensics.cli.commands.find import content
+from kafka_forensics.cli.ranges import times
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.cli.runs import Run
 from tests.support.brokers import put_copies, put_replica
@@ -16,7 +17,7 @@ from tests.support.places import SAMPLES
 from tests.support.results import HOSTILE_TEXT
 from tests.support.segments import BASE_TIMESTAMP, replace_bytes, segment_file
 
-FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+FORMATS = ("text", "tsv", "json", "jsonl")
 HOSTILE = HOSTILE_TEXT.encode("utf-8", "surrogatepass") + b"\xff"
 pytestmark = pytest.mark.usefixtures("wide", "chosen_kernels")
 
@@ -42,7 +43,7 @@ def is_plain(text: str) -> bool:
 
 def test_the_table_shows_which_broker_has_the_record(run: Run) -> None:
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
-    status, out, err = run(*brokers, "--topic", "audit", "--offset", "369", "--format", "table")
+    status, out, err = run(*brokers, "--topic", "audit", "--offset", "369", "--format", "text")
     assert status == 0
     assert err == "found 1 record in 3 segments, " + err.partition("segments, ")[2]
     header, row = out.splitlines()
@@ -56,7 +57,7 @@ def test_the_table_shows_which_broker_has_the_record(run: Run) -> None:
 def test_every_format_shows_all_fields_of_a_record(run: Run, hostile: Path, format_name: str) -> None:
     status, out, _ = run(hostile, "--key", "hex:" + HOSTILE.hex(), "--show-payloads", "--format", format_name)
     assert (status, is_plain(out)) == (0, True)
-    assert len(out.splitlines()) == {"table": 3, "tsv": 3, "json": 2, "jsonl": 2, "markdown": 6}[format_name]
+    assert len(out.splitlines()) == {"text": 3, "tsv": 3, "json": 2, "jsonl": 2}[format_name]
     for number, row in enumerate(json.loads(out) if format_name == "json" else []):
         assert (row["topic"], row["partition"], row["broker"], row["offset"]) == ("orders", 0, number + 1, 0)
         assert (row["timestamp_ms"], row["timestamp"]) == (BASE_TIMESTAMP, "2023-11-14T22:13:20.000Z")
@@ -65,9 +66,9 @@ def test_every_format_shows_all_fields_of_a_record(run: Run, hostile: Path, form
         assert row["headers"][1] == ["plain", "1=2"]
 
 
-@pytest.mark.parametrize("format_name", ["table", "json"])
+@pytest.mark.parametrize("format_name", ["text", "json"])
 def test_payloads_are_hidden_by_default_and_no_match_gives_status_0(run: Run, hostile: Path, format_name: str) -> None:
-    status, out, err = run(hostile, "--offset", "0:", "--format", format_name)
+    status, out, err = run(hostile, "--offset", "0..", "--format", format_name)
     assert (status, err) == (0, "found 2 records in 2 segments, " + err.partition("segments, ")[2])
     assert ("pwned" in out, "hostile" in out) == (False, True)
     status, out, err = run(hostile, "--key", "no such", "--format", format_name, "-q")
@@ -75,7 +76,7 @@ def test_payloads_are_hidden_by_default_and_no_match_gives_status_0(run: Run, ho
     assert err.startswith("nothing found: no readable record in 2 segments, ")
 
 
-@pytest.mark.parametrize("format_name", ["table", "tsv", "jsonl"])
+@pytest.mark.parametrize("format_name", ["text", "tsv", "jsonl"])
 @pytest.mark.parametrize("payloads", [(), ("--show-payloads",)])
 def test_compiled_kernels_give_the_same_output(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, payloads: tuple[str, ...]
@@ -96,7 +97,7 @@ def test_compiled_kernels_give_the_same_output(
         ]
         put_replica(tmp_path / "a \x1b \udcff name", broker, log)
     answers = []
-    searches = ("--offset", "0:"), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
+    searches = ("--offset", "0.."), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
     for compiled in (False, True):
         with kernels(compiled=compiled):
             answers.append([run(tmp_path, *conditions, *payloads, "--format", format_name) for conditions in searches])
@@ -117,7 +118,7 @@ def test_compiled_kernels_give_the_same_output(
         (["--value-contains", "hex:" + HOSTILE.hex() * 3], []),
         (["--timestamp", "2023-11-14T22:13:20Z..2023-11-14T22:13:21Z"], [1, 2]),
         (["--timestamp", f"{BASE_TIMESTAMP}"], [1, 2]),
-        (["--timestamp", f"..{BASE_TIMESTAMP}"], []),
+        (["--timestamp", f"..{BASE_TIMESTAMP - 1}"], []),
         (["--producer-id", str(2**60), "--broker", "2"], [2]),
         (["--producer-id", "0"], []),
         (["--offset", "0", "--limit", "1"], [1]),
@@ -137,11 +138,21 @@ def test_contents_are_parsed_as_text_or_hexadecimal() -> None:
     assert content("key", "text:") == b""
 
 
-def test_times_are_parsed_as_ranges() -> None:
-    assert times("2026-03-01T12:00:00Z..2026-03-01T12:00:01.500Z") == (1772366400000, 1772366401500)
-    assert times("1710123100000..") == (1710123100000, None)
-    assert times("..2026-03-01") == (None, 1772323200000)
-    assert times("1710123100000") == (1710123100000, 1710123100001)
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026-03-01T12:00:00Z..2026-03-01T12:00:01.500Z", 1772366400000, 1772366401501),
+        ("2026-03-01T12:00:00..2026-03-01T12:00:01", 1772366400000, 1772366402000),
+        ("2026-03-01T12:00", 1772366400000, 1772366460000),
+        ("2026-03-01T12+00:00", 1772366400000, 1772370000000),
+        ("1710123100000..", 1710123100000, None),
+        ("..2026-03-01", None, 1772409600000),
+        ("20260301", 1772323200000, 1772409600000),
+        ("1710123100000", 1710123100000, 1710123100001),
+    ],
+)
+def test_both_ends_of_times_are_included_with_all_that_they_name(text: str, start: int | None, end: int | None) -> None:
+    assert times(text) == (start, end)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +160,14 @@ def test_times_are_parsed_as_ranges() -> None:
     [
         [],
         ["--key", "hex:0"],
-        ["--offset", "5:5"],
+        ["--offset", "5..4"],
         ["--timestamp", ".."],
         ["--timestamp", "2..1"],
         ["--timestamp", "soon"],
         ["--producer-id", "-1"],
         ["--limit", "0"],
         ["--key", "k", "--format", "xml"],
-        ["--timestamp", "1710123100001..1710123100001"],
+        ["--timestamp", "2026-03-02..2026-03-01T23:59:59.999"],
     ],
 )
 def test_invalid_conditions_give_an_error_and_a_hint(run: Run, hostile: Path, arguments: list[str]) -> None:
@@ -173,9 +184,9 @@ def test_damage_and_the_limit_are_reported_and_only_unreadable_inputs_give_statu
     file.write_bytes(replace_bytes(file.read_bytes(), 8, b"\x7f\xff\xff\xff"))
     status, out, err = run(hostile, "--offset", "0")
     assert (status, len(out.splitlines())) == (0, 2)
-    assert "1 damaged place could not be searched, or not to the end; a scan of the same paths tells of them\n" in err
+    assert "1 damaged place could not be searched, or not to the end; a scan of the same paths shows them\n" in err
     _, _, err = run(hostile, "--offset", "0", "--limit", "1")
-    assert "stopped after 1 record, as --limit says; there may be more\n" in err
+    assert "stopped after 1 record, the limit of --limit; there may be more\n" in err
     status, _, err = run(hostile, "--offset", "0", "--topic", "none")
     assert status == 2
-    assert err.startswith("error: nothing fits --topic none: there is no topic 'none'\nhint: there is ")
+    assert err.startswith("error: nothing matches --topic none: there is no topic 'none'\nhint: there is ")

@@ -60,13 +60,13 @@ def test_rows_equal_the_golden_ones(run: Run, request: pytest.FixtureRequest, na
 
 def test_metadata_is_shown_only_on_request(run: Run, copies: Path) -> None:
     for options, has_metadata in ((("-v",), False), (("--show-payloads",), True)):
-        for format_name in ("table", "json"):
+        for format_name in ("text", "json"):
             status, out, err = run(copies, "--format", format_name, *options)
             assert (status, "secret-metadata" in out, "secret-metadata" in err) == (0, has_metadata, False)
 
 
 def test_the_table_has_notes(run: Run, copies: Path) -> None:
-    _, out, err = run(copies, "--format", "table", "--topic", "orders")
+    _, out, err = run(copies, "--format", "text", "--topic", "orders")
     assert "BEYOND EVERY LOG by 5" in out
     assert "pending: transaction of producer 77 has no marker" in out
     assert "unknown after offset 4 of __consumer_offsets-0" in out
@@ -100,11 +100,11 @@ def test_partitions_without_groups_are_shown_on_request(run: Run, copies: Path) 
     without_group = [row for row in rows(run, copies / "more", copies, "--all-partitions") if row["group"] is None]
     held_back = {(row["topic"], row["held_back_by"]) for row in without_group}
     assert held_back == {("__consumer_offsets", "last_stable_offset"), ("quiet", "unknown")}
-    _, out, err = run(copies / "more", "--all-partitions", "--format", "table")
+    _, out, err = run(copies / "more", "--all-partitions", "--format", "text")
     assert "no copy of __consumer_offsets is among the inputs; give the log directories of every broker, whole\n" in err
     assert "held at 4 if broker 3 is in the ISR" in out
-    assert "(no group)" in run(copies / "more", copies, "--all-partitions", "--format", "table")[1]
-    assert "(no group)" not in run(copies / "more", copies, "--format", "table")[1]
+    assert "(no group)" in run(copies / "more", copies, "--all-partitions", "--format", "text")[1]
+    assert "(no group)" not in run(copies / "more", copies, "--format", "text")[1]
 
 
 def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> None:
@@ -114,12 +114,12 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
     status, _, err = run(copies, "--group", "nobody", "-q")
     assert status == 0
     assert err.splitlines() == [
-        f"nothing to show: no group fits --group nobody; there is {printable(EVIL_TEXT)}, billing, idle, streams",
+        f"nothing to show: no group matches --group nobody; there is {printable(EVIL_TEXT)}, billing, idle, streams",
         "--all-partitions shows what holds back the readers of partitions without commits",
     ]
     assert "--all-partitions" not in run(copies, "--group", "nobody", "-q", "--all-partitions")[2]
     _, _, err = run(copies, "--group", "idle", "--topic", "orders", "-q")
-    message = "nothing to show: no group that is asked for committed anything on the partitions asked for"
+    message = "nothing to show: no matching group committed an offset on the matching partitions"
     assert err.splitlines()[0] == message
 
 
@@ -134,7 +134,7 @@ def test_a_commit_below_the_log_start_is_out_of_range(run: Run, tmp_path: Path) 
     put_consumer_offsets(log_dir, records)
     lags = {(row["group"], row["lag"], row["readable"], row["deleted_unread"]) for row in rows(run, tmp_path)}
     assert lags == {("late", 9, 6, 3), ("in time", 6, 6, 0), ("streams", 8, 6, 2)}
-    _, table, _ = run(tmp_path, "--format", "table")
+    _, table, _ = run(tmp_path, "--format", "text")
     [line] = [line for line in table.splitlines() if "OUT OF RANGE" in line]
     assert line.startswith("late")
     assert line.endswith("OUT OF RANGE: 3 offsets deleted unread, 6 are left to read; auto.offset.reset decides")
@@ -147,7 +147,7 @@ def test_a_column_names_isr_members_without_a_log(run: Run, tmp_path: Path) -> N
         put_consumer_offsets(put_replica(folder, broker, log(5), high_watermark=8), records)
     ControllerLog().lead([CONTROLLER]).append(topic("orders")).append(partition([1, 2, 3], 1)).put(folder / f"c{CONTROLLER}")
     [row] = rows(run, folder)
-    _, table, _ = run(folder, "--format", "table")
+    _, table, _ = run(folder, "--format", "text")
     assert row["missing_isr_members"] == [3]
     assert "no log of broker 3, a member of the ISR" in table
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "compare": ("--topic", "orders", PAYLOADS),
     "dump": ("--topic", "orders", "--records", PAYLOADS),
     "epochs": (),
-    "find": ("--offset", "0:", "--topic", "orders", PAYLOADS),
+    "find": ("--offset", "0..", "--topic", "orders", PAYLOADS),
     "groups": (PAYLOADS,),
     "metadata": (),
     "plan": ("--topic", "orders"),
@@ -50,7 +50,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("command", "format_name"),
-    [*((command, "table") for command in COMMANDS), *(("dump", name) for name in FORMATS if name != "table")],
+    [*((command, "text") for command in COMMANDS), *(("dump", name) for name in FORMATS if name != "text")],
 )
 def test_escape_sequences_are_not_printed(command: str, format_name: str, run: Run, copies: Path) -> None:
     paths = [*(path for path in sorted(copies.iterdir()) if path.name != "cluster"), *sorted((copies / "cluster").iterdir())]

@@ -140,7 +140,7 @@ def test_links_in_an_archive_are_followed_as_in_a_directory(run: Run, brokers: B
     place.symlink_to("../../../../../../etc/passwd")
     status, answer, _ = archived()
     reasons = [gap["reason"] for gap in answer["incomplete"]]
-    assert (status, reasons) == (3, ["a link, not followed: it leads out of what was given"])
+    assert (status, reasons) == (3, ["a link, not followed: it leads outside the given paths"])
 
 
 def test_unread_inputs_have_a_place(brokers: Brokers, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_unread_inputs_have_a_place(brokers: Brokers, tmp_path: Path) -> None:
         place.symlink_to(outside)
     os.mkfifo(log_dir / "v-0")
     link, other = EntryKind.SYMLINK, EntryKind.OTHER
-    reason = "a symbolic link, not followed: it leads out of what was given"
+    reason = "a symbolic link, not followed: it leads outside the given paths"
     inputs = gather([str(brokers.root)], ScanOptions())
     assert sorted(inputs.not_read, key=lambda read: read.path) == [
         NotRead(str(log_dir / checkpoint), link, reason, 2, str(log_dir), None, checkpoint),
@@ -223,7 +223,7 @@ def test_unrelated_pipes_and_sockets_beside_log_directories_are_skipped(
         agent.bind("agent.sock")
     assert run(command, brokers.root)[0] == 0
     status, _, err = run(command, *sorted(brokers.root.iterdir()))
-    assert (status, err.count("skipped, as nothing of Kafka's is in them: ")) == (0, 1)
+    assert (status, err.count("skipped, without Kafka files: ")) == (0, 1)
     assert "agent.sock" in err
     os.mkfifo(brokers.root / "t-7")
     status, _, err = run(command, *sorted(brokers.root.iterdir()))

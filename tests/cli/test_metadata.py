@@ -37,7 +37,7 @@ def test_a_gap_after_a_missing_segment_is_reported(run: Run, tmp_path: Path) -> 
     log.put(tmp_path / "c100", without=(3,))
     status, _, err = run(tmp_path / "c100")
     assert status == 0
-    assert "warning: 1 offset of __cluster_metadata (3) missing in every copy: what was written there is not shown" in err
+    assert "warning: 1 offset of __cluster_metadata (3) missing in every copy: changes there are not shown" in err
     log.put(tmp_path / "c100")
     assert "missing in every copy" not in run(tmp_path / "c100")[2]
 
@@ -51,8 +51,8 @@ def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) 
     assert (election["previous_leader"], election["leader"], election["isr"]) == (2, 1, [1])
     assert election["timestamp"].startswith("20")
     assert "1 unclean election" in err
-    assert "no majority of the voters has it in these copies" in err
-    _, table, _ = run(*brokers, "--topic", "audit", "--format", "table")
+    assert "in these copies no majority of the voters has it" in err
+    _, table, _ = run(*brokers, "--topic", "audit", "--format", "text")
     assert "UNCLEAN election: cost offsets 300 to 369" in table
 
 
@@ -81,7 +81,7 @@ def test_epochs_after_a_malformed_record_are_unknown(run: Run, tmp_path: Path) -
     last = json.loads(out.splitlines()[-1])
     assert (status, last["leader_epoch"], last["unknown_after"]) == (0, None, 3)
     assert "error: " in err
-    _, table, _ = run(path, "--format", "table")
+    _, table, _ = run(path, "--format", "text")
     assert "unknown what changed after offset 2" in table
 
 
@@ -98,15 +98,15 @@ def test_every_change_has_a_note(run: Run, tmp_path: Path) -> None:
             leader=2, isr=[2], leader_recovery_state=1
         ),
         "leader recovered": partition_change(leader_recovery_state=0),
-        "log directory of 1,2 told": partition_change(directories=[unassigned, first]),
-        "log directory of 1 told": partition_change(directories=[second, first]),
+        "log directory of 1,2 assigned": partition_change(directories=[unassigned, first]),
+        "log directory of 1 assigned": partition_change(directories=[second, first]),
         "log directory of 2 changed": partition_change(directories=[second, second]),
         "adding 3": partition_change(adding_replicas=[3]),
         "no longer adding 3": partition_change(adding_replicas=[]),
         "nothing but the partition epoch": partition_change(isr=[2]),
         "last known ELR +2": partition_change(last_known_elr=[2]),
     }
-    _, out, _ = run(put_controller(tmp_path, topic(), *notes.values()), "--format", "table")
+    _, out, _ = run(put_controller(tmp_path, topic(), *notes.values()), "--format", "text")
     for line, expected in zip(out.splitlines()[1:], notes, strict=True):
         assert line.endswith(f"  {expected}")
 
@@ -115,5 +115,5 @@ def test_a_missing_controllers_log_is_reported(run: Run, tmp_path: Path) -> None
     message = (
         "nothing to show: no copy of __cluster_metadata is among the inputs; give the log directories of every broker, whole\n"
     )
-    assert run(SAMPLES / "silent-divergence" / "broker-1", "--format", "table") == (0, "", message)
+    assert run(SAMPLES / "silent-divergence" / "broker-1", "--format", "text") == (0, "", message)
     assert run(tmp_path / "absent")[0] == 2

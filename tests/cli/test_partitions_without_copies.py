@@ -12,7 +12,7 @@ from tests.support.controllers import partition as partition_record, setting, to
 from tests.support.json_schemas import validate
 from tests.support.places import SAMPLES
 
-REASON = "no copy of it is here, though replication-offset-checkpoint of broker 1 gives it "
+REASON = "it has no copy, although replication-offset-checkpoint of broker 1 has "
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
@@ -23,8 +23,8 @@ def copies(tmp_path: Path) -> Path:
 
 
 def test_salvage_refuses_the_partition_and_keeps_its_checkpoint_lines(run: Run, copies: Path, tmp_path: Path) -> None:
-    status, out, _ = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")
-    assert f"refused orders-1: {REASON}69 committed offsets give further copies: " in " ".join(out.split())
+    status, out, _ = run("salvage", copies, "--output", tmp_path / "out", "--format", "text")
+    assert f"refused orders-1: {REASON}69 committed offsets of it give further copies: " in " ".join(out.split())
     assert (status, "Start no broker on DIR, which lacks orders-1." in " ".join(out.split())) == (3, True)
     document = json.loads((tmp_path / "out" / "manifest.json").read_text())
     validate("salvage", document)
@@ -38,13 +38,13 @@ def test_salvage_with_allow_gaps_lists_the_partition_as_begun_empty(run: Run, co
     arguments = ("salvage", copies, "--allow-gaps", "--output")
     status, out, _ = run(*arguments, tmp_path / "out", "--topic", "orders", "--format", "tsv")
     row = next(line.split("\t") for line in out.splitlines() if "begun_empty" in line)
-    assert (status, row[:3], row[-1]) == (0, ["orders", "1", "begun_empty"], f"{REASON}69 committed offsets")
+    assert (status, row[:3], row[-1]) == (0, ["orders", "1", "begun_empty"], f"{REASON}69 committed offsets of it")
     document = json.loads((tmp_path / "out" / "manifest.json").read_text())
     validate("salvage", document)
     assert [(row["topic"], row["partition"]) for row in document["begun_empty"]] == [("orders", 1)]
     assert "orders 1" not in (tmp_path / "out/broker-1/broker-1/replication-offset-checkpoint").read_text()
-    out = " ".join(run(*arguments, tmp_path / "all", "--format", "table")[1].split())
-    assert f"begun empty orders-1: {REASON}69 committed offsets " in out
+    out = " ".join(run(*arguments, tmp_path / "all", "--format", "text")[1].split())
+    assert f"begun empty orders-1: {REASON}69 committed offsets of it " in out
     assert "1. DIR has nothing of orders-1, and brokers begin without those records." in out
 
 
@@ -56,12 +56,12 @@ def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partition
     put_meta_properties(brokers.log_dir(4), 4)
     put_checkpoint(brokers.log_dir(1), "replication", {"t-0": 60, "gone-0": 9, "__remote_log_metadata-0": 9})
     for outcome, options in (("refused", ()), ("begun empty", ("--allow-gaps",))):
-        _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "table", *options)
+        _, out, err = run("salvage", brokers.root, "--output", tmp_path / outcome, "--format", "text", *options)
         text = " ".join(out.split())
-        assert text.count(": no copy of it is here") == 2
-        lost = f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets; without it brokers know no remote segment that"
+        assert text.count(": it has no copy") == 2
+        lost = f"{outcome} __remote_log_metadata-0: {REASON}9 committed offsets of it; without it brokers do not find"
         assert lost in text
-        assert "refused other-0: no copy of it is here, though the controllers' log assigns it to broker 4" in text
+        assert "refused other-0: it has no copy, although the controllers' log assigns it to broker 4" in text
         assert "start no broker before other-0 is salvaged or copied back: Kafka would delete" in err
     assert [run("scan", brokers.root, "--topic", name)[0] for name in ("other", "gone", "nobody")] == [0, 0, 2]
 

@@ -61,7 +61,7 @@ def test_tables_and_messages_of_every_command_fit_80_columns(run: Run, monkeypat
         "groups unclean-election --group nosuch": 0,
         "transactions healthy": 0,
         "epochs healthy": 0,
-        "find unclean-election --offset 0:3 --topic orders --limit 1": 0,
+        "find unclean-election --offset 0..2 --topic orders --limit 1": 0,
         "dump healthy --topic payments --partition 0": 0,
         "dump healthy --topic payments --partition 0 --records": 0,
         "dump healthy --topic payments --partition 0 --explain": 0,
@@ -72,7 +72,7 @@ def test_tables_and_messages_of_every_command_fit_80_columns(run: Run, monkeypat
     }.items():
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stderr", screen := Terminal())
-            actual_status, out, _ = run(*command_line.split(), "--format", "table")
+            actual_status, out, _ = run(*command_line.split(), "--format", "text")
             err = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())  # without progress, which a slow machine shows
         assert (command_line, actual_status) == (command_line, status)
         assert [too_long for too_long in (out + err).splitlines() if len(too_long) > 80] == []

@@ -48,8 +48,11 @@ def test_without_a_controllers_log_equal_logs_need_no_order(run_plan: Run, plan_
     put_copies(tmp_path, (1, 2, 3), batch(0, 3), high_watermark=3)
     for options in ((), ("--elect", "2")):
         text = plan_text(tmp_path, *options)
-        assert "Nothing that the copies hold would be lost, whoever leads: any order will do." in text
-        assert "1. Make sure that no other broker has a replica: no controller's log here says so, and it may hold more." in text
+        assert "Nothing that the copies hold would be lost, whoever leads: any order of starts is safe." in text
+        assert (
+            "1. Check that no other broker has a replica: no given controllers' log shows it, and another replica may hold more."
+            in text
+        )
         assert "2. Start the brokers in any order: whoever of them is elected, nothing is lost." in text
         assert ("Stop" in text, "kafka-leader-election.sh" in text) == (False, False)
     assert "Broker 2 can be made the leader without force once it is in the ISR." in text
@@ -90,8 +93,8 @@ def test_committed_records_on_no_copy_are_searched_before_brokers_start(run_plan
     """By the checkpoints six records were committed, but every log ends at three."""
     put_copies(tmp_path, (1, 2), batch(0, 3), high_watermark=6, clean=True)
     text = plan_text(tmp_path)
-    assert "Nothing that the copies hold would be lost, whoever leads. Committed and on no copy here: offsets 3 to 5." in text
-    assert "Start no broker yet: committed offsets of orders-0 are on no copy here. Look for further copies" in text
+    assert "Nothing that the copies hold would be lost, whoever leads. Committed, but in no given copy: offsets 3 to 5." in text
+    assert "Start no broker yet: committed offsets of orders-0 are in no given copy. Look for more copies" in text
     assert "whoever of them is elected, nothing that the copies hold is lost." in text
     assert run_plan(tmp_path)[2] == "1 partition: committed offsets are on no copy here\n"
 
@@ -100,7 +103,7 @@ def test_an_unknown_current_topic_id_must_be_found_out_first(plan_text: PlanText
     for broker, topic_id in ((1, TOPIC_UUID), (2, TOPIC_UUID), (3, OTHER_TOPIC_UUID)):
         put_replica(tmp_path, broker, batch(0, 3), high_watermark=3, topic_id=topic_id)
     text = plan_text(tmp_path, "--elect", "2")
-    assert "1. Find out by the controller's log which topic id is the present one, and plan again." in text
+    assert "1. Find in the controllers' log which topic id exists now, and plan again." in text
     assert "any order" not in text
 
 
@@ -118,7 +121,7 @@ def test_a_dead_broker_is_not_copied_or_stopped(
 ) -> None:
     text = plan_text(audit, *AUDIT, "--dead", "1")
     assert "1. Stop brokers 2 and 3, if running. If a broker ran since it was copied, plan again." in text
-    assert "2. Keep the copy of broker 1 given here: of what is lost, no more is left." in text
+    assert "2. Keep the copy of broker 1 that were given: no other copy holds the lost records." in text
     others = (audit / "broker-2", audit / "broker-3", *AUDIT, "--dead")
     text = plan_text(*others, "1")
     assert "Missing: broker 1 will not come back, and no copy of it is here: what only it held is lost unseen." in text
@@ -127,7 +130,7 @@ def test_a_dead_broker_is_not_copied_or_stopped(
     assert partition["missing_witnesses"] == [{"kind": "dead_copy_absent", "broker": 1}]
     status, _, err = run_plan(*others, "x")
     assert status == 2
-    assert "no copy here is of broker x, and no controller's log here gives it a replica" in err
+    assert "no copy belongs to broker x, and no controller's log assigns it a replica" in err
     assert "brokers known here: 1, 2, 3" in err
 
 
@@ -190,8 +193,8 @@ def test_a_dead_broker_among_unnamed_copies_is_refused(run_plan: Run, copies: Pa
         (copies / f"broker-{broker}" / "meta.properties").unlink()
     status, out, err = run_plan(copies, *AUDIT, "--dead", "2")
     assert (status, out) == (2, "")
-    assert "which of the copies called broker-2, broker-3 is of broker 2 cannot be told" in err
-    assert "say whose they are, as in 2=PATH" in err
+    assert "cannot tell which of the copies broker-2, broker-3 belongs to broker 2" in err
+    assert "name their brokers, as in 2=PATH" in err
 
 
 def test_a_malformed_checkpoint_is_repaired_before_a_new_plan(
@@ -209,13 +212,13 @@ def test_a_malformed_checkpoint_is_repaired_before_a_new_plan(
 @pytest.mark.parametrize(
     ("file", "advice"),
     [
-        ("log-start-offset-checkpoint", "records come back that DeleteRecords deleted there"),
+        ("log-start-offset-checkpoint", "records that DeleteRecords deleted there come back"),
         ("recovery-point-offset-checkpoint", "recovers every log from its start"),
         ("cleaner-offset-checkpoint", "nothing is lost"),
-        ("__cluster_metadata-0/quorum-state", "start it only when the others have a leader"),
+        ("__cluster_metadata-0/quorum-state", "start such a controller only when the other controllers have a leader"),
         ("bootstrap.checkpoint", "move this file (never delete it)"),
-        ("meta.properties", "write this file anew, of the lines `version=1`, `node.id=3`, `cluster.id="),
-        ("audit-0/partition.metadata", "write this file anew, of the lines `version: 0` and `topic_id: "),
+        ("meta.properties", "write this file again with the lines `version=1`, `node.id=3`, `cluster.id="),
+        ("audit-0/partition.metadata", "write this file again with the lines `version: 0` and `topic_id: "),
     ],
 )
 @pytest.mark.parametrize("data", [b"", b"garbage\n"])
@@ -245,16 +248,16 @@ def test_an_empty_high_watermark_checkpoint_is_a_warning_and_leaves_no_recommend
     assert (partition["contested_by"], partition["recommended"]) == (2, None)
     assert [row["broker"] for row in partition["candidates"] if row["is_recommended"]] == []
     text = plan_text(copies, *AUDIT)
-    assert "Whom to elect is not known; by the high watermarks here: broker 1, which loses least" in text
-    assert "None says what broker 2 committed: if that was all, electing broker 2 would lose less of it." in text
+    assert "The best leader is unknown; by these high watermarks: broker 1, which loses least" in text
+    assert "None says what broker 2 committed: if that was all, electing broker 2 would lose less." in text
     assert "Start" not in text
     assert "1 *" not in text
     put_partition(copies / "broker-1" / "other-0", batch(0, 3), topic_id=TOPIC_UUID)
-    (row,) = [line for line in run("plan", copies, "--format", "table")[1].splitlines() if line.startswith("audit-0 ")]
-    assert row.split() == ["audit-0", "not", "known", "?", "?", "3", "115", "45"]
+    (row,) = [line for line in run("plan", copies, "--format", "text")[1].splitlines() if line.startswith("audit-0 ")]
+    assert row.split() == ["audit-0", "not", "known", "?", "?", "115"]
     assert "Start broker 2, and no other yet." in plan_text(copies, *AUDIT, "--elect", "2")
-    out = run("salvage", copies, "--output", tmp_path / "out", "--format", "table")[1]
-    refused = "refused audit-0: which of its copies holds what was committed is not known: one has no high watermark"
+    out = run("salvage", copies, "--output", tmp_path / "out", "--format", "text")[1]
+    refused = "refused audit-0: it is unknown which of its copies has the committed records: one has no high watermark"
     assert refused in " ".join(out.split())
     findings = json.loads(run("scan", copies, "--format", "json")[1])["findings"]
     malformed = [row for row in findings if row["kind"] == "CHECKPOINT_MALFORMED"]
@@ -357,7 +360,7 @@ def test_a_salvage_is_recommended_for_copies_with_different_damage(
     assert {candidate["election"] for candidate in plan_document(copies, "--elect", "2")["partitions"][0]["candidates"]} == {
         "unknown"
     }
-    assert "Asked for: broker 2 (recommended is salvage)" in plan_text(copies, "--elect", "2")
+    assert "Requested: broker 2 (recommended: salvage)" in plan_text(copies, "--elect", "2")
 
 
 def test_the_printed_salvage_with_gaps_succeeds(run: Run, plan_document: PlanDocument, tmp_path: Path) -> None:
@@ -367,7 +370,7 @@ def test_the_printed_salvage_with_gaps_succeeds(run: Run, plan_document: PlanDoc
         put_partition(log_dir / "other-0", batch(0, 3), topic_id="O" * 21 + "A")
     command = shlex.split(plan_document(tmp_path / "in")["steps"][-1]["command"])
     assert command[3:] == ["--allow-gaps", "--output", "DIR"]
-    assert "1. Stop brokers 1, 2 and 3." in run(*command[1:-1], tmp_path / "out", "--format", "table")[1]
+    assert "1. Stop brokers 1, 2 and 3." in run(*command[1:-1], tmp_path / "out", "--format", "text")[1]
 
 
 def test_a_salvage_is_recommended_only_with_options_that_suit_every_partition(
@@ -452,9 +455,9 @@ def test_a_high_watermark_beyond_the_log_end_is_a_witness_up_to_the_end(
 
 def test_two_copies_of_one_broker_are_named_below_the_table(run_plan: Run, plan_document: PlanDocument, copies: Path) -> None:
     shutil.copytree(copies / "broker-2", copies / "broker-2-old")
-    table, _, below = run_plan(copies, *AUDIT, "--format", "table")[1].partition("Several")
+    table, _, below = run_plan(copies, *AUDIT, "--format", "text")[1].partition("Several")
     assert f"copies of one broker (NODE_ID_CLASH): {copies / 'broker-2'} and" in " ".join(below.split())
-    assert str(copies) not in table
+    assert str(copies) not in table.partition("\n\n")[2]
     (partition,) = plan_document(copies, *AUDIT)["partitions"]
     same_broker = [row["broker"] for row in partition["missing_witnesses"] if row["kind"] == "same_broker"]
     assert same_broker == [str(copies / "broker-2"), str(copies / "broker-2-old")]
@@ -475,7 +478,7 @@ def test_a_copy_without_a_node_id_is_reported(plan_text: PlanText, plan_document
     (copies / "broker-2" / "meta.properties").write_text("garbage\n")
     text = plan_text(copies, *AUDIT)
     assert "Missing: broker-2 has no checkpointed high watermark" in text
-    assert "(give the copy as N=PATH, beside the other copies and the controllers' log, to have each ID filled in)" in text
+    assert "(to get each ID filled in, give this copy as N=PATH together with the other copies and the controllers' log)" in text
 
 
 def test_a_damaged_controllers_log_is_not_called_missing(

@@ -1,40 +1,34 @@
 """Every command that a scan prints runs as printed: real, quoted paths, and no line break between an option and its value."""
 
 import json
-import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from kafka_forensics.scanning.judging.whole_scan import PATHS_SHOWN, ArgumentsByPlace
 from kafka_forensics.wording import rerun_command
-from tests.cli.runs import Run
+from tests.cli.runs import COMMAND, Run, printed_commands
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
 from tests.gallery.incidents import TREES, Tree
 from tests.support.audit import put_restored_copy, put_unclean_election
 from tests.support.brokers import put_meta_properties
-
-COMMAND = re.compile(r"`(kafka-forensics [^`]+)`|\$ (kafka-forensics (?:.*\\\n)*.*)")
-
-
-def printed_commands(text: str) -> Iterator[str]:
-    """The commands in an output, each joined to one line."""
-    for inline, on_new_line in COMMAND.findall(text):
-        yield (inline or on_new_line).replace("\\\n", " ")
+from tests.support.bundles import make_bundle
+from tests.support.places import SAMPLES
 
 
 def commands_of_scan(run: Run, *arguments: object) -> set[tuple[str, ...]]:
     """The arguments of the commands in a scan's JSON document and table."""
     commands: set[tuple[str, ...]] = set()
-    for format_name in ("json", "table"):
+    for format_name in ("json", "text"):
         status, out, err = run("scan", *arguments, "--format", format_name, "-v", "--jobs", "1")
         assert status in (0, 1, 3)
         assert "PATH..." not in out + err
@@ -64,17 +58,19 @@ def test_commands_for_faults_run(case: Case, run: Run, tmp_path: Path) -> None:
     assert_commands_run(run, commands_of_scan(run, case.make(tmp_path / "brokers").root))
 
 
-@pytest.mark.parametrize("options", [["--live"], ["--whole"], ["--partial"], ["--by", "incident"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["--live"], ["--whole"], ["--partial"], ["--as-of=2030-01-01T00:00:00.000Z"], ["--by", "incident"]], ids=" ".join
+)
 def test_commands_repeat_names_and_options_of_the_scan(options: list[str], run: Run, tmp_path: Path) -> None:
     named = [f"{path.name.removeprefix('broker-')}={path}" for path in put_unclean_election(tmp_path / "it's a folder", 2)]
     commands = {command for command in commands_of_scan(run, *named[:3], *options) if command[1] in ("plan", "compare")}
     assert commands
     for command in commands:
         assert set(named[:3]) <= set(command)
-        assert [argument for argument in command if argument in ("--live", "--whole", "--partial")] == options[:1][
-            : options[0] != "--by"
-        ]
-    assert_commands_run(run, commands if options == ["--live"] else set())
+        repeated = [word for word in options[0].split("=") if options[0] != "--by"]
+        assert [word for word in command if word in ("--live", "--whole", "--partial", "--as-of")] == repeated[:1]
+        assert set(repeated) <= set(command)
+    assert_commands_run(run, commands if options[0] == "--live" else set())
 
 
 def test_commands_for_many_partitions_run(run: Run, tmp_path: Path) -> None:
@@ -111,3 +107,90 @@ def test_commands_over_two_lines_are_parsed() -> None:
     text = "  $ kafka-forensics plan a \\\n        b --topic t\n  See `kafka-forensics explain d6`.\n"
     commands = [shlex.split(command) for command in printed_commands(text)]
     assert commands == [["kafka-forensics", "plan", "a", "b", "--topic", "t"], ["kafka-forensics", "explain", "d6"]]
+
+
+COMMANDS = {
+    "scan": ("-v",),
+    "plan": (),
+    "transactions": (),
+    "groups": ("--all-partitions",),
+    "epochs": (),
+    "metadata": (),
+    "find": ("--offset", "0..3"),
+    "dump": ("--records",),
+    "collect": ("--output", "taken.kfb"),
+    "recover": ("--output", "lost"),
+    "salvage": ("--output", "salvaged"),
+    "report": ("--output", "report.html"),
+    "export": ("--output", "facts"),
+}
+WIDTH = 80
+LONGEST_PATH = 40
+
+
+def put_forked_bundles(folder: Path) -> list[str]:
+    return [str(make_bundle(path, folder / f"{path.name}.kfb")) for path in put_unclean_election(folder / "copies", 5)]
+
+
+EVIDENCE: dict[str, Callable[[Path], list[str]]] = {
+    "unclean election": lambda _: [str(SAMPLES / "unclean-election")],
+    "divergence": lambda _: [str(SAMPLES / "silent-divergence")],
+    "tiered": lambda _: [str(SAMPLES / "tiered")],
+    "bundles": put_forked_bundles,
+    "hanging transaction": lambda folder: [str(TREES[0].make(folder / "tree").root)],
+}
+
+
+def assert_all_run(run: Run, paths: list[str], text: str) -> None:
+    """Run every command of this program in a text; `PATH...` and `DIR` are for the user to fill in."""
+    for number, command in enumerate(sorted(set(printed_commands(text)))):
+        program, *arguments = shlex.split(command)
+        filled = [word for argument in arguments for word in (paths if argument == "PATH..." else [argument])]
+        filled = [f"filled-{number}-{len(text)}" if word == "DIR" else word for word in filled]
+        status, _, err = run(*filled)
+        assert program == "kafka-forensics"
+        assert status in (0, 1, 3), f"{command}: {err}"
+
+
+def assert_lines_fit(text: str) -> None:
+    """No line of a command is longer than a terminal's, unless a long path is."""
+    for printed in COMMAND.finditer(text):
+        for line in printed[0].splitlines():
+            assert len(line) <= WIDTH or max(map(len, line.split())) > LONGEST_PATH, line
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_commands_of_every_command_run(
+    name: str, run: Run, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("it")
+    monkeypatch.chdir(folder)
+    paths = EVIDENCE[name](folder)
+    for command, options in COMMANDS.items():
+        formats = ("--format", FORMATS[0]) if command not in ("collect", "report", "export", "epochs", "metadata") else ()
+        status, out, err = run(command, *paths, *options, *formats)
+        assert status in (0, 1, 3) or "hint: " in err, (command, err)
+        assert_all_run(run, paths, out + err)
+        assert_lines_fit(out + err)
+
+
+def test_commands_of_a_recovery_and_its_check_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a plan of bundles to records that are back, with what is printed alone."""
+    monkeypatch.chdir(tmp_path)
+    bundles = put_forked_bundles(tmp_path)
+    status, _, err = run("recover", *bundles, "--keep", 1, "--output", "lost")
+    assert status == 3
+    assert len([*printed_commands(err)]) == len({gap.split()[2] for gap in printed_commands(err)}), "one a broker"
+    assert_all_run(run, bundles, err)
+    again = [f"broker-{path.stem.removeprefix('broker-')}-again.kfb" for path in map(Path, bundles)]
+    given = [new if Path(new).exists() else old for new, old in zip(again, bundles, strict=True)]
+    status, _, err = run("recover", *given, "--keep", 1, "--output", "lost")
+    assert (status, "it lacks records" in err) == (1, False), err
+    assert run("plan", *bundles, "--format", "json", "--output", "plan.json")[0] == 0
+    status, out, err = run("verify", *bundles, "--against", "plan.json", "--format", FORMATS[0])
+    assert status in (1, 3)
+    assert_all_run(run, bundles, out + err)
+    status, out, err = run("changes", f"before={bundles[0]}", f"after={given[0]}", "--format", FORMATS[0])
+    assert_all_run(run, bundles, out + err)
+    status, out, err = run("compare", *bundles, "--topic", "audit", "--partition", 0, "--format", FORMATS[0])
+    assert_all_run(run, bundles, out + err)

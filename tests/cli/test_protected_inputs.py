@@ -169,7 +169,7 @@ def test_no_option_writes_to_an_input_or_to_another_output(
         status, out, err = run(
             *command_words, *(scene.inputs if input_options else ["slow-follower"]), *chain(*same_outputs.items())
         )
-        assert (status, out, "name one file" in err) == (2, "", True), (first, second, err)
+        assert (status, out, "name the same file" in err) == (2, "", True), (first, second, err)
     assert file_states(scene.root) == before
     assert not list(tmp_path.iterdir())
 
@@ -249,7 +249,7 @@ def test_documents_are_regular_files_of_limited_size(line: str, name: str, hint:
         shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
         make()
         status, _, err = run(*line.format(place=place, root=tmp_path, copies=SAMPLE).split())
-        message = f" is {described}" if described else "too large" if name != "records.jsonl" else "holds no records"
+        message = f" is {described}" if described else "too large" if name != "records.jsonl" else "has no records"
         assert (status, message in err, hint in err) == (2, True, True), err
 
 

@@ -19,7 +19,7 @@ from kafka_forensics.model.recovered import OUTCOMES_COUNTED, RECOVERED_FACT
 from kafka_forensics.questions.recover import Recovery
 from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from tests.cli.runs import Run
+from tests.cli.runs import Run, printed_commands
 from tests.support.brokers import put_replica
 from tests.support.bundles import make_bundle
 from tests.support.json_schemas import validate
@@ -55,15 +55,16 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
 def test_lost_records_of_the_sample_are_written_with_a_report(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "lost"
-    status, out, err = run("recover", UNCLEAN, "--topic", "audit", "--partition", 0, "--output", output, "--format", "table")
+    status, out, err = run("recover", UNCLEAN, "--topic", "audit", "--partition", 0, "--output", output, "--format", "text")
     assert status == 1
     assert err == f"1 partition: 70 records recovered to {output}, 70 of them proven committed\n"
     flat = " ".join(out.split())
-    assert flat.startswith(
-        "audit-0: broker 1 is kept, which leads, by the controller's last word. By the plan it loses 70 offsets, 70 of them"
+    assert flat.startswith("CRITICAL 1 partition: 70 records recovered to ")
+    assert (
+        "audit-0: broker 1 is kept, the leader in the controller's log. By the plan it loses 70 offsets, 70 of them"
         " proven committed: at least 70 (on no copy that stays), at most 70. lost offsets held by committed recovered"
-        " 300 to 369 2 70 70 70 records are in"
-    )
+        " 300 to 369 2 70 70"
+    ) in flat
     assert sorted(path.name for path in output.iterdir()) == NAMES
     report = json.loads((output / "report.json").read_text())
     validate("recover", report)
@@ -104,7 +105,7 @@ def test_json_lines_and_parquet_hold_the_same_special_bytes(run: Run, diverged: 
 def test_every_format_agrees_with_the_report(run: Run, diverged: Path, tmp_path: Path) -> None:
     outputs = {
         form: run("recover", diverged, "--keep", 1, "--output", tmp_path / form, "--format", form)[1]
-        for form in ("json", "jsonl", "tsv", "table")
+        for form in ("json", "jsonl", "tsv", "text")
     }
     report = json.loads(outputs["json"])
     assert report == json.loads((tmp_path / "json" / "report.json").read_text())
@@ -117,16 +118,16 @@ def test_every_format_agrees_with_the_report(run: Run, diverged: Path, tmp_path:
     assert {reason: int(row[reason]) for reason in OUTCOMES_COUNTED} == offset_range["offsets"]
     assert offset_range["offsets"] == dict.fromkeys(OUTCOMES_COUNTED, 0) | {"recovered": 3, "surviving": 1}
     left_out = "Left out: 1 record that the surviving side has (same producer, epoch and sequence, same content)."
-    assert left_out in " ".join(outputs["table"].split())
+    assert left_out in " ".join(outputs["text"].split())
 
 
 def test_without_loss_the_status_is_0_and_files_have_no_records(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "none"
-    status, out, err = run("recover", HEALTHY, "--output", output, "--format", "table")
+    status, out, err = run("recover", HEALTHY, "--output", output, "--format", "text")
     assert (status, err) == (0, "12 partitions: nothing is lost\n")
     assert lines_of(output) == []
     assert pq.read_table(output / "records.parquet").num_rows == 0
-    assert out.startswith("There is nothing to produce again.")
+    assert out.startswith("clean     12 partitions: nothing is lost\n")
     validate("recover", json.loads((output / "report.json").read_text()))
 
 
@@ -137,11 +138,12 @@ def test_all_partitions_go_into_one_file_and_need_a_kept_broker(run: Run, diverg
     assert run("recover", diverged, "--keep", 1, "--output", output, "-q")[0] == 1
     places = [(line["topic"], line["partition"], line["offset"]) for line in lines_of(output)]
     assert places == [*(("orders", 0, offset) for offset in (2, 3, 4)), *(("other", 3, offset) for offset in (2, 3, 4))]
-    status, out, err = run("recover", diverged, "--output", tmp_path / "unchosen", "--format", "json")
+    status, out, _ = run("recover", diverged, "--output", tmp_path / "unchosen", "--format", "json")
     assert (status, [partition["kept"] for partition in json.loads(out)["partitions"]]) == (3, [None, None])
     validate("recover", json.loads(out))
-    for partition in ("orders-0", "other-3"):
-        assert f"not recovered: {partition}: no controller's log" in err
+    out = run("recover", diverged, "--output", tmp_path / "unchosen again")[1]
+    assert "undecided orders-0 and other-3 (2 partitions): no given controller's log" in " ".join(out.split())
+    assert run("recover", diverged, "--keep", "recommended", "--output", tmp_path / "recommended")[0] == 1
 
 
 def test_unreadable_records_give_status_3_and_the_others_are_written(run: Run, tmp_path: Path) -> None:
@@ -149,10 +151,10 @@ def test_unreadable_records_give_status_3_and_the_others_are_written(run: Run, t
     put_replica(tmp_path / "copies", 1, common)
     put_replica(tmp_path / "copies", 2, common + flip_bit(values(2, "c"), 70) + values(3, "d"))
     output = tmp_path / "lost"
-    status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "table")
+    status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "text")
     summary = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
     assert (status, err.splitlines()[0]) == (3, summary)
-    assert "No copy here gives what stood at 1 offset: damaged." in " ".join(out.split())
+    assert "No given copy has the records of 1 offset: damaged." in " ".join(out.split())
     assert [line["value"] for line in lines_of(output)] == ["d"]
 
 
@@ -166,10 +168,10 @@ def may_hold_more(output: Path) -> list[dict[str, Any]]:
 def test_absent_copies_may_hold_more_records(run: Run, tmp_path: Path) -> None:
     output = tmp_path / "one"
     copies = [UNCLEAN / "broker-1", UNCLEAN / "broker-3"]
-    status, out, err = run("recover", *copies, "--topic", "audit", "--output", output, "--format", "table")
-    note = "note: the copy of broker 2 is not here, and may hold more"
+    status, out, err = run("recover", *copies, "--topic", "audit", "--output", output, "--format", "text")
+    note = "note: no copy of broker 2 was given; it may hold more"
     assert (status, err) == (0, f"1 partition: nothing that these copies hold is lost\n{note}\n")
-    assert "nothing that these copies hold; what is not here, or could not be read, may hold more." in " ".join(out.split())
+    assert "nothing that these copies hold; copies that were not given or not read may hold more." in " ".join(out.split())
     assert may_hold_more(output) == [{"kind": "copy_absent", "broker": 2, "partitions": 1}]
     run("recover", HEALTHY, "--output", tmp_path / "whole", "-q")
     assert may_hold_more(tmp_path / "whole") == []
@@ -180,13 +182,13 @@ def test_a_log_with_unknown_bytes_or_unread_may_hold_more(run: Run, tmp_path: Pa
     put_replica(tmp_path / "copies", 2, values(0, "a", "b") + b"\x55" * 300)
     status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "hidden")
     assert "1 partition: nothing that these copies hold is lost" in err
-    assert "note: behind the last batch of broker 2 lie bytes that may hold more records" in err
-    assert "note: no controller's log is here to say whether there are further replicas, which may hold more" in err
+    assert "note: after the last batch of broker 2 there are bytes that may hold more records" in err
+    assert "note: no given controllers' log shows whether there are more replicas, which may hold more" in err
     assert {"kind": "unknown_bytes", "broker": 2, "partitions": 1} in may_hold_more(tmp_path / "hidden")
     assert status == 0
     refuse(monkeypatch, lambda path: path.suffix == ".log" and "broker-2" in path.parts)
     status, _, err = run("recover", tmp_path / "copies", "--output", tmp_path / "unread")
-    assert (status, "note: nothing of the log of broker 2 could be read, and it may hold more" in err) == (3, True), err
+    assert (status, "note: the log of broker 2 could not be read; it may hold more" in err) == (3, True), err
     assert {"kind": "copy_not_read", "broker": 2, "partitions": 1} in may_hold_more(tmp_path / "unread")
 
 
@@ -201,8 +203,8 @@ def test_every_cause_of_an_open_upper_bound_has_a_note() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ((), "hint: say which copy stays with --keep N: 1, 2"),
-        (("--keep", 7), "error: no copy here is of broker 7\nhint: --keep takes a broker whose copy is here: 1, 2\n"),
+        ((), "hint: choose the copy to keep with --keep N (1, 2), or the leaders that `plan` recommends with --keep recommended\n"),
+        (("--keep", 7), "error: no copy belongs to broker 7\nhint: --keep needs a broker with a given copy: 1, 2\n"),
         (("--keep", 1, "--dead", 1), "error: --keep 1 and --dead 1 contradict each other\nhint: a broker that will not come back "),
     ],
 )
@@ -214,23 +216,73 @@ def test_an_invalid_kept_broker_is_refused(
     assert [*tmp_path.iterdir()] == [diverged], "nothing is left behind"
 
 
-def test_a_printed_command_collects_missing_records(run: Run, diverged: Path, tmp_path: Path) -> None:
+def test_a_printed_command_collects_missing_records(
+    run: Run, diverged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundles = [make_bundle(diverged / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
-    status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "table")
+    status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "text")
     assert status == 3
-    assert "No copy here gives what stood at 4 offsets: not collected. No record could be read." in " ".join(out.split())
-    message, *command = err.splitlines()[-4:]
-    assert message.endswith("needs the records; run on broker 2:")
-    assert command[0].startswith("  $ kafka-forensics collect")
-    assert shlex.split(" ".join(line.strip(" $\\") for line in command)) == [
-        *("kafka-forensics", "collect", str(diverged / "broker-2"), "--with-records", "orders:0:2-6", "--output", "FILE.kfb")
-    ]
+    assert "No given copy has the records of 4 offsets: not collected." in " ".join(out.split())
+    commands = [shlex.split(command) for command in printed_commands(err)]
+    for broker, offsets, command in zip((1, 2), ("2..5", "2..5"), commands, strict=True):
+        arguments = ("--with-records", f"orders:0:{offsets}", "--output", f"broker-{broker}-again.kfb")
+        assert command == ["kafka-forensics", "collect", f"{broker}={diverged / f'broker-{broker}'}", *arguments]
+    monkeypatch.chdir(tmp_path)
+    assert [run(*command[1:])[0] for command in commands] == [0, 0]
+    status, _, err = run("recover", bundles[0], "broker-2-again.kfb", "--keep", 1, "--output", tmp_path / "lost")
+    assert (status, len(lines_of(tmp_path / "lost"))) == (3, 4), "the earlier answer without records is replaced"
+    assert "not checked: orders-0: could not check whether broker 1 already has some of these records" in err
+    whole = run("recover", "broker-1-again.kfb", "broker-2-again.kfb", "--keep", 1, "--output", tmp_path / "whole")
+    assert (whole[0], len(lines_of(tmp_path / "whole"))) == (1, 3)
+
+
+def test_a_bundle_without_records_has_one_command_with_a_file_for_many_ranges(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        for broker in (1, 2):
+            lost = values(2, "x", epoch=1) if broker == 1 else values(2, "c", "d")
+            put_replica(tmp_path / "copies", broker, values(0, "a", "b") + lost, partition=f"orders-{number}")
+    bundles = [make_bundle(tmp_path / "copies" / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run("recover", *bundles, "--keep", 1, "--output", "lost")
+    commands = [shlex.split(command) for command in printed_commands(err)]
+    assert status == 3
+    assert [command[2] for command in commands] == [f"{broker}={tmp_path}/copies/broker-{broker}" for broker in (1, 2)]
+    assert all(len(line) <= 80 for line in err.splitlines() if line.startswith("    ") and str(tmp_path) not in line)
+    assert (tmp_path / "lost" / "collect-2.txt").read_text() == "".join(f"orders:{number}:2..3\n" for number in range(6))
+    for command in commands:
+        assert run(*command[1:])[0] == 0
+    status, _, err = run("recover", "broker-1-again.kfb", "broker-2-again.kfb", "--keep", 1, "--output", "lost")
+    assert (status, len(lines_of(tmp_path / "lost"))) == (1, 12), err
+    assert sorted(os.listdir("lost")) == NAMES
+    assert run("recover", *bundles, "--keep", 1, "--output", "lost")[0] == 2, "an answer with records is never replaced"
+
+
+def test_an_undecided_answer_without_records_does_not_block_the_next_one(run: Run, diverged: Path, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        shutil.copytree(diverged / f"broker-{broker}" / "orders-0", diverged / f"broker-{broker}" / "other-3")
+    assert run("recover", diverged, "--output", tmp_path / "lost")[0] == 3
+    assert run("recover", diverged, "--keep", 1, "--output", tmp_path / "lost")[0] == 1
+    assert len(lines_of(tmp_path / "lost")) == 6
+
+
+def test_internal_topics_are_recovered_only_if_they_are_named(run: Run, diverged: Path, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        shutil.copytree(diverged / f"broker-{broker}" / "orders-0", diverged / f"broker-{broker}" / "__consumer_offsets-3")
+    status, out, err = run("recover", diverged, "--keep", 1, "--output", tmp_path / "lost", "--format", "json")
+    assert (status, {line["topic"] for line in lines_of(tmp_path / "lost")}) == (1, {"orders"})
+    assert "left out: __consumer_offsets (1 partition): only brokers write internal topics" in err
+    validate("recover", json.loads(out))
+    assert json.loads(out)["left_out"] == [{"topic": "__consumer_offsets", "partitions": 1}]
+    run("recover", diverged, "--keep", 1, "--topic", "__*", "--output", tmp_path / "internal")
+    assert {line["topic"] for line in lines_of(tmp_path / "internal")} == {"__consumer_offsets"}
 
 
 @pytest.mark.parametrize(
     ("place", "error"),
     [
-        ("", "--output is empty, and names no directory"),
+        ("", "--output is empty, and is not a directory"),
         ("full", "full is not empty: it holds file"),
         ("full/file", "full/file is a file, and --output names a directory"),
         ("missing/new", "its directory does not exist"),

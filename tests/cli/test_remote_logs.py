@@ -47,28 +47,28 @@ def found(run: Run, *arguments: str) -> list[tuple[Any, int, str]]:
 @pytest.mark.parametrize("events", [True, False])
 def test_find_reads_both_parts(run: Run, tmp_path: Path, layout: str, *, events: bool) -> None:
     broker, store = put_cluster(tmp_path, events=events, layout=layout)
-    assert found(run, broker, store, "--offset", "9:21", "--topic", "t") == [
+    assert found(run, broker, store, "--offset", "9..20", "--topic", "t") == [
         *((1, 20, f"{20:020d}"),),
         *(("remote", offset, f"{0 if offset < 10 else 10:020d}") for offset in range(9, 20)),
     ]
-    assert found(run, store, "--offset", "19:25") == [("remote", 19, f"{10:020d}")]
-    assert found(run, broker, store, "--offset", "0:", "--broker", "1", "--topic", "t")[0][:2] == (1, 20)
+    assert found(run, store, "--offset", "19..24") == [("remote", 19, f"{10:020d}")]
+    assert found(run, broker, store, "--offset", "0..", "--broker", "1", "--topic", "t")[0][:2] == (1, 20)
 
 
 def test_find_says_whether_the_remote_part_was_given(run: Run, tmp_path: Path) -> None:
     broker, store = put_cluster(tmp_path)
     assert "are in remote storage, not given" in run("find", broker, "--offset", "5")[2]
     assert "remote storage" not in run("find", broker, store, "--offset", "5")[2]
-    assert "nothing fits" in run("find", store, "--offset", "5", "--topic", "other")[2]
+    assert "nothing matches" in run("find", store, "--offset", "5", "--topic", "other")[2]
 
 
 @pytest.mark.parametrize("events", [True, False])
 def test_find_says_which_offsets_no_object_has(run: Run, tmp_path: Path, *, events: bool) -> None:
     broker, store = put_cluster(tmp_path, events=events)
     next(Path(store).glob(f"*/{0:020d}-*.log")).unlink()
-    for offset, text in (("5", "offset 5 is"), ("5:12", "offsets 5 to 9 are"), ("4:6", "offsets 4 to 5 are")):
+    for offset, text in (("5", "offset 5 is"), ("5..11", "offsets 5 to 9 are"), ("4..5", "offsets 4 to 5 are")):
         assert f"t-0: {text} in no object of the store" in run("find", broker, store, "--offset", offset)[2]
-    assert "no object" not in run("find", broker, store, "--offset", "10:")[2]
+    assert "no object" not in run("find", broker, store, "--offset", "10..")[2]
 
 
 def test_unfinished_copies_are_not_searched(run: Run, tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ def test_unfinished_copies_are_not_searched(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_dump_shows_records_of_a_store(run: Run, tmp_path: Path, layout: str) -> None:
     _, store = put_cluster(tmp_path, layout=layout)
-    shown = rows(run, "dump", store, "--records", "--topic", "t", "--offset", "8:12")
+    shown = rows(run, "dump", store, "--records", "--topic", "t", "--offset", "8..11")
     assert [row["offset"] for row in shown] == [8, 9, 10, 11]
-    text = run("dump", store, "--records", "--offset", "2:4", "--format", "table")[1]
+    text = run("dump", store, "--records", "--offset", "2..3", "--format", "text")[1]
     assert (text.count(".log"), "(nothing)" in text) == (1, False)
-    text = run("dump", store, "--records", "--offset", "12:14", "--format", "table")[1]
+    text = run("dump", store, "--records", "--offset", "12..13", "--format", "text")[1]
     assert (text.count(".log"), "(nothing)" in text) == (1, False)
-    assert run("dump", store, "--records", "--offset", "50:60", "--format", "table")[1] == "(nothing)\n"
+    assert run("dump", store, "--records", "--offset", "50..59", "--format", "text")[1] == "(nothing)\n"
     batches = rows(run, "dump", store)
     assert [row["base_offset"] for row in batches] == [*range(0, 20, 2)]
     run_of_other = run("dump", store, "--topic", "other")
@@ -99,7 +99,7 @@ def test_damage_in_an_object_is_read_over(run: Run, tmp_path: Path) -> None:
     path = next((tmp_path / "store").glob(f"*/{0:020d}*.log"))
     data = path.read_bytes()
     path.write_bytes(flip_bit(data, 3 * (len(data) // 5) - 3))
-    shown = rows(run, "find", broker, store, "--offset", "0:10", "--topic", "t")
+    shown = rows(run, "find", broker, store, "--offset", "0..9", "--topic", "t")
     assert [row["offset"] for row in shown if not row["is_valid"]] == [4, 5]
     assert len(shown) == 10
 
@@ -271,7 +271,7 @@ def test_groups_say_whether_remote_storage_covers_a_committed_offset(run: Run, t
     put_consumer_offsets(Path(broker), coordinator_batches((commit_key("g", "t", 0), commit_value(4))))
 
     def notes(*paths: str) -> str:
-        return " ".join(run("groups", *paths, "--topic", "t", "--format", "table")[1].split())
+        return " ".join(run("groups", *paths, "--topic", "t", "--format", "text")[1].split())
 
     assert "up to 20 from remote storage, where they are by __remote_log_metadata" in notes(broker)
     assert notes(broker, store).endswith("up to 20 from remote storage, where they are")
@@ -304,7 +304,7 @@ def test_compare_shows_remote_storage_as_a_column(run: Run, tmp_path: Path) -> N
         *((1, "record", 5),),
         *(("remote", "record", 5),),
     ]
-    _, out, _ = run("compare", broker, store, "--topic", "t", "--format", "table")
+    _, out, _ = run("compare", broker, store, "--topic", "t", "--format", "text")
     assert "first difference at offset 14" in " ".join(out.split())
 
 
@@ -376,7 +376,7 @@ def test_an_object_given_by_itself_is_read_as_the_broker_wrote_it(run: Run, tmp_
         (replica,) = partition["replicas"]
         assert (partition["topic"], replica["broker"], replica["log_end_offset"]) == ("t", "remote", 20)
     assert [row["base_offset"] for row in rows(run, "dump", str(path))] == [*range(10, 20, 2)]
-    shown = rows(run, "dump", str(path), "--records", "--topic", "t", "--offset", "12:14")
+    shown = rows(run, "dump", str(path), "--records", "--topic", "t", "--offset", "12..13")
     assert [row["offset"] for row in shown] == [12, 13]
     assert run("dump", str(path), "--topic", "other")[0] == 2
     assert found(run, str(path), "--offset", "12") == [("remote", 12, f"{10:020d}")]
@@ -437,7 +437,7 @@ def test_a_folder_called_remote_is_a_broker(run: Run, tmp_path: Path) -> None:
     folder = (tmp_path / "remote").absolute()
     shutil.move(broker, folder)
     (folder / "meta.properties").unlink(missing_ok=True)
-    assert found(run, str(folder), store, "--offset", "19:21", "--topic", "t") == [
+    assert found(run, str(folder), store, "--offset", "19..20", "--topic", "t") == [
         ("remote", 19, f"{10:020d}"),
         ("remote/", 20, f"{20:020d}"),
     ]

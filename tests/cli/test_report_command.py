@@ -107,11 +107,10 @@ def test_bytes_and_hashes_are_shown_only_on_request(run: Run, copies: Path, tmp_
     [
         (("{copies}", "--output", "{out}/page.txt"), "does not end in .html"),
         (("{copies}", "--output", "{out}/none/page.html"), "its directory does not exist"),
-        (("{copies}", "--engine", "spark", "--output", "{out}/page.html"), "on this machine only"),
         (("{out}/none.json", "--output", "{out}/page.html"), "cannot read"),
-        (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "is given alone"),
-        (("{out}/a.json", "--topic", "audit", "--output", "{out}/page.html"), "--topic does not go with a scan's document"),
-        (("{out}/a.json", "--hashes", "--output", "{out}/page.html"), "--hashes does not go with a scan's document"),
+        (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "give a scan's document without other paths"),
+        (("{out}/a.json", "--topic", "audit", "--output", "{out}/page.html"), "--topic cannot be used with a scan's document"),
+        (("{out}/a.json", "--hashes", "--output", "{out}/page.html"), "--hashes cannot be used with a scan's document"),
         (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),
     ],
 )
@@ -135,7 +134,7 @@ def test_the_page_hides_secrets_of_the_command_line(run: Run, copies: Path, tmp_
 # `scan --report`: the same page beside the answer.
 
 
-@pytest.mark.parametrize("format_name", ["tsv", "report"])
+@pytest.mark.parametrize("format_name", ["tsv", "text"])
 def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, tmp_path: Path, format_name: str) -> None:
     page = tmp_path / "page.html"
     status, out, err = run("scan", copies, "--format", format_name)
@@ -147,7 +146,7 @@ def test_a_scan_writes_the_same_page_beside_its_answer(run: Run, copies: Path, t
     ("arguments", "error"),
     [
         (("--report", "{out}/page.txt"), "does not end in .html"),
-        (("--report", "s3://bucket/page.html"), "--report is a file of this machine"),
+        (("--report", "s3://bucket/page.html"), "--report must be a local file"),
     ],
 )
 def test_an_invalid_report_path_is_refused(run: Run, copies: Path, tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:

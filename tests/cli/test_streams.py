@@ -44,14 +44,13 @@ def _samples(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stdout_is_the_same_on_a_terminal_and_in_ci(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(EXAMPLES) >= 12
     assert {example.split()[0] for example in EXAMPLES} >= {"scan", "plan", "dump", "find", "groups", "explain", "metadata"}
-    formats = {f"scan sample_logs/unclean-election --format {name}": "80" for name in ("table", "markdown", "tsv")}
-    for example, columns in (dict.fromkeys(EXAMPLES, "41") | formats).items():
+    for example in (*EXAMPLES, "scan sample_logs/unclean-election --format tsv"):
         with monkeypatch.context() as patch:
             patch.setenv("TERM", "xterm-256color")
             patch.setattr(sys, "stderr", Terminal())
             on_terminal = run(*shlex.split(example))[:2]
         with monkeypatch.context() as patch:
-            for name, value in (CI_VARIABLES | {"COLUMNS": columns}).items():
+            for name, value in (CI_VARIABLES | {"COLUMNS": "80"}).items():
                 patch.setenv(name, value)
             in_ci = run(*shlex.split(example))[:2]
         assert (on_terminal == in_ci, on_terminal[0] in {0, 1}, bool(on_terminal[1]), "\x1b" in on_terminal[1]) == (
@@ -71,11 +70,11 @@ def test_stdout_is_the_same_with_one_job_and_with_eight(run: Run, name: str) -> 
 SAMPLE = "sample_logs/unclean-election"
 COMMAND_LINES = [
     f"scan {SAMPLE} --format json",
-    f"scan {SAMPLE} --format table",
-    f"compare {SAMPLE} --topic audit --format table",
-    f"groups {SAMPLE} --all-partitions --format table",
+    f"scan {SAMPLE} --format text",
+    f"compare {SAMPLE} --topic audit --format text",
+    f"groups {SAMPLE} --all-partitions --format text",
     f"transactions {SAMPLE} --format tsv",
-    f"dump {SAMPLE} --format table",
+    f"dump {SAMPLE} --format text",
     "explain UNCLEAN_LOSS",
     "--help",
 ]

@@ -88,7 +88,7 @@ def test_options_filter_the_rows(run: Run, copies: Path, arguments: list[object]
 
 
 def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
-    _, out, err = run(copies, "--format", "table", "--state", "hanging")
+    _, out, err = run(copies, "--format", "text", "--state", "hanging")
     header, line = out.splitlines()
     assert header.split()[:3] == ["partition", "state", "transactional"]
     assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; kafka-tran" in line
@@ -107,7 +107,7 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
     assert run(tmp_path / "nowhere")[0] == 2
     assert run(copies, "--state", "open", "--partition", "0", "--format", "json")[:2] == (0, "[]\n")
     status, out, err = run(copies, "--topic", "none", "--format", "json")
-    assert (status, out, "nothing fits --topic none" in err) == (2, "", True)
+    assert (status, out, "nothing matches --topic none" in err) == (2, "", True)
 
 
 def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path) -> None:
@@ -116,16 +116,16 @@ def test_an_overdue_transaction_has_its_age_and_timeout(run: Run, tmp_path: Path
     state.state(5, "Ongoing", (0,))
     copies = tmp_path / "known"
     put_brokers(copies, {"t-0": log, "__transaction_state-0": state})
-    _, out, _ = run(copies, "--as-of", "2023-11-15T22:13:25Z", "--format", "table")
+    _, out, _ = run(copies, "--as-of", "2023-11-15T22:13:25Z", "--format", "text")
     out = " ".join(out.split())
     assert "24 h old, timeout 1 min; the coordinator should have ended it" in out
-    assert "cannot tell whether it is safe to abort: see whether it is still open on the running cluster" in out
+    assert "unknown whether it is safe to abort: check whether it is still open on the running cluster" in out
     [row] = rows(run, copies, "--as-of", "2023-11-15T22:13:25Z")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (24 * 3_600_000, 60_000, None)
     alone = tmp_path / "alone"
     put_brokers(alone, {"t-0": log})
-    _, out, _ = run(alone, "--format", "table")
-    assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
+    _, out, _ = run(alone, "--format", "text")
+    assert "unknown whether it is safe to abort: add __transaction_state of every broker" in " ".join(out.split())
     assert "do not abort" not in out
 
 
@@ -138,7 +138,7 @@ def test_a_committed_transaction_in_no_copy_is_lost(run: Run, tmp_path: Path) ->
     assert (lost["first_offset"], lost["marker_offset"], lost["safe_to_abort"]) == (None, None, None)
     transactions = [(row["partition"], row["state"]) for row in rows(run, *paths, "--producer-id", APP_ID)]
     assert transactions == [(0, "committed"), (1, "lost")]
-    _, out, _ = run(*paths, "--state", "lost", "--format", "table")
+    _, out, _ = run(*paths, "--state", "lost", "--format", "text")
     assert "abort" not in out
 
 
@@ -148,14 +148,14 @@ def test_a_transaction_unknown_to_coordinators_shows_since_when_it_hangs_and_how
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
     hangs_from = "2023-11-14T22:33:25.000Z"
-    assert row["reason"] == f"the coordinator does not list it: if it is still open at {hangs_from}, it hangs; look again then"
+    assert row["reason"] == f"the coordinator does not list it: if it is still open at {hangs_from}, it hangs; check again then"
     live = (tmp_path, "--live", "--as-of", ms(1_206), "--state", "open")
     [row] = rows(run, *live)
     find = "kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --topic t --partition 0 --max-transaction-timeout 15"
     assert find in row["reason"]
     abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 3"
     assert (row["command"], row["safe_to_abort"]) == (abort, None)
-    assert abort in run(*live, "--format", "table")[1].replace("\n", " ")
+    assert abort in run(*live, "--format", "text")[1].replace("\n", " ")
 
 
 def test_both_parts_of_a_partly_lost_transaction_have_the_same_epoch_and_time(run: Run, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_snapshot_shows_an_open_transaction_with_a_damaged_batch(run: Run, tmp
     assert (opened_row["holds_last_stable_offset"], opened_row["last_stable_offset"]) == (True, 0)
     assert opened_row["coordinator_state"] == "Ongoing"
     assert "known from a producer snapshot" in opened_row["reason"]
-    assert "1 committed, 0 aborted, 1 open; the last stable offset 0 is held by an open transaction, as a snapshot knows" in err
+    assert "1 committed, 0 aborted, 1 open; the last stable offset 0 is held by an open transaction, as in a snapshot" in err
     assert rows_and_messages(run, copies, "--state", "damaged")[0] == [damaged]
     for path in copies.glob("*/t-0/*.snapshot"):
         path.unlink()
@@ -215,8 +215,8 @@ def test_a_snapshot_shows_an_open_transaction_with_a_damaged_batch(run: Run, tmp
     assert transactions == [ended, damaged]
     assert "last stable offset may be as low as this" in rows(run, copies)[1]["reason"]
     assert (
-        f"t-0: 1 committed, 0 aborted, 0 open; {len(opened.data)} bytes of the log (offsets 0 to 1) are damaged, so that"
-        " transactions in them are not told, and the last stable offset is not known beyond 0 (log end 5)"
+        f"t-0: 1 committed, 0 aborted, 0 open; {len(opened.data)} bytes of the log (offsets 0 to 1) are damaged; transactions in"
+        " them are not shown, and the last stable offset is unknown beyond 0 (log end 5)"
     ) in err
     assert "no transaction holds back" not in err
 

@@ -17,7 +17,7 @@ from tests.support.places import SAMPLES
 
 HEALTHY = SAMPLES / "healthy"
 COMMANDS = evidence_commands("orders")
-SKIPPED = "skipped beside the log directories, as nothing of Kafka's is in them: "
+SKIPPED = "skipped next to the log directories, without Kafka files: "
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_unrelated_files_are_skipped_with_one_note_and_change_no_answer(run: Run
     assert err.count(f"name its broker, like N={copies}/empty: {copies}/empty\n") == 1
     if command != "dump":
         assert (status, out) == expected_of_folder[:2]
-        assert err.count("nothing of Kafka's") == 1
+        assert err.count("without Kafka files") == 1
         assert f"{SKIPPED}{copies}/README, {copies}/bootstrap.checkpoint, " in err
     else:  # dump shows every Kafka file
         assert status == expected_of_folder[0]
         names.remove("bootstrap.checkpoint")
     status, out, err = run(command, *sorted(copies.iterdir()), *arguments)
     assert (status, out) == expected[:2]
-    note = "skipped, as nothing of Kafka's is in them: "
+    note = "skipped, without Kafka files: "
     listed = ", ".join(f"{copies}/{name}" for name in names[:3]) + (" and 1 more" if names[3:] else "")
     assert [line for line in err.splitlines() if line.startswith(note)] == [note + listed]
     for folder in (copies / "notes" / "inner", copies / "links"):
@@ -101,7 +101,7 @@ def test_archives_in_a_folder_are_reported_as_unopened(run: Run, copies: Path) -
     places = f"{copies}/broker-4.tar, {copies}/logs/more.TGZ"
     for command in ("scan", "groups"):
         err = run(command, copies, *COMMANDS[command])[2]
-        assert f"not opened: {places}; give archives as paths themselves if they hold copies, too\n" in err
+        assert f"not opened: {places}; if they hold copies, too, give the archives as separate paths\n" in err
         assert f"{SKIPPED}{copies}/truth.json\n" in err
 
 
@@ -116,7 +116,7 @@ def test_a_folder_of_links_to_other_places_gives_status_2(run: Run, tmp_path: Pa
     (log_dirs / "hosts").touch()
     status, out, err = run("scan", log_dirs)
     assert (status, out, f"there is no Kafka log in {log_dirs}" in err) == (2, "", True)
-    assert "links in it lead out of it: give what they lead to as paths, too" in err
+    assert "it has links that lead outside it: give their targets as paths, too" in err
     link.rename(link.with_name("orders-0"))
     assert run("scan", log_dirs)[0] == 3
 

@@ -37,23 +37,27 @@ def verify(copies: Path, plan: Path, run: Run) -> Verify:
 
     def run_verify(*arguments: Any) -> tuple[int, str, str]:
         status, out, err = run("verify", copies, "--against", plan, *arguments)
-        assert all(len(line) <= 80 for line in out.splitlines()) or "table" not in arguments
+        assert all(len(line) <= 80 for line in out.splitlines()) or "text" not in arguments
         return status, " ".join(out.split()), err
 
     return run_verify
 
 
 def test_broken_promises_give_status_1(verify: Verify) -> None:
-    status, text, err = verify("--elected", "1", "--format", "table")
+    status, text, err = verify("--elected", "1", "--format", "text")
     assert (status, err) == (1, "1 partition: 2 promises broken, 4 kept\n")
-    assert "kept broker 1 leads" in text
-    assert "BROKEN broker 2 cuts at 300, and holds what broker 1 holds: it holds other records from offset 300 on" in text
+    assert "broker 1 leads" not in text
+    assert "BROKEN audit-0: broker 2 cuts at 300, and holds what broker 1 holds: it holds other records from offset 300 on" in text
+
+
+def test_kept_promises_are_shown_if_verbose(verify: Verify) -> None:
+    assert "kept audit-0: broker 1 leads" in verify("--elected", "1", "-v")[1]
 
 
 def test_kept_promises_give_status_0_and_unknown_ones_3(verify: Verify, copies: Path, plan: Path) -> None:
     for broker in (1, 2, 3):
         (copies / f"broker-{broker}" / "audit-0").rename(copies.parent / f"gone-{broker}")
-    status, text, _ = verify("--elected", "1", "--format", "table")
+    status, text, _ = verify("--elected", "1", "--format", "text")
     assert (status, NOT_GIVEN in text) == (3, True)
     (copies.parent / "gone-1").rename(copies / "broker-1" / "audit-0")
     document = json.loads(plan.read_text())
@@ -67,7 +71,7 @@ def test_kept_promises_give_status_0_and_unknown_ones_3(verify: Verify, copies: 
 
 def test_names_in_a_plan_are_escaped(verify: Verify, plan: Path) -> None:
     plan.write_text(plan.read_text().replace('"audit"', '"\\u001b[31m{found}\\u0007"'))
-    status, text, err = verify("--format", "table")
+    status, text, err = verify("--format", "text")
     assert (status, "{found}" in text, "\x1b" in text + err, "\x07" in text + err) == (3, True, False, False)
 
 

@@ -17,9 +17,9 @@ LEFT_OUT: Final = {
     "a record that says it holds 2 GiB, in 233 bytes of gzip",
     "a sound record of 256 MiB in 261 KB of gzip",
     "zstd, 1 MiB for 32 GiB",
-    "a `.log` of 8 TiB, all hole behind the batches",
-    "a hundred, all as decided, clocks seven seconds apart",
-    "one of a hundred under one epoch, clocks seven seconds apart",
+    "a `.log` of 8 TiB, all hole after the batches",
+    "a hundred, all as decided, clocks with seven seconds between them",
+    "one of a hundred in one epoch, clocks with seven seconds between them",
     "d18 KAFKA-6292",
     # `meta.properties`, of which a tree has only one per broker:
     "another cluster id on b2",
@@ -39,7 +39,7 @@ NEEDS_RECORDS: Final = {
 """Cases where only payloads of two batches show the first differing record, which a bundle cannot."""
 SECTIONS_OF: Final = {
     "batches": ("Bytes of a batch", "Segments", "Compression"),
-    "files": ("Starts foretold, and leftovers", "Indexes, snapshots, checkpoints"),
+    "files": ("Forecasts of starts, and leftovers", "Indexes, snapshots, checkpoints"),
     "replicas": ("Replicas and producers", "Committed offsets"),
     "compacted": ("Compacted topics",),
     "transactions": ("Transactions", "Internal topics"),

@@ -42,7 +42,7 @@ def test_unreadable_files_around_a_lone_partition_are_ignored(tmp_path: Path) ->
 
 
 def test_plan_takes_a_lone_directory_as_stopped_cleanly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome(["plan", *lone(healthy(tmp_path)), "--format", "table"]) == 0
+    assert outcome(["plan", *lone(healthy(tmp_path)), "--format", "text"]) == 0
     out = capsys.readouterr().out
     assert "no checkpointed high watermark" not in out
     assert "not stopped cleanly" not in out

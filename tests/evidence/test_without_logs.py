@@ -183,5 +183,5 @@ def test_no_step_of_a_plan_uses_a_copy_without_logs(tmp_path: Path) -> None:
     plans = make_plans(paths, ScanOptions("orders", 0, jobs=1), PlanOptions())
     [planned] = plans.planned
     assert {candidate.broker for candidate in planned.plan.candidates} == {1, 3}
-    last_step = steps_of(plans, None)[-1]
+    last_step = steps_of(plans)[-1]
     assert last_step.text == "Copy the log directories of broker 2 again, with their .log files, and plan again."

@@ -116,7 +116,6 @@ def test_bytes_that_are_no_text_are_sent_too(run: Run, lost: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"topic": "__consumer_offsets"}, "only brokers write internal topics"),
         ({"headers": [[{"base64": "/w=="}, None]]}, "the name of a header is no text"),
         ({"value": {"base64": "?"}}, "error: "),
     ],
@@ -128,6 +127,22 @@ def test_what_cannot_be_sent_ends_it_with_2(run: Run, lost: Path, changes: dict[
     status, _, said = run(*SEND)
     assert (status, words in said) == (2, True)
     assert produced(lost) == ALL[:1], "what came before is waited for"
+
+
+def test_records_of_internal_topics_are_left_out(run: Run, lost: Path) -> None:
+    first = (lost / "records.jsonl").read_text().splitlines(keepends=True)[0]
+    rewrite(lost, topic="__transaction_state")
+    (lost / "records.jsonl").write_text((lost / "records.jsonl").read_text() + first)
+    left_out = "70 records of __transaction_state left out: only brokers write internal topics\n"
+    assert left_out + "1 records in all, 0 were produced before" in run()[1]
+    assert run(*SEND) == (0, f"{left_out}1 records acknowledged\n", "")
+
+
+def test_without_its_library_a_sentence_says_what_to_install(run: Run, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "Producer", None)
+    assert run()[0] == 0, "a dry run needs no library"
+    status, out, said = run(*SEND)
+    assert (status, out, said.count("\n"), "pip install confluent-kafka" in said) == (2, "", 1, True)
 
 
 def test_a_record_that_is_refused_stops_it(run: Run, lost: Path) -> None:

@@ -122,7 +122,7 @@ def test_replicas_share_files_for_any_number_of_jobs(tmp_path: Path, copies: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--append", "--cluster", "a"), "a snapshot that is appended must be named"),
+        (("--append", "--cluster", "a"), "a snapshot that is appended needs a name"),
         (("--partition-by", "topic", "--table-format", "delta"), "--partition-by does not apply to delta tables"),
         (("--partition-by", "broker"), "there is no partitioning 'broker'"),
         (("--append", "--cluster", "a", "--snapshot", "n", "--table-format", "orc"), "there is no table format 'orc'"),
@@ -176,7 +176,7 @@ def test_only_one_run_adds_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert append(target, "a", "n2", *TWO_FACTS) == 2
         err = capsys.readouterr().err
         assert f"another run is adding a snapshot to {target}" in err
-        assert "hint: add this one when that has ended" in err
+        assert "hint: add this one when that run has ended" in err
         running.target.remove()
         assert append(target, "b", "n2", *TWO_FACTS) == 2
     assert append(target, "a", "n2", *TWO_FACTS) == 0
@@ -323,7 +323,7 @@ def test_the_cluster_is_called_by_its_id_if_that_is_a_name(tmp_path: Path, capsy
     capsys.readouterr()
     command = ["export", str(copies), "--append", "--output", str(tmp_path / "new"), "--snapshot", "n1", *TWO_FACTS]
     assert outcome(command) == 2
-    assert "the copies do not name one cluster\nhint: name it, for example --cluster payments" in capsys.readouterr().err
+    assert "the copies do not have one cluster id\nhint: name it, for example --cluster payments" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 

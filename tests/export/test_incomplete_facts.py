@@ -24,7 +24,7 @@ def test_a_log_that_is_gone_since_the_scan_is_an_error(tmp_path: Path) -> None:
     gone = brokers.file(2, 0)
     gone.unlink()
     for fact in LOG_FACTS:
-        with pytest.raises(IncompleteError, match=f"^{gone}: .*; allow_incomplete=True reads what is left$"):
+        with pytest.raises(IncompleteError, match=f"^{gone}: .*; allow_incomplete=True reads the rest$"):
             result.facts(fact)
     for fact in NOT_OF_LOGS:
         result.facts(fact)

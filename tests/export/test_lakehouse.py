@@ -161,7 +161,7 @@ def test_a_failed_commit_is_reported_and_leaves_the_tables_unchanged(
         monkeypatch.setattr(SqlCatalog, "commit_table", fail)
     assert append(tmp_path, "a", "n2", *TWO_FACTS, "--table-format", table_format) == 2
     err = capsys.readouterr().err
-    assert "was changed by another at the same time: a concurrent transaction deleted data\n" in err
+    assert "was changed by another writer at the same time: a concurrent transaction deleted data\n" in err
     assert "hint: add this snapshot again" in err
     assert {fact: run_ids(tmp_path, fact, table_format) for fact in before} == before
     assert not (tmp_path / "_temporary").exists()
@@ -267,6 +267,6 @@ def test_moved_iceberg_tables_are_refused(tmp_path: Path, moved: bool, capsys: p
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     assert append(other, "a", "n2", *TWO_FACTS, "--table-format", "iceberg") == 2
     err = capsys.readouterr().err
-    assert ("are not where they were made" if moved else f"lies at file://{target}/batches") in err
-    assert "hint: Iceberg's tables name whole paths" in err
+    assert ("are not where they were created" if moved else f"lies at file://{target}/batches") in err
+    assert "hint: Iceberg tables store absolute paths" in err
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before

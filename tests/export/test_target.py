@@ -44,7 +44,7 @@ def test_an_empty_directory_is_used_and_a_missing_one_created(tmp_path: Path) ->
     ("names", "message", "hint"),
     [
         (["notes.txt"], "is not empty: it holds notes.txt", "choose a directory that is empty or does not exist yet"),
-        (["_SUCCESS", "batches"], "holds tables or an export of another layout", "add --table-format delta"),
+        (["_SUCCESS", "batches"], "holds tables or an export of another layout", "add --table-format with their format"),
     ],
 )
 def test_a_directory_with_files_is_refused(

@@ -185,7 +185,7 @@ def test_a_process_that_sees_another_directory_reports_it(tmp_path: Path, copies
     assert target_problem(elsewhere(export.shared, tmp_path / "other")) == f"{tmp_path / 'other'}: No such file or directory"
     assert target_problem(elsewhere(export.shared, tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
     Target.open(str(tmp_path / "another"))
-    assert target_problem(elsewhere(export.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is another directory here"
+    assert target_problem(elsewhere(export.shared, tmp_path / "another")) == f"{tmp_path / 'another'} is a different directory here"
     shutil.rmtree(Path(export.opened.output) / "_temporary")
     assert "cannot write to" in (target_problem(packed) or "")
 

@@ -120,7 +120,7 @@ def test_one_cleaner_checkpoint_makes_a_topic_compacted_and_is_a_premise(tmp_pat
     witnesses = Witnesses(ControllerHistory({(TOPIC, 0): control}))
     result = local.scan_inputs(gather(paths_of(brokers), ScanOptions()), ScanOptions(), witnesses=witnesses)
     others = sorted({1, 2, 3} - {cleaned_by})
-    premise = f"compacted by what is known of broker {cleaned_by}; nothing says so of brokers {others[0]}, {others[1]}"
+    premise = f"compacted according to broker {cleaned_by}; nothing shows this for brokers {others[0]}, {others[1]}"
     assert premise in only_finding(result, "COMPACTION_SKEW").evidence["premises"]
 
 

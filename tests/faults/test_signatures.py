@@ -106,8 +106,8 @@ def test_signatures_do_not_change_other_findings(tmp_path: Path, monkeypatch: py
 def test_the_message_of_a_match(tmp_path: Path) -> None:
     finding = matches(scan_brokers(joined_after_fork(tmp_path)))["d3 KAFKA-6361"]
     assert wording.message(finding) == (
-        "t-0: matches KAFKA-6361 (logs that parted in a fast fail-over and grew together): an epoch of one log is in no other, a"
-        " later one in both and the logs part below a known high watermark."
+        "t-0: matches KAFKA-6361 (logs that diverged in a fast fail-over and then became equal): an epoch of one log is in no"
+        " other, but a later epoch is in both and the logs diverge below a known high watermark."
     )
     advice = wording.advice(finding) or ""
     assert advice.startswith("Affected: 0.11.0.0 to 1.1.1; fixed in 2.0.0. ")

@@ -162,7 +162,7 @@ BROKER_CASES: Final = (
     BrokerCase("F39", "the same once all compacted it", AFTER, "compacted", (ELECTED,)),
     BrokerCase(
         "F40",
-        "topic deleted and created anew while b3 was down",
+        "topic deleted and created again while b3 was down",
         UNCLEAN,
         "again",
         ((0, "TOPIC_ID_MISMATCH", "error", None, None, None, None), *info_on(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)),
@@ -178,10 +178,10 @@ BROKER_CASES: Final = (
     ),
     BrokerCase("F42", "transaction left open", FORKED, "open", OPEN),
     BrokerCase("F42", "the same after every start and election", AFTER, "open", (*OPEN, ELECTED)),
-    BrokerCase("F42", "data behind the marker, for less than 20 minutes", FORKED, "late", LATE),
+    BrokerCase("F42", "data after the marker, for less than 20 minutes", FORKED, "late", LATE),
     BrokerCase("F42", "transaction over two partitions, not yet ended", FORKED, "torn", (*OPEN, *OPEN_TOO)),
     BrokerCase(
-        "F43", "data of a fenced epoch behind the marker, the producer forgotten by then", FORKED, "fenced", (*LATE_ERROR, *LATE)
+        "F43", "data of a fenced epoch after the marker, the producer forgotten by then", FORKED, "fenced", (*LATE_ERROR, *LATE)
     ),
     BrokerCase("F45", "sequence numbers skipped, the producer forgotten by then", FORKED, "skipping", SKIPPED),
     BrokerCase(
@@ -245,7 +245,7 @@ BROKER_CASES: Final = (
     ),
     BrokerCase(
         "F47",
-        "a topic created anew, b3's copy of the old one a stray",
+        "a topic created again, b3's copy of the old one a stray",
         AFTER,
         "again",
         (*info_on(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60), ELECTED),

@@ -38,7 +38,7 @@ SECTIONS: Final[dict[str, tuple[Case, ...]]] = {
     "Committed offsets": COMMITTED,
     "Tiered topics": TIERED_TOPICS,
     "Environment": (*ENVIRONMENT, *OUTSIDE),
-    "Starts foretold, and leftovers": STARTS,
+    "Forecasts of starts, and leftovers": STARTS,
 }
 VARIANTS: Final[tuple[Case, ...]] = (
     *of_bytes.VARIANTS,

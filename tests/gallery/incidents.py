@@ -138,7 +138,7 @@ def failover(root: Path) -> Brokers:
     return put_replicas(root, {1: right, 2: right, 3: history(("p", 0), ("a", 0))}, 1)
 
 
-@incident("d2 KAFKA-7164", "offset 0 is of epoch 0 on broker 3 and of epoch 2 on the others; then all go on in epoch 2")
+@incident("d2 KAFKA-7164", "offset 0 is of epoch 0 on broker 3 and of epoch 2 on the others; then all continue in epoch 2")
 @near_miss("broker 3 holds a record of epoch 0 and has not followed epoch 2 yet", by=failover)
 def missed_leader_change(root: Path) -> Brokers:
     right = history(("b", 2), ("c", 2))
@@ -149,7 +149,7 @@ def forked_before_epoch_2(root: Path) -> Brokers:
     return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0)), 2: history(("r1", 1))}, 1))
 
 
-@incident("d3 KAFKA-6361", "offset 0 is of epoch 0 on one log and of epoch 1 on the other; both go on in epoch 2")
+@incident("d3 KAFKA-6361", "offset 0 is of epoch 0 on one log and of epoch 1 on the other; both continue in epoch 2")
 @near_miss("the same before epoch 2", by=forked_before_epoch_2)
 def joined_after_fork(root: Path) -> Brokers:
     return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}, 1))
@@ -185,11 +185,11 @@ def torn_replica(root: Path) -> Brokers:
     return brokers
 
 
-@incident("d5 KIP-966", "every log ends at 72, broker 1 knows of 75 committed and was not stopped cleanly", 1, 2, 3)
+@incident("d5 KIP-966", "every log ends at 72, broker 1 has a high watermark of 75 and was not stopped cleanly", 1, 2, 3)
 @near_miss("broker 3 still holds everything up to 75", 1, 2)
 @incident(
     "d16 linkedin/kafka#409",
-    "after an unclean stop the log ends with a whole batch at 72, though 75 were committed, which the others hold",
+    "after an unclean stop the log ends with a whole batch at 72, although 75 were committed, which the others have",
     1,
 )
 @near_miss("the log ends in the middle of its last batch", by=torn_replica)
@@ -204,12 +204,12 @@ def cut_replicas(root: Path, *cut: int) -> Brokers:
 
 
 @incident("d6 KAFKA-10751", "a leader of epoch 2 has another record where epoch 1 had one committed")
-@near_miss("the logs part above every high watermark", by=failover)
+@near_miss("the logs diverge above every high watermark", by=failover)
 def unclean_election(root: Path) -> Brokers:
     return put_replicas(root, {1: history(("r0", 1), ("r1", 1)), 3: history(("x", 2))}, {1: 1, 3: 0})
 
 
-@incident("d15 KAFKA-10101", "log-start checkpoint 80, log end 75, the others go on up to 90", 80)
+@incident("d15 KAFKA-10101", "log-start checkpoint 80, log end 75, the others continue up to 90", 80)
 @near_miss("log-start checkpoint 74", 74)
 def start_beyond_end(root: Path, log_start: int) -> Brokers:
     longer = history(*[("p", 0)] * 30, records=3)
@@ -281,7 +281,7 @@ def remembered_transaction(root: Path, first_offset: int) -> Brokers:
 
 
 @incident("d13 KAFKA-6683", "the snapshot of offset 55 knows a producer's offset 56", ACTIVE + 1)
-@near_miss("it knows a wrong offset below its own", ACTIVE - 1)
+@near_miss("it has a wrong offset below the offset in its name", ACTIVE - 1)
 def snapshot_of_the_future(root: Path, last_offset: int) -> Brokers:
     brokers = as_before_topic_ids(healthy(root))
     entry = ProducerEntry(COMMITTING, 0, 0, last_offset, 0, BASE_TIMESTAMP, 0, -1)
@@ -340,7 +340,7 @@ def cleaned(root: Path, checkpoint: int) -> Brokers:
     return as_before_topic_ids(brokers)
 
 
-@incident("d24 KAFKA-14616", "one replica has another topic id, a stray directory stands beside it", OTHER_TOPIC_ID)
+@incident("d24 KAFKA-14616", "one replica has another topic id, and there is a stray directory", OTHER_TOPIC_ID)
 @near_miss("only the stray directory has another topic id", None)
 def recreated(root: Path, topic_id: str | None) -> Brokers:
     brokers = healthy(root)
@@ -386,7 +386,7 @@ def without_metadata(root: Path, *without: int) -> Brokers:
     return unclean(brokers, 2)
 
 
-@incident("d25", "one bit of one batch is turned over on every replica", 1, 2, 3)
+@incident("d25", "one bit of one batch is flipped on every replica", 1, 2, 3)
 @near_miss("on one replica only", 2)
 def bad_batch(root: Path, *bad: int) -> Brokers:
     brokers = healthy(root)
@@ -421,7 +421,7 @@ def keyed(*records: tuple[int, str, str | None], magic: int = 2) -> Log:
 
 @incident(
     "d8 Redpanda 2026-06-25",
-    "compacted: one replica shows a key that is gone from the others, and so is the tombstone that took it",
+    "compacted: one replica has a key that the others lack, together with the tombstone that removed it",
     2,
     tombstone=False,
 )
@@ -438,7 +438,7 @@ def cleaned_apart(root: Path, magic: int, *, tombstone: bool) -> Brokers:
 
 @incident(
     "d14 confluentinc/librdkafka#4953",
-    "a producer repeats three records, with their timestamps, under epoch 1 and from sequence 0",
+    "a producer repeats three records, with their timestamps, with epoch 1 and from sequence 0",
     same=True,
 )
 @near_miss("one of the three records is another", same=False)

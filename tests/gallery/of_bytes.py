@@ -168,7 +168,7 @@ COMPRESSION: Final = (
     packed(LZ4[:7] + struct.pack("<I", 1 << 20) + LZ4[11:], "lz4")("F23", "an LZ4 block larger than its frame allows"),
     packed(LZ4[:-4], "lz4")("F23", "LZ4 without its end"),
     packed(GZIP + GZIP, "gzip")("F23", "gzip with a second member"),
-    packed(GZIP + b"junk", "gzip")("F23", "gzip with bytes behind it"),
+    packed(GZIP + b"junk", "gzip")("F23", "gzip with bytes after it"),
     packed(GZIP[:-4], "gzip")("F23", "gzip cut short"),
     packed(b"\x28\xb5\x2f\xfd" + b"\xff" * 30, "zstd")("F23", "zstd that is none"),
     *(

@@ -111,7 +111,7 @@ def put_cleaners(
 RECORDS: Final = ("records", "keys_cleaned_differently")
 COMPACTED: Final = (
     cleaned(keyed_history, {1: {0}, 2: {0}, 3: {0}})("F39", "equal replicas of a compacted topic", control=True),
-    Case("F39", "equal records in batches that each cleaner wrote anew", other_horizons, SECOND, control=True),
+    Case("F39", "equal records in batches that each cleaner wrote again", other_horizons, SECOND, control=True),
     cleaned(keyed_history, {2: {0, 3}})("F39", "superseded records removed on b2 alone", shown=RECORDS, control=True),
     cleaned(keyed_history, {2: {0, 3, 4}, 3: {0, 3}})(
         "F39", "a tombstone past its horizon removed on b2 alone", shown=("tombstones_expired",), control=True
@@ -147,9 +147,9 @@ COMPACTED: Final = (
     Case("F39", "b2 lacks a key, and its last batch is damaged", hidden_by_damage, SECOND, shown=("unreadable",)),
     Case("F39", "F03 upwards on b2 where the cleaner left a gap on all", offset_rotted_upwards, SECOND, shown=("same_value",)),
     cleaned(keyed_history, {2: {2}})(
-        "F39", "the latest value of a key is gone on b2, which has an older one", shown=("keys", "stale")
+        "F39", "the latest value of a key is missing on b2, which has an older one", shown=("keys", "stale")
     ),
-    cleaned(keyed_history, {2: {1}})("F39", "a key is gone on b2 with nothing that deleted it", shown=("keys", "vanished")),
+    cleaned(keyed_history, {2: {1}})("F39", "a key is missing on b2 with nothing that deleted it", shown=("keys", "vanished")),
     cleaned(keyed_history, {2: {1}}, {3: 1})("F39", "the same where b2 was never cleaned", shown=("keys", "missing")),
     cleaned(keyed_history, {2: {1}})("F39", "the same cleaned, with `--live`", live=True),
     cleaned(keyed_history, {1: {0, 3, 4}, 2: {0, 4}, 3: {0, 3, 4}})(
@@ -175,5 +175,5 @@ COMPACTED: Final = (
         partial(put_cleaners, hours=lambda segment: 2.0 * segment if segment < 1 else 39 + segment / ROLLED),
         control=True,
     ),
-    Case("-", "b2 is behind in one of the two partitions", partial(put_cleaners, behind={"t-0": 1}), control=True),
+    Case("-", "b2 lags in one of the two partitions", partial(put_cleaners, behind={"t-0": 1}), control=True),
 )

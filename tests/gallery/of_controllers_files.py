@@ -144,7 +144,7 @@ CONTROLLERS_FILES: Final = (
     copies("two of three controllers have no log", None, None, AHEAD),
     copies("two of three controllers have an old log", OLD, OLD, AHEAD),
     copies("one of three controllers has an empty log", EMPTY, AHEAD, AHEAD, control=True),
-    copies("one of three controllers is behind", OLD, AHEAD, AHEAD, control=True),
+    copies("one of three controllers lags", OLD, AHEAD, AHEAD, control=True),
     copies("one controller has more than the others", written(), written(), AHEAD, control=True),
     ending("a broker is unfenced under another epoch", broker_registration(1, 3), OTHER_EPOCH),
     ending("a broker is unfenced under its epoch", broker_registration(1, 3), UNFENCED, control=True),

@@ -70,7 +70,7 @@ SEGMENTS: Final = (
         lambda it: cut(it, 29, it.log.at(49).position + 100),
         damaged=MIDDLE,
     ),
-    injected_case("F15", "zeros behind the last batch", lambda it: append(it, 55, bytes(10_000)), damaged=ACTIVE, control=True),
+    injected_case("F15", "zeros after the last batch", lambda it: append(it, 55, bytes(10_000)), damaged=ACTIVE, control=True),
     injected_case("F16", "a page of zeros in the middle", lambda it: zero_page(it, 29), damaged=MIDDLE),
     injected_case("F17", "middle segment deleted on b1", lambda it: it.remove(1, 29), damaged=segment(55, broker=1)),
     injected_case(
@@ -170,7 +170,7 @@ SMALL_FILES: Final = (
         lambda it: it.file(2, 29, "txnindex").write_bytes(b""),
         damaged=ABORTED,
     ),
-    injected_case("F26", "`.txnindex` gone", lambda it: it.file(2, 29, "txnindex").unlink()),
+    injected_case("F26", "`.txnindex` missing", lambda it: it.file(2, 29, "txnindex").unlink()),
     injected_case(
         "F27", "committed transaction listed as aborted", lambda it: more_bytes(it, "txnindex", PHANTOM), damaged=ABORTED
     ),
@@ -182,7 +182,7 @@ SMALL_FILES: Final = (
         damaged=STATE,
     ),
     injected_case("F28", "no `.snapshot` at all, after a clean shutdown", no_snapshots),
-    injected_case("F28", "the same where another partition has its own", lambda it: no_snapshots(it, others=True)),
+    injected_case("F28", "the same where another partition has one", lambda it: no_snapshots(it, others=True)),
     injected_case("F28", "no `.snapshot` at all, after a crash", lambda it: no_snapshots(it, crashed=True), control=True),
     injected_case("F29", "`leader-epoch-checkpoint`: an entry dropped", lambda it: it.put_epochs(2, *DROPPED), damaged=EPOCHS),
     injected_case("F29", "an entry shifted", lambda it: it.put_epochs(2, *SHIFTED), damaged=EPOCHS),
@@ -192,7 +192,7 @@ SMALL_FILES: Final = (
         "F29", "an entry at the log end, without batches yet", lambda it: it.put_epochs(2, *TO_COME), damaged=EPOCHS, control=True
     ),
     Case("F30", "high watermark beyond the log end", BEYOND, HIGH),
-    injected_case("F30", "the active segment gone", lost_tail, damaged=HIGH),
+    injected_case("F30", "the active segment missing", lost_tail, damaged=HIGH),
     Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, HIGH, live=True),
     injected_case("F31", "high-watermark checkpoint missing", lambda it: (it.log_dir(2) / CHECKPOINT).unlink(), control=True),
     injected_case("F31", "high watermark 0", lambda it: it.checkpoint("replication", 0, 2), damaged=HIGH, control=True),
@@ -211,7 +211,9 @@ SMALL_FILES: Final = (
         lambda it: it.file_named(2, "leader-epoch-checkpoint").write_bytes(b"0\n3\n0 0\n2 58\n"),
         damaged=EPOCHS,
     ),
-    injected_case("-", "`partition.metadata` gone", lambda it: it.file_named(2, METADATA).unlink(), shown=("topic_id", "told_by")),
+    injected_case(
+        "-", "`partition.metadata` missing", lambda it: it.file_named(2, METADATA).unlink(), shown=("topic_id", "told_by")
+    ),
     Case("-", "the same of a broker under ZooKeeper", without_id_under_zookeeper, None, control=True),
     Case("-", "the same of an empty log", empty_without_id, None, control=True),
     Case("-", "no small file in any directory, as in a copy of the logs alone", logs_alone, None, control=True),
@@ -295,7 +297,7 @@ SEGMENT_VARIANTS: Final = (
         "F14", "the same without indexes:", lambda it, kept: cut_in_the_middle(it, kept, "index", "timeindex"), [(0,), (1,)]
     ),
     *case_per_row(
-        "F15", "zeros behind the last batch:", lambda it, size: append(it, 55, bytes(size)), [(12,), (1 << 20,)], control=True
+        "F15", "zeros after the last batch:", lambda it, size: append(it, 55, bytes(size)), [(12,), (1 << 20,)], control=True
     ),
     *case_per_row("F17", "bytes of noise before a missing segment:", lost_after_noise, [(61,), (1546,), (13_000,)]),
     *case_per_row("F17", "the same of one replica by itself:", lone_and_lost, [(60,), (61,)]),

@@ -198,7 +198,7 @@ OUTSIDE: Final = (
     injected_case(
         "F47", "`.swap` and `.cleaned` leftovers", lambda it: empty_leftovers(it, "swap", "cleaned"), damaged=SWAP, shown=STEPS
     ),
-    injected_case("F47", "a `.log` of 8 TiB, all hole behind the batches", sparse, damaged=segment(55)),
+    injected_case("F47", "a `.log` of 8 TiB, all hole after the batches", sparse, damaged=segment(55)),
 )
 STARTS: Final = (
     crashed(29, lambda it: it.flip(2, target(it), 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
@@ -217,12 +217,12 @@ STARTS: Final = (
     crashed(29, lambda it: it.overwrite(2, target(it), int32(49), LENGTH))("F04", "batchLength = 49, after a crash"),
     crashed(29, lambda it: it.overwrite(2, target(it), int32(2**31 - 1), LENGTH))("F05", "batchLength = 2147483647, after a crash"),
     crashed(29, lambda it: it.overwrite(2, target(it), int32(-1), LENGTH))("F06", "batchLength = -1, after a crash"),
-    crashed(29, lambda it: append(it, 29, bytes(4096)))("F15", "zeros behind a closed segment, after a crash"),
+    crashed(29, lambda it: append(it, 29, bytes(4096)))("F15", "zeros after a closed segment, after a crash"),
     crashed(29, lambda it: zero_page(it, 29))("F16", "a page of zeros in the middle, after a crash"),
     *(
         injected_case(
             "F17",
-            f"only the `.log` of the {which} segment is gone on b1",
+            f"only the `.log` of the {which} segment is missing on b1",
             partial(log_gone, base_offset=base),
             damaged=segment(base, "index", broker=1),
             shown=("index_files",),
@@ -231,7 +231,7 @@ STARTS: Final = (
     ),
     injected_case(
         "F17",
-        "the `.log` of the first segment is gone on b1, whose log start is behind it",
+        "the `.log` of the first segment is missing on b1, whose log start is after it",
         lambda it: it.remove(1, 0, "log"),
         lambda it: it.checkpoint("log-start", 29, 1),
         damaged=segment(0, "index", broker=1),
@@ -239,11 +239,11 @@ STARTS: Final = (
     ),
     crashed(55, unreadable_recovery_point)("F32", "recovery point of noise, after a crash, and one bit under the CRC"),
     injected_case(
-        "F47", "the middle segment is there as `.deleted`", lambda it: set_aside(it, 2, 29, "deleted"), damaged=DELETED, shown=GAP
+        "F47", "the middle segment exists as `.deleted`", lambda it: set_aside(it, 2, 29, "deleted"), damaged=DELETED, shown=GAP
     ),
     injected_case(
         "F47",
-        "the middle segment is gone on all, and on b3 it is there as `.deleted`",
+        "the middle segment is missing on all, and on b3 it exists as `.deleted`",
         on_brokers(lambda it, broker: it.remove(broker, 29)),
         lambda it: it.file(3, 29, "log.deleted").write_bytes(b"".join(batch.data for batch in it.log.batches_of_segment(29))),
         damaged=segment(29, "log.deleted", broker=3),
@@ -256,9 +256,7 @@ STARTS: Final = (
         damaged=segment(0, "log.deleted"),
         shown=("expired",),
     ),
-    injected_case(
-        "F47", "a truncated tail is there as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)
-    ),
+    injected_case("F47", "a truncated tail exists as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)),
     injected_case(
         "F47", "`.swap` with what the segment has", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()), damaged=SWAP
     ),

@@ -203,7 +203,7 @@ ENVIRONMENT: Final = (
         "F46", "`--live`: log older than checkpoints and indexes", lambda it: cut_log(it, 65, 0), damaged=ACTIVE, live=True
     ),
     injected_case("F46", "the same judged without `--live`", lambda it: cut_log(it, 65, 0), damaged=ACTIVE),
-    injected_case("F46", "`--live`: last batch cut short, clean shutdown told", torn_copy, damaged=ACTIVE, live=True),
+    injected_case("F46", "`--live`: last batch cut short, clean shutdown marked", torn_copy, damaged=ACTIVE, live=True),
     injected_case("F46", "`--live`: an epoch newer than its checkpoint", lambda it: it.put_epochs(2, *LATE_EPOCHS), live=True),
     while_read(lengthen)("F46", "a log grows while it is read"),
     while_read(lambda path: os.truncate(path, HEALTHY.at(58).position))("F46", "a log shrinks while it is read"),

@@ -185,7 +185,7 @@ TRANSACTIONS: Final = (
     ),
     Case(
         "F41",
-        "its records are gone with their segment, a snapshot holds it open",
+        "its records are lost with their segment, a snapshot holds it open",
         lambda root: retained(root, OVERDUE, listed=False),
         segment(2, broker=1),
         also=ALSO,
@@ -211,7 +211,7 @@ TRANSACTIONS: Final = (
     ),
     Case(
         "F41",
-        "`--live`: a log older than the coordinator's last word",
+        "`--live`: a log older than the coordinator's latest record",
         committed_again,
         FIRST,
         also=ALSO,
@@ -231,9 +231,9 @@ TRANSACTIONS: Final = (
     opened(OVERDUE, None)(
         "F42", "open for more than 20 minutes, without the coordinators' log", shown=("coordinator", "confidence")
     ),
-    logs_of(lambda: data_and_state(late_write(OVERDUE, 1)))("F43", "data of a fenced epoch behind the marker", shown=HANGING),
+    logs_of(lambda: data_and_state(late_write(OVERDUE, 1)))("F43", "data of a fenced epoch after the marker", shown=HANGING),
     logs_of(lambda: data_and_state(late_write(OVERDUE, 0)))(
-        "F43", "data of an equal epoch behind the marker (before KIP-890)", shown=("late_write_after", *HANGING)
+        "F43", "data of an equal epoch after the marker (before KIP-890)", shown=("late_write_after", *HANGING)
     ),
     logs_of(lambda: data_and_state(epochs_of(0)))("F43", "markers as transaction version 0 writes them", control=True),
     logs_of(lambda: data_and_state(epochs_of(2)))("F43", "markers as transaction version 2 writes them", control=True),
@@ -252,7 +252,7 @@ TRANSACTIONS: Final = (
         "F44", "PrepareCommit for more than 20 minutes; t-1 has no marker", shown=DECIDED
     ),
     torn(ABORT, COMMIT, partial(decided, 30, commit=False))("F44", "aborted by the coordinator; t-1 has COMMIT", shown=DECIDED),
-    logs_of(lambda: many(47), damaged=SECOND)("F44", "one of a hundred under one epoch, clocks seven seconds apart"),
+    logs_of(lambda: many(47), damaged=SECOND)("F44", "one of a hundred in one epoch, clocks with seven seconds between them"),
     torn(COMMIT, ABORT, None, client=2)("F44", "COMMIT in t-0, ABORT in t-1, without the coordinators' log", shown=SHOWN_AS),
     torn(COMMIT, ABORT, None)("F44", "the same before transaction version 2", shown=SHOWN_AS),
     logs_of(lambda: cluster(ended(30, COMMIT), cut_before(), decided(30)), damaged=SECOND)(
@@ -261,7 +261,7 @@ TRANSACTIONS: Final = (
     gone(-3600)("F44", "committed, and t-1, as old as t-0, is empty on every broker", shown=("reason",)),
     Case(
         "F44",
-        "committed, and its segment of t-1 is gone everywhere",
+        "committed, and its segment of t-1 is missing everywhere",
         lost_segment,
         segment(0, broker=1, directory="t-1"),
         also=ALSO,
@@ -273,7 +273,7 @@ TRANSACTIONS: Final = (
         )
         for client, commit in ((0, True), (2, True), (2, False))
     ),
-    gone(40)("F44", "committed, t-1 is empty on every broker, and the topic was created anew since", control=True),
+    gone(40)("F44", "committed, t-1 is empty on every broker, and the topic was created again since", control=True),
     torn(COMMIT, NOTHING, prepared, traffic=60)("F44", "PrepareCommit a minute ago; t-1 has no marker", control=True),
     Case(
         "F44", "`--live`: the copies of t-1 are older than the decision", ending_before, SECOND, also=ALSO, live=True, control=True
@@ -281,12 +281,14 @@ TRANSACTIONS: Final = (
     logs_of(lambda: cluster(ended(30, COMMIT), another_one(0)), damaged=SECOND, with_coordinator=False)(
         "F44", "COMMIT and ABORT of two transactions, one after the other", control=True
     ),
-    logs_of(lambda: many(None), damaged=SECOND)("F44", "a hundred, all as decided, clocks seven seconds apart", control=True),
+    logs_of(lambda: many(None), damaged=SECOND)(
+        "F44", "a hundred, all as decided, clocks with seven seconds between them", control=True
+    ),
     logs_of(after_retention, damaged=segment(90, broker=1, directory="t-1"))(
         "F44", "retention took the records of t-1", control=True
     ),
     logs_of(lambda: {"t-0": replaced_coordinator()}, with_coordinator=False)(
-        "-", "a marker of coordinator epoch 4 behind one of 5", shown=("coordinator_epoch", "previous_coordinator_epoch")
+        "-", "a marker of coordinator epoch 4 after one of 5", shown=("coordinator_epoch", "previous_coordinator_epoch")
     ),
 )
 MALFORMED: Final = (

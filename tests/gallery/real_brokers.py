@@ -27,17 +27,17 @@ HAND_MADE: Final = ("Committed offsets",)
 LOST_WITH_ITS_TRANSACTION: Final = ("t", "TXN_PARTLY_LOST", "critical", 1, None, None, None, 29, 55, ())
 DIFFERENCES: Final[dict[str, tuple[list[Row], list[Row]]]] = {
     "middle segment deleted on all three": ([], [LOST_WITH_ITS_TRANSACTION]),
-    "the middle segment is gone on all, and on b3 it is there as `.deleted`": ([], [LOST_WITH_ITS_TRANSACTION]),
+    "the middle segment is missing on all, and on b3 it exists as `.deleted`": ([], [LOST_WITH_ITS_TRANSACTION]),
     "no `.snapshot` at all, after a clean shutdown": (
         [("t", "PRODUCER_SNAPSHOT_MISSING", "info", 2, None, None, None, None, None, None)],
         [("t", "PRODUCER_SNAPSHOT_MISSING", "warning", 2, None, None, None, None, None, None)],
     ),
-    "only the `.log` of the first segment is gone on b1": (
+    "only the `.log` of the first segment is missing on b1": (
         [("t", "SEGMENT_MISSING", "error", 1, None, None, None, 0, 29, (2, 3))],
         [("t", "SEGMENT_MISSING", "critical", 1, None, None, None, 0, 29, (2, 3))],
     ),
     "another cluster id on b2": ([(None, "RISKY_CONFIG", "info", None, None, None, None, None, None, None)], []),
-    "the same where another partition has its own": (
+    "the same where another partition has one": (
         [],
         [("u", "TOPIC_UNKNOWN_TO_CONTROLLER", "error", None, None, None, None, None, None, None)],
     ),
@@ -56,8 +56,8 @@ NOT_ON_REAL_LOGS: Final = {
     "Indexes, snapshots, checkpoints": "The others inject nothing, or are of directories that these brokers do not have.",
     "Replicas and producers": "The rest are whole histories: those that these brokers come to are below (F33, F35 to "
     "F37, F45), the others need versions before KIP-101 or a controller's log made for them.",
-    "Compacted topics": "Which keys the cleaner met is chosen there; a cleaner of its own accord is below (F39).",
-    "Transactions": "Endings are chosen there, up to hours apart; what brokers do in a minute is below (F41 to F44).",
+    "Compacted topics": "Which keys the cleaner met is chosen there; a cleaner that runs by itself is below (F39).",
+    "Transactions": "Endings are chosen there, with up to hours between them; what brokers do in a minute is below (F41 to F44).",
     "The controllers' log, its snapshots and small files": "These brokers have one controller; real controllers come to the same in"
     " `test_quorum_elections.py`, `test_rejected_records.py` and `test_starts.py` of `tests/broker`.",
     "Internal topics": "No coordinator and no controller writes such values.",

@@ -33,7 +33,7 @@ def test_arguments_select_the_file(log_dir: str | None, file: str, expected: lis
 
 
 def test_only_arguments_of_logs_select_offsets() -> None:
-    assert file_arguments(Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)) == ["b1/" + LOG, "--offset", "3:9"]
+    assert file_arguments(Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)) == ["b1/" + LOG, "--offset", "3..8"]
     index = "orders-0/00000000000000000000.index"
     assert file_arguments(Place("orders", 0, 1, "b1", index, offset_start=3, offset_end=9)) == ["b1/" + index]
 

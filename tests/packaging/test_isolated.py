@@ -86,6 +86,6 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_output(command: str, tmp_
     script = f"""
         mount -o remount,size={size} .
         status=0; output=$(kafka_forensics {shell_command} 2>&1 >/dev/null) || status=$?
-        echo "$status"; echo "$output" | grep -cE 'No space left on device: the disk mounted at|, and its disk has .* free'; ls -A
+        echo "$status"; echo "$output" | grep -cE 'No space left on device: the disk mounted at|, but its disk has .* free'; ls -A
     """
     assert run(tmp_path, script).split() == ["2", "1", *LEFTOVERS[command]]

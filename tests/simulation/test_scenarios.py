@@ -162,5 +162,5 @@ def test_responses_with_acks_0_do_not_count_as_acknowledged() -> None:
 
 
 def test_a_protocol_that_a_scenario_does_not_support_is_refused() -> None:
-    with pytest.raises(UsageError, match="txn-torn is not played under kip-101"):
+    with pytest.raises(UsageError, match="txn-torn does not support kip-101"):
         play("txn-torn", "kip-101")

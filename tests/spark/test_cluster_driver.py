@@ -61,8 +61,8 @@ def test_a_killed_driver_leaves_no_processes_or_files(
         files = listed(target)
         assert exports.export(target, *logs.log_dirs, "--engine", "spark", "--spark-master", running.url) == 2
         err = capsys.readouterr().err
-        assert f"error: {target} holds an export that did not finish, or one that is running\n" in err
-        assert "nothing is resumed: if none is running, remove the directory and export again" in err
+        assert f"error: {target} holds an export that did not finish or is still running\n" in err
+        assert "an export cannot be resumed: if none is running, remove the directory and export again" in err
         assert listed(target) == files
     else:
         assert os.listdir(tmp_path / "killed" / "local") == []

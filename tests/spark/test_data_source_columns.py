@@ -87,7 +87,7 @@ def test_readers_get_only_the_requested_columns() -> None:
     by_schema = source(SAMPLE, fact="records").reader(of_schema)
     assert isinstance(by_schema, KafkaLogReader)
     assert by_schema._query.columns == ("topic", "timestamp")
-    with pytest.raises(UsageError, match="the option columns and the schema ask for different columns"):
+    with pytest.raises(UsageError, match="the option columns and the schema name different columns"):
         source(SAMPLE, fact="records", columns="timestamp").reader(of_schema)
     with pytest.raises(UsageError, match=r"timestamp of the fact records is timestamp, not bigint$"):
         source(SAMPLE, fact="records").reader(StructType([StructField("timestamp", LongType())]))
@@ -98,10 +98,10 @@ def test_streams_and_writes_are_refused() -> None:
     stream = made.streamReader(made.schema())
     assert isinstance(stream, RefusedStream)
     for method in (stream.initialOffset, stream.latestOffset, lambda: stream.partitions({}, {}), lambda: stream.read(None)):  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match=r"^kafka_log has no readStream, for the log directories .*: use spark\.read$"):
+        with pytest.raises(UsageError, match=r"^kafka_log has no readStream, because copies .*: use spark\.read$"):
             method()
     for write in (made.writer, made.streamWriter):
-        with pytest.raises(UsageError, match=r"^kafka_log has no write, for evidence is only ever read: "):
+        with pytest.raises(UsageError, match=r"^kafka_log cannot write, because evidence is only read: "):
             write(made.schema(), overwrite=True)
 
 
@@ -126,5 +126,5 @@ def test_spark_reads_any_time(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_spark_shows_the_refusal_of_a_stream(spark: SparkSession) -> None:
     query = spark.readStream.format("kafka_log").load(str(SAMPLE)).writeStream.format("memory").queryName("refused").start()
-    with pytest.raises(StreamingQueryException, match="kafka_log has no readStream, for the log directories it reads are copies"):
+    with pytest.raises(StreamingQueryException, match="kafka_log has no readStream, because copies of log directories"):
         query.processAllAvailable()

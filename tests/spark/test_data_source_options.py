@@ -70,26 +70,26 @@ def test_spans_decode_records_unless_deep_is_false(options: dict[str, str], deep
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"deep": "perhaps"}, "deep is 'perhaps', which is none of its values", "choose from true, false"),
+        ({"deep": "perhaps"}, "deep is 'perhaps', which is not one of its values", "choose from true, false"),
         ({"topic": "x"}, "there is no option 'topic' of kafka_log", "did you mean topics?"),
         ({"fact": "record"}, "there is no fact 'record'", "did you mean records?"),
-        ({"topics": "a,,b"}, "there is a name missing", None),
+        ({"topics": "a,,b"}, "a name is missing", None),
         ({"partitions": "one"}, "'one' is no number", None),
-        ({"offset_from": "ten"}, "which is no offset", None),
+        ({"offset_from": "ten"}, "which is not an offset", None),
         ({"timestamp_from": "yesterday"}, "which is no time", None),
         ({"payloads": "true", "includePayloads": "false"}, "payloads and includePayloads contradict each other", "give one of"),
         ({"includePayload": "true"}, "there is no option 'includepayload'", "did you mean includePayloads?"),
         ({"names": "kafka"}, "names=kafka does not apply to the fact batches", "it applies to records"),
         ({"fact": "records", "columns": "timestampType"}, "the fact records has no column 'timestampType'", None),
-        ({"columns": "topic,topic"}, "the column topic is asked for twice", None),
+        ({"columns": "topic,topic"}, "the column topic is requested twice", None),
         ({"split_bytes": "12"}, "split_bytes is '12'", None),
-        ({"paths": "[1]"}, "no JSON list of texts", None),
+        ({"paths": "[1]"}, "not a JSON list of texts", None),
         ({"path": "  "}, "an empty path", None),
         ({"fact": "spans", "offset_from": "1"}, "offset_from does not apply to the fact spans", None),
-        ({"snapshots": "yes"}, "snapshots is 'yes', which is none of its values", "choose from true, false"),
-        ({"order": "day-9"}, "order chooses among snapshots, and none are read", "say snapshots=true as well"),
-        ({"snapshots": "true", "order": "day-9,"}, "there is a name missing", "like order=a,b, or leave it away for all"),
-        ({"fact": "changes"}, "the fact changes is what several snapshots differ in", "say snapshots=true, and load the folder"),
+        ({"snapshots": "yes"}, "snapshots is 'yes', which is not one of its values", "choose from true, false"),
+        ({"order": "day-9"}, "order requires snapshots, but none are read", "also set snapshots=true"),
+        ({"snapshots": "true", "order": "day-9,"}, "a name is missing", "like order=a,b, or leave it out for all"),
+        ({"fact": "changes"}, "the fact changes needs several snapshots", "say snapshots=true, and load the folder"),
         ({"snapshots": "true", "fact": "changes", "offset_from": "3"}, "offset_from does not apply to the fact changes", None),
         ({"fact": "findings", "on_corrupt": "strict"}, "on_corrupt=strict does not apply to the fact findings", None),
     ],
@@ -112,7 +112,7 @@ def test_paths_can_be_patterns_and_have_broker_names(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="no path was given"):
         parse_options({})
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PathMissingError, match=f"relative paths count from {tmp_path}"):
+    with pytest.raises(PathMissingError, match=f"relative paths start at {tmp_path}"):
         source(Path("nowhere"))
 
 
@@ -147,7 +147,7 @@ def test_a_schema_selects_columns_in_any_order() -> None:
         (StructType([StructField("offset", LongType())]), "the fact batches has no column 'offset'"),
         (StructType([StructField("last_offset", IntegerType())]), "last_offset of the fact batches is bigint, not int"),
         (StructType([StructField("last_offset", LongType(), nullable=False)]), "is nullable"),
-        (StructType([StructField("topic", spark_schema("batches")["topic"].dataType)] * 2), "asked for twice"),
+        (StructType([StructField("topic", spark_schema("batches")["topic"].dataType)] * 2), "requested twice"),
     ):
         with pytest.raises(UsageError, match=message):
             source(HEALTHY).reader(invalid_schema)

@@ -76,7 +76,7 @@ def test_links_in_the_folder_are_reported_as_left_out(root: Path, tmp_path: Path
     (tmp_path / "lin\x1bk").symlink_to(root / "day-10")
     table, _ = read(tmp_path, "replicas", snapshots="true")
     assert set(table["snapshot"].to_pylist()) == {"day-9"}
-    assert caplog.messages[0].endswith("are not followed, give them as paths themselves: lin\\x1bk")
+    assert caplog.messages[0].endswith("are not followed, give their targets as paths: lin\\x1bk")
 
 
 def test_order_selects_and_orders_snapshots(root: Path) -> None:
@@ -97,7 +97,7 @@ def test_filters_may_match_in_one_snapshot_only(root: Path, local_result: Snapsh
         rows_read = read(root, fact, snapshots="true", brokers="4", topics="late", partitions="4")[0].to_pylist()
         assert sorted(map(repr, rows_read)) == sorted(map(repr, wanted)), fact
     for fact, name, value in (("batches", "topics", "lat"), ("batches", "partitions", "9"), ("findings", "brokers", "5")):
-        with pytest.raises(UsageError, match=f"nothing fits {name}={value}"):
+        with pytest.raises(UsageError, match=f"nothing matches {name}={value}"):
             read(root, fact, snapshots="true", **{name: value})
 
 

@@ -81,6 +81,6 @@ def test_a_command_prints_why_java_does_not_start(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        r"error: Spark does not start at local[1,4]: Java ended and said: Too \x1b[31msmall",
+        r"error: Spark does not start at local[1,4]: Java ended with: Too \x1b[31msmall",
         "hint: `kafka-forensics doctor` checks Java and Spark",
     ]

@@ -92,7 +92,7 @@ def test_an_unreadable_log_makes_the_audit_exit_with_3(spark: SparkSession, tmp_
         "findings",
         "incomplete",
     }
-    with pytest.raises(IncompleteError, match=r"snapshot today of cluster .* lacks what could not be read: .*payments-0"):
+    with pytest.raises(IncompleteError, match=r"snapshot today of cluster .* lacks unreadable parts: .*payments-0"):
         read_export(spark, str(output), "spans")
     assert (
         read_export(spark, str(output), "spans", allow_incomplete=True).filter("topic = 'orders' and kind = 'damaged'").count() == 1

@@ -70,7 +70,7 @@ def assert_nothing_was_judged(out: str, err: str, path: Path, partitions: int) -
     document = json.loads(out)
     jsonschema.Draft202012Validator(json_schema()).validate(document)
     assert (document["summary"]["verdict"], document["partitions"], document["findings"]) == ("unknown", [], [])
-    reason = f"interrupted after 0 of {partitions} partitions: Spark gives all answers together, when its job ends"
+    reason = f"interrupted after 0 of {partitions} partitions: Spark returns all results when its job ends"
     assert [(gap["path"], gap["reason"]) for gap in document["incomplete"]] == [(str(path), reason)]
     assert err.splitlines() == ["unknown: nothing was judged", f"incomplete: {path}: {reason}", "interrupted"]
 
@@ -108,4 +108,4 @@ def test_ctrl_c_while_spark_works_prints_finished_partitions(taken: int, tmp_pat
         assert "Unclean election: broker 1, from outside the ISR, becomes leader of audit-0." in text
     else:
         assert_nothing_was_judged(done.stdout, done.stderr.replace(f"wrote {page}\n", ""), sample, 11)
-        assert "Spark gives all answers together" in text
+        assert "Spark returns all results" in text

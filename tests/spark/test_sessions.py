@@ -65,7 +65,7 @@ def test_a_server_that_is_not_spark_connect_is_reported_in_time(
     monkeypatch.setattr(sessions, "CONNECT_SECONDS", 0.5)
     with connect_server(handle) as url:
         start = time.monotonic()
-        with pytest.raises(ForensicsError, match=rf"^{url} takes connections and did not answer .* within 0\.5 seconds"):
+        with pytest.raises(ForensicsError, match=rf"^{url} accepts connections, but did not answer .* within 0\.5 seconds"):
             session(remote=f"{url}/;user_id=x;token=SECRET")
         assert outcome(["scan", SAMPLE, "--engine", "spark", "--spark-remote", f"{url}/;user_id=x;token=SECRET"]) == 3
         assert time.monotonic() - start < 120  # PySpark alone retries for minutes
@@ -133,7 +133,7 @@ def test_a_client_newer_than_its_server_is_refused_with_both_versions(
     """Scans of a real 4.3.0 client fail on a 4.0.1 server, which lacks a setting."""
     monkeypatch.setattr("pyspark.__version__", "4.3.0")
     spark: Any = ConnectSession(server)
-    sentence = f"this client is of Spark 4.3.0, and the Connect server of Spark {server}: a client must not be the newer one"
+    sentence = f"this client has Spark 4.3.0, and the Connect server has Spark {server}: a client must not be the newer one"
     assert newer_than_server(spark) == (sentence if is_older else None)
     if not is_older:
         require_server_of_client(spark)
@@ -155,7 +155,7 @@ def test_a_full_disk_of_spark_is_reported_with_its_worker() -> None:
 
 
 def test_transient_worker_error_is_not_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = f"cannot write to s3://bucket/out: {STILL_FAILING}; try again later; the service said: Slow Down"
+    busy = f"cannot write to s3://bucket/out: {STILL_FAILING}; try again later; response of the service: Slow Down"
     for problem, kind in ((busy, TransientError), ("cannot write to s3://bucket/out: Access Denied", UsageError)):
         with pytest.raises(kind, match=r"^a worker of Spark: cannot write to s3://bucket/out: "):
             export_job._require_none([problem])

@@ -39,7 +39,7 @@ def test_a_table_is_read_again_and_dropped_without_touching_evidence(spark: Spar
         count = kf.scan(str(copy)).facts("batches").num_rows
         for _ in range(2):
             assert spark.sql("SELECT count(*) FROM logs WHERE partition >= 0").collect()[0][0] == count
-        with pytest.raises(PySparkException, match="evidence is only ever read"):
+        with pytest.raises(PySparkException, match="evidence is only read"):
             spark.sql("INSERT INTO logs SELECT * FROM logs")
     finally:
         spark.sql("DROP TABLE logs PURGE")
@@ -56,7 +56,7 @@ def test_a_temporary_view_is_read(spark: SparkSession, copy: Path) -> None:
     ("options", "message"),
     [
         ({**NO_LOCATION, "paths": '["/x"]'}, "a table of kafka_log needs the option path: create a temporary view"),
-        ({**NO_LOCATION, "path": "{}", "location": "{}", "storage.secret_key": "s"}, "takes no credentials"),
+        ({**NO_LOCATION, "path": "{}", "location": "{}", "storage.secret_key": "s"}, "must not have credentials"),
         ({**NO_LOCATION, "path": "{}", "location": "{}", "fcat": "x"}, "no option 'fcat' of kafka_log: did you mean fact"),
     ],
 )
@@ -112,7 +112,7 @@ def test_facts_of_changed_files_are_refused(spark: SparkSession, copy: Path, cha
         frame.count()
     (line,) = [line for line in str(caught.value).splitlines() if "IncompleteError" in line]
     assert f"{fact}: its files have changed since the scan (" in line
-    assert line.rstrip().endswith("allow_incomplete=True reads what is left")
+    assert line.rstrip().endswith("allow_incomplete=True reads the rest")
     assert result.dataframe(fact, allow_incomplete=True).count() <= rows
     assert result.dataframe("epoch_entries").count() == kf.scan(str(copy)).facts("epoch_entries").num_rows
 

@@ -207,7 +207,7 @@ LACKS = (
     ("reason", "wanted"),
     [
         (f"{STILL_FAILING} after 4 attempts; {AT_AMAZON}: Could not resolve host", LACKS),
-        (f"{DENIED}; the service said: 403", f"{DENIED}; the service said: 403; {LACKS}"),
+        (f"{DENIED}; response of the service: 403", f"{DENIED}; response of the service: 403; {LACKS}"),
         ("no such object", "no such object"),
     ],
 )
@@ -249,7 +249,7 @@ def test_a_command_shows_the_tasks_of_a_connect_server(monkeypatch: pytest.Monke
 def test_errors_of_uris_say_nothing_of_relative_paths() -> None:
     error = PathMissingError("s3://b/x: no such object or directory")
     assert data_source._with_working_directory(error, ["s3://b/x", "1=s3://b/y"]) is error
-    assert "relative paths count from" in str(data_source._with_working_directory(error, ["x"]).hint)
+    assert "relative paths start at" in str(data_source._with_working_directory(error, ["x"]).hint)
 
 
 def test_a_store_without_an_endpoint_says_that_the_request_went_to_amazon() -> None:

@@ -202,7 +202,7 @@ def test_no_code_is_cached_above_an_input(place: Path, folder: str, kind: str) -
         path = path.with_suffix(".log" if kind == "file" else ".tar")
         path.write_bytes(bytes(1024))
     open_source(str(path))
-    assert_refused("an input lies below", place)
+    assert_refused("an input is below", place)
 
 
 def test_old_kernels_in_an_input_are_not_removed(place: Path) -> None:
@@ -210,7 +210,7 @@ def test_old_kernels_in_an_input_are_not_removed(place: Path) -> None:
     evidence.mkdir(parents=True, mode=0o700)
     os.utime(evidence.parent, (1, 1))
     open_source(str(evidence))
-    assert_refused("an input lies below", place)
+    assert_refused("an input is below", place)
 
 
 def test_kernels_inside_an_input_are_not_loaded(place: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_sticky_directory_may_contain_the_cache(place: Path, monkeypatch: pyte
     assert_cached(place / "mine")
     for folder in (place / "mine" / "kafka-forensics" / KEY, place / "mine" / "kafka-forensics"):
         folder.chmod(0o1777)
-        assert_refused("not this user's alone", place)
+        assert_refused("not accessible only by this user", place)
         folder.chmod(0o700)
 
 
@@ -349,7 +349,7 @@ def test_numba_settings_in_an_input_are_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["relative", "./x", ""])
 def test_a_relative_cache_directory_is_refused(named: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["scan", "--cache-dir", named, str(SAMPLE)]) == 2
-    assert "no absolute path" in capsys.readouterr().err
+    assert "not an absolute path" in capsys.readouterr().err
 
 
 def test_the_command_line_and_the_library_set_the_cache_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -360,7 +360,7 @@ def test_the_command_line_and_the_library_set_the_cache_directory(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
     kafka_forensics.scan(str(SAMPLE), topic="orders")
     assert code_cache._requested == []
-    with pytest.raises(UsageError, match="no absolute path"):
+    with pytest.raises(UsageError, match="not an absolute path"):
         kafka_forensics.scan(str(SAMPLE), cache_dir="relative")
 
 
@@ -370,7 +370,7 @@ def test_single_files_are_inputs(tmp_path: Path) -> None:
     shutil.copy(SAMPLE / "orders-0" / path.name, path)
     set_cache_directory(str(path.parent))
     assert sum(batch.num_rows for batch in kafka_forensics.read_records(str(path))) > 0
-    assert_refused("an input lies below", tmp_path)
+    assert_refused("an input is below", tmp_path)
 
 
 def test_workers_cache_no_code_in_any_input(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_only_proven_losses_are_claimed() -> None:
     assert "lacks committed records" in proven
     assert "9 committed offsets survive only on broker 2, and Kafka would truncate them there" in proven
     suspected = replace(incident(Cause.SHORT_REPLICA, 0, 9, [1]), confidence=Confidence.SUSPECTED)
-    assert wording.incident_message(suspected).endswith("This is suspected: something harmless may look the same.")
+    assert wording.incident_message(suspected).endswith("This is only suspected: a harmless cause can look the same.")
 
 
 def test_losses_count_records_if_known_and_offsets_otherwise() -> None:

@@ -71,13 +71,13 @@ def test_an_unclean_loss_names_the_last_holder_and_the_truncation() -> None:
     )
     evidence["truncation_offsets"] = [{"follower": 2, "leader": 1, "from_checkpoint": 370, "from_batches": 300}]
     assert wording.message(finding("UNCLEAN_LOSS", loss.place, evidence)).endswith(
-        " will truncate them at offset 300 to match the new leader (epoch 2 on broker 1 against epoch 0 on broker 2); by the"
-        " leader-epoch-checkpoint Kafka does not truncate there, and that copy would hold other records than the leader for good."
+        " will truncate them at offset 300 to match the new leader (epoch 2 on broker 1 against epoch 0 on broker 2); because"
+        " of the leader-epoch-checkpoint Kafka does not truncate there, and that copy would permanently differ from the leader."
     )
     assert wording.advice(loss) == (
         "Leave broker 2 stopped until its log directory is copied elsewhere: no other good copy is known. Copy those of the other"
-        " brokers, too, before any of them starts. Weigh what each election would cost with `kafka-forensics plan PATH... --topic"
-        " audit --partition 0`. See what every replica holds there with `kafka-forensics compare PATH... --topic audit"
+        " brokers, too, before any of them starts. See what each election would lose with `kafka-forensics plan PATH... --topic"
+        " audit --partition 0`. Compare the replicas there with `kafka-forensics compare PATH... --topic audit"
         " --partition 0`."
     )
 
@@ -98,7 +98,7 @@ def test_brokers_with_only_some_offsets_are_named_with_them() -> None:
     assert wording.message(end).endswith(
         "; no copy has all of them, and of some good copies are on brokers 1 and 2 (offsets 300 to 339)."
     )
-    assert "No copy is known to have all of it: keep every log directory" in str(wording.advice(end))
+    assert "No known copy has all of it: keep every log directory" in str(wording.advice(end))
     rows[:] = [7, {"brokers": "x"}, {"brokers": [2], "offset_start": []}]
     assert_sentence(wording.message(finding("UNCLEAN_LOSS", place, {"held_by": [1], "held_ranges": rows})))
 
@@ -106,10 +106,10 @@ def test_brokers_with_only_some_offsets_are_named_with_them() -> None:
 def test_a_missing_segment_names_its_end_and_the_witness() -> None:
     evidence = {"missing": 70, "witnesses": ["producer snapshot", "time index"], "held_by": []}
     missing = finding("SEGMENT_MISSING", PLACE, evidence)
-    assert " holds offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(missing)
-    assert " holds offsets 300 to 369, at least (by " in wording.message(missing.with_evidence(at_least=True))
+    assert " has offsets 300 to 369 (by producer snapshot and time index); no good copy is known." in wording.message(missing)
+    assert " has offsets 300 to 369, at least (by " in wording.message(missing.with_evidence(at_least=True))
     empty = finding("SEGMENT_MISSING", Place("audit", 0, offset_start=300), {"harmless_if": "the segment was empty"})
-    assert wording.message(empty).endswith(" holds what began at offset 300, which is harmless if the segment was empty.")
+    assert wording.message(empty).endswith(" has the segment that began at offset 300, which is harmless if the segment was empty.")
 
 
 def test_an_election_names_others_that_may_have_cost_the_same() -> None:
@@ -148,7 +148,7 @@ def test_advice_before_elections_is_to_copy_every_log_and_to_plan() -> None:
     for kind, (expected, evidence) in itertools.product(kinds, evidences.items()):
         text = wording.advice(finding(kind, Place("audit", 0), evidence)) or ""
         assert expected in text, kind
-        plan_step = "Weigh what each election would cost with `kafka-forensics plan PATH... --topic audit --partition 0`."
+        plan_step = "See what each election would lose with `kafka-forensics plan PATH... --topic audit --partition 0`."
         assert plan_step in text, kind
 
 
@@ -211,7 +211,7 @@ def test_findings_above_info_have_advice() -> None:
 def test_advised_commands_can_be_pasted() -> None:
     place = replace(PLACE, topic="a b;rm -rf", log_dir="/evidence of/b2")
     text = wording.advice(finding("BATCH_CRC_MISMATCH", place)) or ""
-    assert "dump '/evidence of/b2/audit-0/00000000000000000000.log' --offset 300:370 --explain`" in text
+    assert "dump '/evidence of/b2/audit-0/00000000000000000000.log' --offset 300..369 --explain`" in text
     assert "--topic 'a b;rm -rf' --partition 0`" in text
 
 
@@ -292,7 +292,7 @@ def test_kinds_in_any_spelling_and_hints_for_unknown_kinds(kind: str, hint: str)
 def test_advice_to_move_a_file_names_the_cost(file: str) -> None:
     evidence = {"reason": "version", "starts": False, "on_start": "directory_offline"}
     row = finding("CHECKPOINT_MALFORMED", Place("audit", 0, 3, "/b3", file), evidence)
-    assert "a broker without another one does not start" in wording.message(row)
+    assert "a broker without another log directory does not start" in wording.message(row)
     text = wording.advice(row) or ""
     assert "move this file (never delete it) out of its log directory: without it Kafka " in text
     bare = finding("CHECKPOINT_MALFORMED", row.place, {"reason": "version"})
@@ -309,8 +309,10 @@ def test_durations_have_their_two_largest_units(milliseconds: int, text: str) ->
 
 @pytest.mark.parametrize(
     ("start", "end", "noun", "text"),
-    [(5, 6, "offset", "offset 5"), (5, 10, "offset", "offsets 5 to 9"), (5, None, "byte", "byte 5"), (5, 10, "", "5 to 9")],
+    [
+        *((5, 6, "offset", "offset 5"), (5, 10, "offset", "offsets 5 to 9"), (5, None, "byte", "byte 5"), (5, 10, "", "5 to 9")),
+        *((5, 6, "", "5"), (5, 5, "", "none"), (5, 4, "byte", "no bytes"), (-1, 5, "offset", ""), (None, 5, "offset", "")),
+    ],
 )
-def test_spans_name_both_ends(start: int, end: int | None, noun: str, text: str) -> None:
-    assert wording.span(start, end, noun) == text
-    assert wording.span(None, end, noun) is None
+def test_ranges_name_both_ends(start: int | None, end: int | None, noun: str, text: str) -> None:
+    assert wording.offset_range(start, end, noun) == text

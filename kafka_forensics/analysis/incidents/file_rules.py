@@ -186,18 +186,20 @@ def _torn(case: PartitionEvidence) -> ConditionResult:
 SIGNATURES: Final = (
     *HISTORIES,
     IncidentSignature(
-        "d7", None, "time index of zeros, by which every segment seems expired", "2.x on file systems that lose mapped writes", ()
+        "d7", None, "time index of zeros that makes every segment look expired", "2.x on file systems that lose mapped writes", ()
     ).shown_by(
-        must("a closed segment's time index holds nothing but zeros", _zeroed_time_index),
+        must("a closed segment's time index holds only zeros", _zeroed_time_index),
         extra("files are being deleted", any_replica(lambda facts: facts.deleted_files > 0)),
         extra("the log start moved", any_replica(lambda facts: (facts.context.log_start_checkpoint or 0) > 0)),
     ),
-    IncidentSignature("d10", "KAFKA-9144 with retention", "transaction held open by a snapshot alone", "all versions", ()).shown_by(
+    IncidentSignature(
+        "d10", "KAFKA-9144 with retention", "transaction that only a snapshot holds open", "all versions", ()
+    ).shown_by(
         must("a snapshot holds a transaction open before the log start", _forgotten_transaction),
         against("the transaction is open in the log as well", has_finding("TXN_OPEN", "TXN_HANGING")),
     ),
     IncidentSignature("d13", "KAFKA-6683", "producer snapshot from the future", "0.11.0.0 to 1.0.1", ("1.0.2", "1.1.0")).shown_by(
-        must("a snapshot knows offsets at or beyond its own", _future_snapshot)
+        must("a snapshot has offsets at or above the offset in its name", _future_snapshot)
     ),
     IncidentSignature(
         "d17",
@@ -216,7 +218,7 @@ SIGNATURES: Final = (
         "d19", None, "offset index with preallocated zeros at its end", "any version after a crash; Kafka rebuilds the index", ()
     ).shown_by(
         must("an offset index that should be trimmed ends in zeros", _untrimmed_index),
-        expected("the segment itself is sound", lambda case: not case.of("FRAMING_LOST", "BATCH_CRC_MISMATCH", "SEG_HOLE")),
+        expected("the segment is good", lambda case: not case.of("FRAMING_LOST", "BATCH_CRC_MISMATCH", "SEG_HOLE")),
     ),
     IncidentSignature(
         "d20", "KAFKA-6264", "segment whose offsets pass 31 bits", "before 2.0.0, segments compacted by old versions", ("2.0.0",)
@@ -228,15 +230,15 @@ SIGNATURES: Final = (
         must("the cleaner stopped in a hole at a segment's end", _cleaner_in_a_hole)
     ),
     IncidentSignature(
-        "d24", "KAFKA-14616", "topic deleted and made again while a broker was away", "before 3.7.0 in KRaft mode", ("3.7.0",)
+        "d24", "KAFKA-14616", "topic deleted and created again while a broker was down", "before 3.7.0 in KRaft mode", ("3.7.0",)
     ).shown_by(
-        must("replicas of one name carry different topic ids", has_finding("TOPIC_ID_MISMATCH")),
+        must("replicas of one name have different topic ids", has_finding("TOPIC_ID_MISMATCH")),
         extra("a stray or deleted directory is left", any_replica(lambda facts: bool({"stray", "delete"} & set(facts.relatives)))),
-        against("a directory lies under another living topic's name", _misplaced),
+        against("a directory has the name of another existing topic", _misplaced),
         explains=frozenset({"TOPIC_ID_MISMATCH", "TOPIC_UNKNOWN_TO_CONTROLLER"}),
     ),
     IncidentSignature(
-        "d24", "KAFKA-16234", "replica made again in another log directory", "before 3.7.1 in KRaft mode", ("3.7.1", "3.8.0")
+        "d24", "KAFKA-16234", "replica created again in another log directory", "before 3.7.1 in KRaft mode", ("3.7.1", "3.8.0")
     ).shown_by(
         must("one broker has two live directories of the partition", _two_directories),
         expected("the broker is in KRaft mode", any_replica(lambda facts: (facts.meta_version or 0) >= 1)),
@@ -248,7 +250,7 @@ SIGNATURES: Final = (
         expected("the broker was not stopped cleanly", any_replica(stopped_uncleanly)),
     ),
     IncidentSignature(
-        "d25", None, "batches that are bad alike on every replica", "0.10.2 on FreeBSD; cause not known", ()
+        "d25", None, "batches that are bad in the same way on every replica", "0.10.2 on FreeBSD; unknown cause", ()
     ).shown_by(
         must("a batch is bad in the same way on every replica", _same_damage_everywhere),
         extra("the batch is in message format 0 or 1", all_replicas(ends_in_old_format)),
@@ -256,21 +258,21 @@ SIGNATURES: Final = (
     IncidentSignature(
         "d14", "confluentinc/librdkafka#4953", "duplicates of an idempotent producer", "librdkafka, not known which", ()
     ).shown_by(
-        must("a producer repeats a batch under a higher epoch, from 0", _repeated),
+        must("a producer repeats a batch with a higher epoch, from sequence 0", _repeated),
         against("the log also misses or repeats sequences", has_finding("PRODUCER_SEQ_GAP", "DUPLICATE_BATCH")),
     ),
     IncidentSignature("d8", "Redpanda 2026-06-25", "compaction that ran ahead of replication", "3.9 to 4.2 at least", ()).shown_by(
-        must("a key lives on one replica that a cleaner took from another", _cleaned_on_one),
-        must("the copies are of brokers that were stopped", all_replicas(lambda facts: facts.context.clean_shutdown)),
+        must("one replica has a key that a cleaner removed from another", _cleaned_on_one),
+        must("the copies are from stopped brokers", all_replicas(lambda facts: facts.context.clean_shutdown)),
         must("no log ends in message format 0 or 1", all_replicas(lambda facts: not ends_in_old_format(facts))),
         against("other keys differ in other ways", _other_values),
-        extra("transactional records are concerned", _transactional),
+        extra("transactional records are affected", _transactional),
         expected("no replica has been damaged", lambda case: not case.of("BATCH_CRC_MISMATCH", "FRAMING_LOST", "SEG_HOLE")),
     ),
     IncidentSignature(
         "d21", "KAFKA-4529", "tombstone removed too early", "0.10.0.0 to 0.10.1.0", ("0.10.1.1", "0.10.2.0")
     ).shown_by(
-        must("a key lives on one replica that a cleaner took from another", _cleaned_on_one),
+        must("one replica has a key that a cleaner removed from another", _cleaned_on_one),
         must("a log ends in message format 0 or 1", any_replica(ends_in_old_format)),
         against("other keys differ in other ways", _other_values),
     ),
@@ -279,18 +281,18 @@ SIGNATURES: Final = (
     ).shown_by(
         must("a transaction is open that no coordinator will end", has_finding("TXN_HANGING")),
         expected("its coordinator does not know the partition", _not_listed),
-        extra("records were written behind the marker", has_finding("TXN_LATE_WRITE")),
+        extra("records were written after the marker", has_finding("TXN_LATE_WRITE")),
         against("the cluster runs transaction version 2", _version_2),
         whole_scan=True,
         fix_rules_out=False,
         explains=frozenset({"TXN_HANGING", "TXN_LATE_WRITE"}),
     ),
     IncidentSignature("d9", "KAFKA-19999", "transaction whose marker is never accepted", "not known", ()).shown_by(
-        must("the coordinator prepares an end that has no marker", _no_marker), whole_scan=True, fix_rules_out=False
+        must("the coordinator prepared an end, but the log has no marker", _no_marker), whole_scan=True, fix_rules_out=False
     ),
     IncidentSignature("d11", "KAFKA-9144", "coordinator epoch that goes backwards", "before 2.4.1", ("2.4.1", "2.5.0")).shown_by(
-        must("a marker has a lower coordinator epoch than one before", has_finding("TXN_COORDINATOR_EPOCH_REGRESSION")),
-        extra("records were written behind a marker", has_finding("TXN_LATE_WRITE")),
+        must("a marker has a lower coordinator epoch than an earlier one", has_finding("TXN_COORDINATOR_EPOCH_REGRESSION")),
+        extra("records were written after a marker", has_finding("TXN_LATE_WRITE")),
         explains=frozenset({"TXN_COORDINATOR_EPOCH_REGRESSION", "TXN_LATE_WRITE"}),
     ),
     IncidentSignature(
@@ -301,7 +303,7 @@ SIGNATURES: Final = (
         ("4.0.0",),
     ).shown_by(
         must("a transaction ended differently in its partitions", _torn),
-        extra("records were written behind a marker", has_finding("TXN_LATE_WRITE")),
+        extra("records were written after a marker", has_finding("TXN_LATE_WRITE")),
         against("the cluster runs transaction version 2", _version_2),
         whole_scan=True,
         fix_rules_out=False,

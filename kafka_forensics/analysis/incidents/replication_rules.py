@@ -232,23 +232,23 @@ HISTORIES: Final = (
     IncidentSignature("d1", "KAFKA-3919", "offsets that step back after a power outage", "before 0.11.0.0", ("0.11.0",)).shown_by(
         must("a batch begins below the last offset and ends above it", _straddling),
         must("the log is in a format without leader epochs", replica_of(_straddling, ends_in_old_format)),
-        extra("another replica holds these offsets whole", _has_holders(_straddling)),
+        extra("another replica has all of these offsets", _has_holders(_straddling)),
         expected("the broker was not stopped cleanly", replica_of(_straddling, stopped_uncleanly)),
-        extra("other replicas hold other records there", _ahead_of_peers),
+        extra("other replicas have different records there", _ahead_of_peers),
         explains=frozenset({"OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"}),
     ),
     IncidentSignature(
         "d2", "KAFKA-7164", "follower that missed a leader change and did not truncate", "before 2.0.1", ("2.0.1", "2.1.0")
     ).shown_by(
-        must("a log goes on in the leader's epoch without being cut", _fork_where(_appends_without_truncation)),
-        expected("the logs part below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
+        must("a log continues in the leader's epoch without truncation", _fork_where(_appends_without_truncation)),
+        expected("the logs diverge below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
     IncidentSignature(
-        "d3", "KAFKA-6361", "logs that parted in a fast fail-over and grew together", "0.11.0.0 to 1.1.1", ("2.0.0",)
+        "d3", "KAFKA-6361", "logs that diverged in a fast fail-over and then became equal", "0.11.0.0 to 1.1.1", ("2.0.0",)
     ).shown_by(
-        must("an epoch of one log is in no other, a later one in both", _fork_where(_joins_later)),
-        expected("the logs part below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
+        must("an epoch of one log is in no other, but a later epoch is in both", _fork_where(_joins_later)),
+        expected("the logs diverge below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
     IncidentSignature(
@@ -258,10 +258,10 @@ HISTORIES: Final = (
         "before 0.11.0.0, or with an older message format",
         ("0.11.0",),
     ).shown_by(
-        must("logs without leader epochs part below a high watermark", _fork_without_epochs),
+        must("logs without leader epochs diverge below a high watermark", _fork_without_epochs),
         expected("no replica keeps a leader-epoch-checkpoint", all_replicas(lambda facts: facts.context.leader_epochs is None)),
         extra("a log ends below another replica's high watermark", _below_peers_watermark),
-        extra("all logs end alike, as if in sync", _equal_log_ends),
+        extra("all logs end at the same offset, as if in sync", _equal_log_ends),
         fix_rules_out=False,
         explains=frozenset({"FORK_BELOW_HW"}),
     ),
@@ -272,7 +272,7 @@ HISTORIES: Final = (
         "all versions without eligible leader replicas",
         ("4.1.0",),
     ).shown_by(
-        must("committed offsets went with the last in-sync replica", _no_copy_left),
+        must("committed offsets were lost with the last in-sync replica", _no_copy_left),
         must("a broker was not stopped cleanly", any_replica(stopped_uncleanly)),
         must("eligible leader replicas are not known to be enabled", _without_elr),
         extra("a recovery point lies beyond the log end", has_finding("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
@@ -282,20 +282,20 @@ HISTORIES: Final = (
     ),
     IncidentSignature("d6", "KAFKA-10751", "unclean election", "all versions, with unclean.leader.election.enable", ()).shown_by(
         must("a leader of a later epoch lacks committed records", has_finding("UNCLEAN_LOSS")),
-        expected("one replica alone had the records", _only_copy),
+        expected("only one replica had the records", _only_copy),
         extra("the controller's log shows an unclean election", has_finding("UNCLEAN_ELECTION")),
         explains=frozenset({"UNCLEAN_LOSS"}),
     ),
     IncidentSignature(
-        "d15", "KAFKA-10101", "log start beyond the log end, so that a start deletes all segments", "before 2.8.0", ("2.8.0",)
+        "d15", "KAFKA-10101", "log start beyond the log end: a start deletes all segments", "before 2.8.0", ("2.8.0",)
     ).shown_by(
         must("log-start checkpoint lies beyond the log end", _start_beyond_end),
-        expected("another replica's log goes on past that offset", _peers_go_on),
+        expected("another replica's log continues after that offset", _peers_go_on),
         expected("the broker was not stopped cleanly", replica_of(_start_beyond_end, stopped_uncleanly)),
         explains=frozenset({"CHECKPOINT_OUT_OF_ORDER", "RECOVERY_WOULD_TRUNCATE"}),
     ),
     IncidentSignature("d16", "linkedin/kafka#409", "recovery that cut good batches off", "not known", ()).shown_by(
-        must("a log ends whole below its own watermark, others go on", _truncated_by_recovery),
+        must("a log ends without damage below its watermark; others continue", _truncated_by_recovery),
         must("the broker was not stopped cleanly", replica_of(_truncated_by_recovery, stopped_uncleanly)),
         extra("a recovery point lies beyond the log end", has_finding("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
     ),
@@ -306,8 +306,8 @@ HISTORIES: Final = (
         "0.11.0.0 to 2.1.0, with message format 0 or 1",
         ("2.1.1", "2.2.0"),
     ).shown_by(
-        must("the checkpoint gives an epoch to batches that carry none", _epochs_over_old_format),
-        extra("logs part or are cut short", has_finding(*FORKS, "HW_BEYOND_LEO")),
+        must("the checkpoint has an epoch for batches without one", _epochs_over_old_format),
+        extra("logs diverge or are cut short", has_finding(*FORKS, "HW_BEYOND_LEO")),
     ),
     IncidentSignature(
         "d23",
@@ -316,7 +316,7 @@ HISTORIES: Final = (
         "brokers that moved a replica between log directories; KAFKA-7415 before 2.0.1",
         (),
     ).shown_by(
-        must("a checkpoint lacks epochs that another replica's has", _epochs_lost_on_one),
+        must("a checkpoint lacks epochs that another replica's checkpoint has", _epochs_lost_on_one),
         expected("its broker has several log directories", replica_of(_epochs_lost_on_one, _several_log_dirs)),
         against("the checkpoint is damaged", has_finding("CHECKPOINT_MALFORMED")),
         explains=frozenset({"EPOCH_CACHE_MISMATCH"}),
@@ -394,7 +394,9 @@ def _risks(topic: str, controls: list[PartitionControl], findings: list[Finding]
     risks = []
     policy = first.cleanup_policy
     if topic in COORDINATOR_TOPICS and policy is not None and "delete" in policy.split(","):
-        risks.append(_Risk("old segments are deleted, with offsets or states still in force", _CLEANUP_POLICY, policy, ()))
+        risks.append(
+            _Risk("old segments are deleted while offsets or states in them are still in use", _CLEANUP_POLICY, policy, ())
+        )
     if first.setting("unclean.leader.election.enable") == "true":
         risks.append(_Risk("unclean elections on", "unclean.leader.election.enable", "true", explains))
     if first.setting("min.insync.replicas") == "1" and counts and min(counts) > 1:

@@ -200,7 +200,9 @@ def _match(
     rest = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is not Weight.MUST]
     fits = [condition.text for condition, result in (*required, *rest) if result and condition.weight is not Weight.AGAINST]
     bounds = version_bounds(case.replicas, case.features)
-    against = [f"not so: {condition.text}" for condition, result in rest if condition.weight is Weight.EXPECTED and result is False]
+    against = [
+        f"not true: {condition.text}" for condition, result in rest if condition.weight is Weight.EXPECTED and result is False
+    ]
     against += [condition.text for condition, result in rest if condition.weight is Weight.AGAINST and result]
     if signature.fix_rules_out and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
         against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LOST_ALREADY: Final = kinds_with(Trait.LOST_BY_ELECTION) | {"FORK_BELOW_HW"}
 _CREATED_LATER: Final = "the copy was made before its broker had created the replica"
-_JUST_CREATED: Final = "it was created just before the copy was made, and had copied nothing yet"
+_JUST_CREATED: Final = "it was created just before the copy was made, and had not copied any records yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +113,13 @@ def _premises(row: ExpectedReplica, risk: _LossUnderEmptyLeader) -> list[str]:
     """Premises of the finding: how the log directory was read, and why the records are committed."""
     if row.is_wiped:
         premise = (
-            f"the log directory of broker {row.broker} holds meta.properties alone: taken as wiped (--partial: as copied in part)"
+            f"the log directory of broker {row.broker} holds only meta.properties: treated as wiped (with --partial: as copied in"
+            " part)"
         )
     else:
-        premise = f"the log directory of broker {row.broker} was given, and no directory of the partition is in it"
+        premise = f"the log directory of broker {row.broker} was given and has no directory of the partition"
     if risk.witness is None:
-        return [premise, "no high watermark is known: whether the records were committed is not proven"]
+        return [premise, "no high watermark is known: it is not proven that the records were committed"]
     return [premise, f"committed up to {risk.end}: {risk.witness}"]
 
 
@@ -162,7 +163,7 @@ def _suspected_empty(replicas: list[Replica], empty: Replica, missing: Finding |
     evidence: Json = _evidence(risk) | {"premises": premises}
     place = empty.context.place(offset_start=risk.start, offset_end=risk.end)
     if missing is not None:
-        premises.append(f"{missing.evidence['file']} is gone, and other files name {missing.evidence['missing']} offsets of it")
+        premises.append(f"{missing.evidence['file']} is missing, and other files name {missing.evidence['missing']} of its offsets")
         return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence)
     evidence["harmless_if"] = _JUST_CREATED
     return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence, severity=Severity.WARNING)
@@ -178,7 +179,7 @@ def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
     return lags if committed <= 0 else lags.with_evidence(committed=committed)
 
 
-_ISR_UNKNOWN: Final = "no controller's log says who is in sync"
+_ISR_UNKNOWN: Final = "no controller's log shows which replicas are in sync"
 
 
 def _evidence(risk: _LossUnderEmptyLeader) -> Json:

@@ -22,7 +22,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.json_objects import Json, rfc3339
 
-COPIED_IN_TURN: Final = "the copies were made one after another while brokers ran, this one before the others"
+COPIED_IN_TURN: Final = "the copies were made one after another while brokers ran, and this one was made first"
 
 MAX_ELECTIONS: Final = 16
 """Unclean elections reported of one partition, the newest."""
@@ -515,7 +515,7 @@ def _most_costly(event: PartitionEvent, costs: list[tuple[Finding, _ElectionCost
     return min((row for row in costs if event in row[1].events), key=order, default=None)
 
 
-_LOST_NOTHING: Final = "elections from the ISR, or of the leader before, lost nothing, though no log shows what they began with"
+_LOST_NOTHING: Final = "elections from the ISR, or of the previous leader, lost nothing, although no log shows where they began"
 
 
 def _holders_of(loss: Finding, cost: _ElectionCost) -> Json:

@@ -36,7 +36,7 @@ def replicas_disagree(replicas: "list[Replica]") -> str | None:
     if not compacted or not others:
         return None
     by, against = (f"broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}" for brokers in (compacted, others))
-    return f"compacted by what is known of {by}; nothing says so of {against}"
+    return f"compacted according to {by}; nothing shows this for {against}"
 
 
 def compaction_premise(replicas: "list[Replica]") -> str:

@@ -58,14 +58,16 @@ class _Premises:
         return [
             "every replica, or a member of the ISR, is among the copies"
             if self.complete
-            else "the copies are all replicas there are (no controller's log says so)",
-            "a copy holds what a broker stamped after the commit"
+            else "the copies are all existing replicas (there is no controller's log)",
+            "a copy has records with timestamps that a broker wrote after the commit"
             if self.later
-            else "a copy holds records that producers stamped after the commit, and their clocks were right"
+            else "a copy has records with producers' timestamps after the commit, and the producers' clocks were right"
             if self.later_by_clients
             else "the copies of the log are not older than the copy of __consumer_offsets (their records are)",
             "the commit names the epoch of the last record read" if self.consumed else "the offset was not set by hand",
-            "the commit names the topic id of the copies" if self.same_topic else "the topic was not created anew since the commit",
+            "the commit names the topic id of the copies"
+            if self.same_topic
+            else "the topic was not created again since the commit",
         ]
 
     def harmless_if(self) -> str | None:
@@ -73,7 +75,7 @@ class _Premises:
         ahead = "a client's clock was ahead, and " if self.later_by_clients else ""
         doubts = (
             (not self.complete, "a longer replica was not given"),
-            (not self.same_topic, "the topic was created anew after the commit"),
+            (not self.same_topic, "the topic was created again after the commit"),
             (not self.later, f"{ahead}the log was copied before the offset was committed"),
             (not self.consumed, "the offset was set by hand"),
         )

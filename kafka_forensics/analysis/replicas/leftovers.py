@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from kafka_forensics.evidence.context import ReplicaContext
 
 LISTED: Final = 16
-_NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
+_NEVER_COMMITTED: Final = (
+    "none of it was committed: a replica that follows a new leader truncates records that the leader never had"
+)
 SEARCHED: Final = 4096
 """Runs of leftovers examined for one finding of missing offsets."""
 
@@ -204,7 +206,7 @@ def _at_end(replica: Replica, lone: Sequence[IndexWithoutLog], snapshots: Sequen
     start, evidence = _remaining_files(replica, lone)
     ends = {witness: end for witness, end in _ends(replica.context, lone, snapshots).items() if end > start}
     if not ends:
-        evidence["harmless_if"] = "the segment was empty: no file names a record of it"
+        evidence["harmless_if"] = "the segment was empty: no file names one of its records"
         place = replica.context.place(offset_start=start)
         return finding("SEGMENT_MISSING", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
     recovery_point = ends.get("recovery point") if replica.context.clean_shutdown else None

@@ -203,9 +203,9 @@ def missing_log_start_findings(missing: Sequence[MissingLogStart]) -> list[Findi
 def _why_not_deleted(start: MissingLogStart) -> tuple[str, str]:
     """The premise that retention did not delete the start, and what would make it harmless."""
     if _is_compacted_alone(start.replica.context.control):
-        return "the controller's log has the topic as compacted alone, and a cleaner moves no log start", _POLICY_CHANGED
+        return "in the controller's log the topic is only compacted, and a cleaner does not move the log start", _POLICY_CHANGED
     if start.retention.is_known:
-        return "retention as the controller's log has it", _CHANGED
+        return "retention from the controller's log", _CHANGED
     return "Kafka's default retention", _IN_SERVER_PROPERTIES
 
 

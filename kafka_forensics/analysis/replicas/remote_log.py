@@ -31,7 +31,7 @@ _NO_EVENT: Final = "no event"
 _LEFT: Final = "copy not finished, or deleted"
 OTHERS_MISSING: Final = "other objects missing"
 _ELSEWHERE: Final = "another part of the remote store has them"
-_MAY_BE_DELETED: Final = "they were deleted, and the events that say so are lost"
+_MAY_BE_DELETED: Final = "they were deleted, and the events of their deletion are lost"
 
 
 class _TieredLog(NamedTuple):

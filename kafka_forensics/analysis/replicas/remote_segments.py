@@ -169,7 +169,7 @@ def _loss(replicas: list[Replica], leader: Replica, span: tuple[int, int], lost:
         "loses": end - start,
         "premises": [
             *premises(replicas),
-            f"{len(segments)} remote segments were copied to their end in an epoch before {last_epoch(leader)}",
+            f"{len(segments)} remote segments were copied completely in an epoch before {last_epoch(leader)}",
         ],
         "leaders": [leader.broker],
         "latest_epoch": last_epoch(leader),

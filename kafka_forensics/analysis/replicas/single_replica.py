@@ -294,7 +294,7 @@ def _index_finding(replica: Replica, segment: int, file_kind: str, by_file: dict
     return finding(kind, place, evidence, severity=Severity.INFO if left_over else None)
 
 
-CUT_BACK: Final = "the log was cut back while its broker ran, and the index was not closed since"
+CUT_BACK: Final = "the log was truncated while its broker ran, and the index was not closed since"
 """Why entries of an open index after its last one are harmless."""
 
 
@@ -384,4 +384,4 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
     return findings
 
 
-_DELETED_BEFORE_CRASH: Final = "records were deleted within 5 s before a crash: the log start was then written down first"
+_DELETED_BEFORE_CRASH: Final = "records were deleted within 5 s before a crash, and the log start was written first"

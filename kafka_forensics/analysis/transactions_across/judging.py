@@ -225,7 +225,7 @@ class CrossPartitionTransactions:
             "open_on": facts.brokers,
             "safe_to_abort": not committed,
             "command": abort_command(context.topic, context.partition, int(evidence["first_offset"])),
-            "premises": [_COORDINATOR_LOG, "transaction.max.timeout.ms is not above 15 minutes, nor above the id's own timeout"],
+            "premises": [_COORDINATOR_LOG, "transaction.max.timeout.ms is not above 15 minutes, nor above the timeout of the id"],
         }
         if committed:
             evidence["committed_in"] = committed
@@ -335,11 +335,11 @@ def _contradiction_finding(contradiction: Contradiction, facts: PartitionFacts, 
         "coordinator_partition": decision.log_partition,
         "coordinator_offset": decision.offset,
         "brokers": facts.brokers,
-        "premises": [_COORDINATOR_LOG, f"the log of broker {context.broker}, which reaches furthest"],
+        "premises": [_COORDINATOR_LOG, f"the log of broker {context.broker}, which has the highest end"],
     }
     if contradiction.continuing_broker is not None:
-        others = f"other logs of broker {contradiction.continuing_broker} go on behind it"
-        evidence["premises"].append(f"the copies are of stopped brokers, for --live was not given: {others}")
+        others = f"other logs of broker {contradiction.continuing_broker} continue after it"
+        evidence["premises"].append(f"the copies are from stopped brokers, since --live was not given: {others}")
     if contradiction.since_creation:
         evidence["premises"] += ["the controller's log has the topic before the decision, and this log begins at offset 0"]
     if log is not None and decision.log_partition in log.partitions:

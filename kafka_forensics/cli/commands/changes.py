@@ -17,14 +17,14 @@ Snapshots = Annotated[
     list[str],
     typer.Argument(
         metavar="ROOT | OLD NEW...",
-        help="A folder of snapshots (ROOT/2026-11-20/broker-1/...), also s3://bucket/snapshots; or two and more snapshots, the"
-        " oldest first, each what `scan` takes. NAME=PATH names a snapshot, and the same NAME again adds a path to it.",
+        help="A folder of snapshots (ROOT/2026-11-20/broker-1/...) or its URI; or two or more snapshots, oldest first, each a"
+        " PATH of `scan`. NAME=PATH names a snapshot; the same NAME again adds a path to it.",
     ),
     options.InputMark(),
 ]
 SnapshotNames = Annotated[
     list[str] | None,
-    typer.Option("--snapshot", metavar="NAME", help="Only this snapshot; given again, in this order [default: all, by name]."),
+    typer.Option("--snapshot", metavar="NAME", help="Only this snapshot; repeatable, in this order [default: all, by name]."),
 ]
 
 
@@ -37,20 +37,19 @@ def changes(
     snapshot: SnapshotNames = None,
     engine: options.EngineOptions,
     fail_on: options.FailOn = "error",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     show_payloads: options.ShowPayloads = False,
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """What became of each replica from one snapshot to the next: appended, cut off, cleaned, deleted, moved, damaged.
+    """Show what happened to each replica from one snapshot to the next: appended, truncated, cleaned, deleted, moved, damaged.
 
-    Scans every snapshot and compares each broker's replicas with themselves over time. Committed records that were cut off are
-    findings; `scan` tells what is wrong within a snapshot.
+    Scans every snapshot, and compares each replica with its older copy. Reports committed records that were truncated. `scan`
+    reports what is wrong within one snapshot.
     """
     run = _run_on_spark if engine.on_spark() else _run
     format_name = output.chosen_format()
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     result = run(snapshots, scan_options, snapshot or [], engine, screen)
     if not show_payloads:

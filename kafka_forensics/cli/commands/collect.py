@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,24 +14,24 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Screen, printable, say, screen_of
+from kafka_forensics.cli.ranges import OFFSETS_HELP, offsets
+from kafka_forensics.cli.streams import COMMAND_START, Screen, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.amounts import size
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.disks import UNFINISHED
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.collect import Collected, CollectOptions, Estimate, PseudonymMap, RequestedRecords
 
-_RECORDS_PATTERN: Final = re.compile(
-    r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})"
-)
+_RECORDS_PATTERN: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10}):(?P<offsets>[0-9.]+)")
 _MEGA: Final = 1_000_000
 
 LogDirs = Annotated[
     list[str],
     typer.Argument(
         metavar="LOG_DIR",
-        help="A broker's log directories, all of them in one bundle; or a partition directory. NAME=LOG_DIR names the broker.",
+        help="All log directories of one broker, or a partition directory. NAME=LOG_DIR names the broker.",
     ),
     options.InputMark(),
 ]
@@ -41,7 +41,7 @@ BundleOutput = Annotated[
         "--output",
         metavar="FILE.kfb",
         parser=options.file_path,
-        help="The bundle, never inside a log directory. Needed unless --estimate is given.",
+        help="The bundle to write. Required without --estimate.",
     ),
     options.OutputMark(suffixes=("", UNFINISHED)),
 ]
@@ -49,8 +49,9 @@ WithRecords = Annotated[
     list[str] | None,
     typer.Option(
         "--with-records",
-        metavar="TOPIC:PARTITION:FROM-TO",
-        help="Take the batches that hold these offsets whole, payloads and all (TO excluded); may be given again.",
+        metavar="TOPIC:PARTITION:A..B",
+        help=f"Include whole batches, with keys and values, of offsets A to B, {OFFSETS_HELP} Repeatable; @FILE reads them from a"
+        " file.",
     ),
 ]
 Compacted = Annotated[
@@ -58,21 +59,25 @@ Compacted = Annotated[
     typer.Option(
         "--compacted",
         metavar="GLOB",
-        help="Hash keys of these topics, too: they are compacted, though no cleaner's checkpoint or controller's log here says so.",
+        help="Also treat these topics as compacted, and hash their keys.",
+        rich_help_panel=options.SELECTION,
     ),
 ]
-Hash = Annotated[bool, typer.Option("--hash", help="Take the SHA-256 of every file, too: each is then read twice.")]
+Hash = Annotated[
+    bool, typer.Option("--hash", help="Add the SHA-256 of every file; reads each file twice.", rich_help_panel=options.OUTPUT)
+]
 MaxRate = Annotated[
-    float | None, typer.Option("--max-rate", metavar="MB/S", min=0.001, help="Read at most so many million bytes a second.")
+    float | None,
+    typer.Option(
+        "--max-rate", metavar="MB/S", min=0.001, help="Read at most this many MB a second.", rich_help_panel=options.INPUT
+    ),
 ]
-EstimateOnly = Annotated[
-    bool, typer.Option("--estimate", help="Say how large the bundle will be and how long it takes; make none.")
-]
+EstimateOnly = Annotated[bool, typer.Option("--estimate", help="Print the expected size and time; write nothing.")]
 Redact = Annotated[
     bool,
     typer.Option(
         "--redact",
-        help="Put pseudonyms in the place of the names of topics, groups, clients, transactional ids, hosts and clusters; needs"
+        help="Replace names of topics, groups, clients, transactional ids, hosts and clusters by pseudonyms. Requires"
         " --redact-map.",
     ),
 ]
@@ -82,8 +87,7 @@ RedactMap = Annotated[
         "--redact-map",
         metavar="FILE",
         parser=options.file_path,
-        help="With --redact: the private file with the key and the names that pseudonyms stand for. Created if it does not exist;"
-        " the same file gives the same pseudonyms.",
+        help="The private file of the names for --redact; created if missing. The same file gives the same pseudonyms.",
     ),
     options.OutputMark(),
 ]
@@ -111,7 +115,7 @@ class RedactionOptions:
         if not kept:
             return PseudonymMap.in_memory()
         if self.redact_map is None:
-            hint = "add --redact-map names.json: it keeps the key and the name behind each pseudonym; keep it to yourself"
+            hint = "add --redact-map names.json: it holds the key and the name for each pseudonym; do not share it"
             raise UsageError("--redact needs --redact-map FILE", hint=hint)
         return PseudonymMap.at(self.redact_map)
 
@@ -133,11 +137,11 @@ def collect(
     redaction: RedactionOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Take all that is needed to judge a broker's logs elsewhere, without any payload: a small file.
+    """Write one small file that holds what other commands need to judge a broker's logs, without keys and values.
 
-    Run it on each broker, where the logs lie, running (--live) or stopped; carry the bundles to one place and give them to any
-    other command as PATHs. The same command goes on with a bundle that was interrupted. With --redact, the bundle contains
-    pseudonyms instead of names: copies of one map on all brokers give the same pseudonyms.
+    Run it on each broker, stopped or running (--live). Copy the bundles to one place, and give them as PATHs to any other
+    command. The same command continues an interrupted bundle. With --redact, copies of one map on all brokers give the same
+    pseudonyms.
     """
     from kafka_forensics.questions.collect import CollectOptions, at_low_priority, estimate_of
 
@@ -148,12 +152,12 @@ def collect(
         raise UsageError("missing option '--output'", hint=hint)
     screen = screen_of(console)
     if redaction.redact and with_records:
-        hint = "leave out one of them: no pseudonym stands for what is in records"
+        hint = "leave out one of them: pseudonyms do not replace the content of records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
     pseudonyms = redaction.pseudonyms(kept=not estimate)
     collect_options = CollectOptions(
         replace(access.scope(selection), live=live, deep=deep),
-        tuple(map(_requested_records, with_records or ())),
+        tuple(map(_requested_records, _values(with_records or ()))),
         compacted,
         hashes,
         None if max_rate is None else int(max_rate * _MEGA),
@@ -220,9 +224,24 @@ def _requested_records(text: str) -> "RequestedRecords":
     from kafka_forensics.questions.collect import RequestedRecords
 
     match = _RECORDS_PATTERN.fullmatch(text)
-    if match is None or int(match["start"]) >= int(match["end"]):
-        raise UsageError(f"--with-records {text} names no records", hint="write TOPIC:PARTITION:FROM-TO, such as orders:0:300-345")
-    return RequestedRecords(match["topic"], int(match["partition"]), int(match["start"]), int(match["end"]))
+    if match is None:
+        raise UsageError(f"--with-records {text!r} names no records", hint="write TOPIC:PARTITION:A..B, such as orders:0:300..344")
+    start, end = offsets(match["offsets"])
+    return RequestedRecords(match["topic"], int(match["partition"]), start or 0, INT64_MAX if end is None else end)
+
+
+def _values(texts: Iterable[str]) -> Iterator[str]:
+    """The values of --with-records, those in a file too. Raises UsageError if it cannot be read."""
+    for text in texts:
+        if not text.startswith("@"):
+            yield text
+            continue
+        try:
+            yield from Path(text[1:]).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            hint = "after @ give the file that `recover` wrote, with one TOPIC:PARTITION:A..B a line"
+            raise UsageError(f"cannot read {text[1:]}: {reason}", hint=hint) from error
 
 
 def _summary(collected: "Collected", output: Path) -> list[str]:
@@ -232,9 +251,9 @@ def _summary(collected: "Collected", output: Path) -> list[str]:
     facts = f"{collected.logs} logs, {collected.batches} batches, {depth}{reused}"
     lines = [f"{size(collected.bundle_bytes)} of facts about {size(collected.bytes_in_all)}{share}: {facts}"]
     if collected.left_out:
-        lines.append(f"{collected.left_out} files are listed without their bytes: nothing of Kafka's")
+        lines.append(f"{collected.left_out} files are listed without their bytes: not Kafka files")
     scan_command = f"{options.PROGRAM} scan {printable(shlex.quote(str(output)))}"
-    return [*lines, f"judge it, together with those of other brokers: {scan_command}"]
+    return [*lines, "scan it together with the bundles of the other brokers:", f"{COMMAND_START}{scan_command}"]
 
 
 def _estimate_line(estimate: "Estimate") -> str:

@@ -8,16 +8,13 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
-from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import without_payloads
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.compare import SideBySide
 
 
-Topic = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="The topic; may be left out where only one partition is there.")
-]
+Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic; optional if there is one partition.")]
 Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="The partition of the topic.")]
 Context = Annotated[
     int, typer.Option("--context", metavar="N", min=0, max=10_000, help="Records shown before and after the first difference.")
@@ -39,22 +36,17 @@ def compare(
     reading: options.ReadOptions,
     *,
     context: Context = 3,
-    engine: options.Engine = "local",
     fail_on: options.FailOn = "error",
-    as_of: options.AsOf = None,
     show_payloads: options.ShowPayloads = False,
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Two or more replicas of one partition side by side around their first difference, record by record.
+    """Show the replicas of one partition side by side around their first difference, record by record.
 
-    Shows what each replica holds before, at and after the first offset where they differ: numbers, sizes and digests; keys and
-    values themselves with --show-payloads.
+    Shows numbers, sizes and digests; --show-payloads adds keys and values.
     """
-    if engine == "spark":
-        raise UsageError("compare runs on this machine only", hint="leave out --engine")
     format_name = output.chosen_format()
-    scan_options = reading.scan_options(selection, as_of=as_of)
+    scan_options = reading.scan_options(selection)
     screen = screen_of(console)
 
     from kafka_forensics.questions.compare import compare as compare_replicas

@@ -25,16 +25,16 @@ TO_RUN: Final = (
 
 Directory = Annotated[
     Path,
-    typer.Argument(metavar="DIR", help="Where to write the samples: a directory that is empty or does not exist yet."),
+    typer.Argument(metavar="DIR", help="An empty or new directory for the samples."),
     options.OutputMark("new directory"),
 ]
 
 
 @options.expand_option_groups
 def demo(directory: Directory) -> int:
-    """Write log directories of real brokers that lost data, or did not, and say what to run on them.
+    """Write sample log directories from real brokers, some with lost data, and print commands to run on them.
 
-    Needs no network. DIR/README.md tells how each sample came about, DIR/expected.json what a scan finds in it.
+    Needs no network. DIR/README.md describes the origin of each sample, DIR/expected.json what a scan finds in it.
     """
     count = _unpack(directory)
     sys.stdout.write(f"{count} files of four clusters are in {printable(str(directory))}. What to run:\n")

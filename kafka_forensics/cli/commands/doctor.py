@@ -19,15 +19,15 @@ from kafka_forensics.model.amounts import size
 from kafka_forensics.version import __version__
 
 
-def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, color: options.Color = "auto") -> int:
-    """Java, Spark, codecs, CRC speed, storage back ends: what works, what is missing and how to get it."""
+def doctor(format_name: options.Format = "text", cache_dir: options.CacheDir = None, color: options.Color = "auto") -> int:
+    """Check Java, Spark, codecs, CRC speed and storage back ends, and say how to install what is missing."""
     from kafka_forensics.cli.outputs.rows import write_rows
 
     to = destination(sys.stdout, color=color)
     keep_code_below(cache_dir)
     checks = run_checks()
     rows = [{"check": check.name, "status": check.status, "detail": check.detail} for check in checks]
-    write_rows(["check", "status", "detail"], rows, format_name or options.default_format(), to)
+    write_rows(["check", "status", "detail"], rows, format_name, to)
     return int(any(check.needed and check.status != "ok" for check in checks))
 
 

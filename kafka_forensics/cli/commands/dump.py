@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
+from kafka_forensics.cli.ranges import OFFSETS_HELP, OFFSETS_METAVAR, offsets
 from kafka_forensics.cli.streams import Destination, Screen, open_output, say, screen_of
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,14 +20,12 @@ _SKIPPED_FILES_SHOWN: Final = 5
 _LINE_FORMATS: Final = ("tsv", "jsonl")
 """Formats for which records are formatted in bulk."""
 
-Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
+Records = Annotated[bool, typer.Option("--records", help="List records, not batches.")]
 Offset = Annotated[
     str | None,
-    typer.Option(
-        "--offset", metavar="A:B", help="Only what holds offsets from A up to and without B; also A: and :B, and A alone."
-    ),
+    typer.Option("--offset", metavar=OFFSETS_METAVAR, help=f"Only offsets A to B, {OFFSETS_HELP}"),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Bytes with the field they are, its value and meaning (annotated hex).")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show bytes with the field they encode (annotated hex).")]
 
 
 @options.expand_option_groups
@@ -42,10 +41,10 @@ def dump(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
+    """Show what is in files: batches or records, index entries, checkpoints, snapshots, and damage.
 
-    Reads on behind damage. Keys, values and headers are shown with --show-payloads only; of Kafka's
-    own topics' records --records takes them apart into fields.
+    Continues after damage. --records decodes the records of Kafka's internal topics into fields. --show-payloads adds keys,
+    values and headers.
     """
     format_name = output.chosen_format()
     start, end = offsets(offset)
@@ -59,20 +58,6 @@ def dump(
         _write(inputs, dump_options, format_name, to, explain=explain)
     _print_summary(inputs, screen_of(console))
     return options.EXIT_INCOMPLETE if inputs.incomplete else 0
-
-
-def offsets(text: str | None) -> tuple[int | None, int | None]:
-    """(start, end) of `A:B`, end exclusive, None for one that is omitted; `A` alone is (A, A + 1). Raises UsageError."""
-    if text is None:
-        return None, None
-    start, colon, end = text.partition(":")
-    if not all(part.isascii() and part.isdigit() and len(part) < 20 for part in (start, end) if part) or not (start or end):
-        raise UsageError(f"{text!r} is no range of offsets", hint="write it like 100:200, 100:, :200 or 100")
-    start_offset = int(start) if start else None
-    end_offset = int(end) if end else None if colon or start_offset is None else start_offset + 1
-    if start_offset is not None and end_offset is not None and end_offset <= start_offset:
-        raise UsageError(f"{text!r} holds no offset", hint="the second number is the first offset left out")
-    return start_offset, end_offset
 
 
 def _write(inputs: "DumpInputs", dump_options: "DumpOptions", format_name: str, to: Destination, *, explain: bool) -> None:
@@ -122,8 +107,8 @@ def _print_summary(inputs: "DumpInputs", screen: Screen) -> None:
 
     lines = gap_lines(inputs.incomplete)
     if not screen.quiet:
-        lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
+        lines += [f"left out, not a Kafka file: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
         more = len(inputs.left_out) - _SKIPPED_FILES_SHOWN
-        lines += [f"left out, no files of Kafka's: {more} more"] if more > 0 else []
-        lines += [] if inputs.files else ["nothing to dump: no file of Kafka's is there, or none is asked for"]
+        lines += [f"left out, not Kafka files: {more} more"] if more > 0 else []
+        lines += [] if inputs.files else ["nothing to dump: there is no Kafka file, or none matches the options"]
     say(screen, lines)

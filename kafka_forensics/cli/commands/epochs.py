@@ -27,17 +27,17 @@ _HEADS: Final = ("partition", "broker", "epoch", "checkpoint", "log", "batches",
 _RIGHT: Final = ("epoch", "checkpoint", "batches", "leader")
 _STATUS_NOTES: Final = {
     "agrees": "",
-    "start_removed": "first records gone",
+    "start_removed": "first records missing",
     "at_log_end": "nothing written yet",
     "below_log_start": "below the log start",
     "in_remote_storage": "in remote storage, or its first records",
     "wrote_nothing": "wrote nothing",
     "compacted_away": "compacted away",
-    "no_checkpoint": "no checkpoint to be read",
-    "malformed_checkpoint": "CHECKPOINT MALFORMED, so that Kafka refuses it",
-    "controller_only": "only the controller knows it",
+    "no_checkpoint": "no readable checkpoint",
+    "malformed_checkpoint": "CHECKPOINT MALFORMED: Kafka refuses it",
+    "controller_only": "only the controller's log has it",
     "continues": "goes on",
-    "stray": "STRAY: neighbouring batches say another epoch",
+    "stray": "STRAY: neighbouring batches have another epoch",
     "regression": "GOES BACK to an older epoch",
     "starts_differ": "CHECKPOINT AND BATCHES DISAGREE",
     "not_in_checkpoint": "NOT IN THE CHECKPOINT",
@@ -55,9 +55,9 @@ def epochs(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """Which leader epochs each replica has: its checkpoint against its batches, and against the controller's history.
+    """Show the leader epochs of each replica: its checkpoint, its batches, and the controller's history.
 
-    Shows where a follower would be cut where checkpoint and batches disagree.
+    Shows where a follower would truncate if checkpoint and batches disagree.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False)
@@ -97,10 +97,10 @@ def _notes(row: "EpochRow") -> Iterator[str]:
         yield note
     if row.truncation_offset_by_checkpoint is not None:
         by_file, by_batches = (
-            "told no end" if offset == -1 else f"cut at {offset}"
+            "not given an end" if offset == -1 else f"cut at {offset}"
             for offset in (row.truncation_offset_by_checkpoint, row.truncation_offset_by_batches)
         )
-        yield f"a follower asking for it is {by_file} by the checkpoint, {by_batches} by the batches"
+        yield f"a follower that requests its end is {by_file} by the checkpoint, {by_batches} by the batches"
     if row.is_unclean:
         yield "UNCLEAN election"
     if row.controller == "unknown":
@@ -117,7 +117,7 @@ def _print_summary(epoch_lineages: "Lineages", screen: Screen) -> None:
     if not screen.quiet:
         lines += [printable(_damaged(*damage)) for damage in epoch_lineages.damaged[:_DAMAGED_LOGS_SHOWN]]
         if (more := len(epoch_lineages.damaged) - _DAMAGED_LOGS_SHOWN) > 0:
-            lines.append(f"and {plural(more, 'more damaged log')}; a scan of the same paths tells all")
+            lines.append(f"and {plural(more, 'more damaged log')}; a scan of the same paths shows all")
     say(screen, [*lines, *([] if epoch_lineages.result is None else incomplete_lines(epoch_lineages.result))])
 
 
@@ -126,19 +126,19 @@ def _agreement(epoch_lineages: "Lineages") -> str:
     from kafka_forensics.questions.epochs import DISAGREEMENTS
 
     if not epoch_lineages.replicas:
-        return "nothing to show: no replica was found, or none is asked for"
+        return "nothing to show: there is no replica, or none matches the options"
     replicas = plural(epoch_lineages.replicas, "replica")
     if not epoch_lineages.rows:
         return f"{replicas}: no leader epochs; logs from before Kafka 0.11 have none"
     if differing := sum(row.status in DISAGREEMENTS for row in epoch_lineages.rows):
-        return f"{replicas}: {plural(differing, 'epoch')} to be looked at"
+        return f"{replicas}: {plural(differing, 'epoch')} to check"
     is_partial = bool(epoch_lineages.damaged) or any(row.status == "not_read" for row in epoch_lineages.rows)
     return f"{replicas}: checkpoints and batches agree" + (", as far as batches can be read" if is_partial else "")
 
 
 def _damaged(topic: str, partition: int, broker: int | str, damage: "DamagedLog") -> str:
-    """`t-0 on broker 2: 126 bytes of the log (offsets 0 to 4) are damaged; of their epochs only the checkpoint tells`."""
+    """`t-0 on broker 2: 126 bytes of the log (offsets 0 to 4) are damaged; only the checkpoint has their epochs`."""
     from kafka_forensics.wording import damaged_bytes
 
     extent = damaged_bytes(damage.size_in_bytes, damage.spans)
-    return f"{topic}-{partition} on broker {broker}: {extent}; of their epochs only the checkpoint tells"
+    return f"{topic}-{partition} on broker {broker}: {extent}; only the checkpoint has their epochs"

@@ -25,15 +25,15 @@ Kind = Annotated[
     typer.Argument(
         metavar="KIND",
         autocompletion=lambda: kind_names(),
-        help="A finding kind, e.g. UNCLEAN_LOSS, or a known incident, e.g. KAFKA-10751 or d6; none lists the kinds.",
+        help="A kind of finding, e.g. UNCLEAN_LOSS, or a known incident, e.g. KAFKA-10751 or d6.",
     ),
 ]
 
 
-def explain(kind: Kind = None, format_name: options.Format = None, color: options.Color = "auto") -> int:
-    """What a finding means, likely causes, harmless look-alikes, and the next command; without KIND, the list of kinds.
+def explain(kind: Kind = None, format_name: options.Format = "text", color: options.Color = "auto") -> int:
+    """Explain a finding: what it means, likely causes, harmless look-alikes, and the next command.
 
-    Of a known incident that INCIDENT_SIGNATURE names, by its issue or its row in docs/incidents.md: by what it is known again.
+    Without KIND, lists all kinds. Known incidents are those of docs/incidents.md.
     """
     from kafka_forensics.analysis.kinds import CATALOGUE
     from kafka_forensics.cli.outputs.rows import write_rows
@@ -45,8 +45,7 @@ def explain(kind: Kind = None, format_name: options.Format = None, color: option
 
     to = destination(sys.stdout, color=color)
     if kind is None:
-        format_name = format_name or options.default_format()
-        columns = ["kind", "severity", "title"] if format_name == "table" else ["kind", "severity", "confidence", "title"]
+        columns = ["kind", "severity", *(["confidence"] if format_name != "text" else []), "title"]
         by_severity = sorted(CATALOGUE, key=lambda name: (-CATALOGUE[name].severity.rank, name))
         write_rows(columns, map(row, by_severity), format_name, to)
         return 0
@@ -58,13 +57,10 @@ def explain(kind: Kind = None, format_name: options.Format = None, color: option
         if name not in CATALOGUE:
             _refuse_mistyped(kind)
         page = explain_page(kind)
-    match format_name or ("table" if to.stream.isatty() else "markdown"):
-        case "table":
-            write_page(page, to)
-        case "markdown":
-            to.stream.write(page)
-        case other_format:
-            write_rows([*row(name), "page"], [{**row(name), "page": page}], other_format, to)
+    if format_name == "text":
+        write_page(page, to)
+    else:
+        write_rows([*row(name), "page"], [{**row(name), "page": page}], format_name, to)
     return 0
 
 
@@ -129,9 +125,9 @@ def _paragraphs(signature: "IncidentSignature") -> Iterator[str]:
     yield f"# {signature.incident}: {issue}"
     yield f"{signature.summary[:1].upper()}{signature.summary[1:]}. Named by `INCIDENT_SIGNATURE`."
     lists = (
-        ("What must be there for a match", (Weight.MUST,)),
-        ("What speaks for it besides", (Weight.EXPECTED, Weight.EXTRA)),
-        ("What speaks against it", (Weight.AGAINST,)),
+        ("Required for a match", (Weight.MUST,)),
+        ("Further signs of it", (Weight.EXPECTED, Weight.EXTRA)),
+        ("Signs against it", (Weight.AGAINST,)),
     )
     for heading, weights in lists:
         items = [f"- {condition.text}" for condition in signature.conditions if condition.weight in weights]
@@ -140,7 +136,7 @@ def _paragraphs(signature: "IncidentSignature") -> Iterator[str]:
     yield f"**Affected.** {signature.affected_versions}."
     yield f"**Fixed in.** {', '.join(signature.fixed_in) or 'no release is known to fix it'}."
     yield (
-        "**What to do next.** Find out which version ran at that time; the other findings of the partition say what it cost."
-        " `kafka-forensics explain incident-signature` says how far such a likeness goes, and docs/incidents.md, row"
-        f" {signature.incident}, shows what is named and what is not."
+        "**What to do next.** Find out which version ran at that time; the other findings of the partition show what was lost."
+        " `kafka-forensics explain incident-signature` explains what a match proves; docs/incidents.md,"
+        f" row {signature.incident}, shows an example and a near miss."
     )

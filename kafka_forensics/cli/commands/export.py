@@ -49,8 +49,8 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
-        help="An empty or new directory for the dataset, never inside an input, or a URI such as s3://bucket/export; with --append"
-        " the dataset to add to. With --engine spark every worker must see it.",
+        help="An empty or new directory, or a URI such as s3://bucket/export; with --append an existing dataset. With --engine"
+        " spark, every worker must reach it.",
     ),
     options.OutputMark("any"),
 ]
@@ -60,31 +60,44 @@ FactNames = Annotated[
         "--fact",
         "fact",
         FACT_NAMES,
-        f"Only this fact; may be given again [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
+        f"Only this fact; repeatable [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
         "NAME",
     ),
 ]
 AllowIncomplete = Annotated[
     bool,
-    typer.Option("--allow-incomplete", help="Write _SUCCESS though some input could not be read; the status is 3 all the same."),
-]
-ListFormat = Annotated[
-    str | None, options.choice("--format", "format", options.FORMATS, "Of the list of datasets that is printed at the end.")
+    typer.Option(
+        "--allow-incomplete",
+        help="Write _SUCCESS even if some input could not be read; the status is still 3.",
+        rich_help_panel=options.OUTPUT,
+    ),
 ]
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 Append = Annotated[
     bool,
-    typer.Option("--append", help="Add a snapshot to the dataset at --output, or begin one; one of the same name is replaced."),
+    typer.Option("--append", help="Add a snapshot to the dataset; replace one of the same name."),
 ]
-Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="The cluster of the snapshot [default: its id].")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="The cluster of the snapshot [default: its id].",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 Snapshot = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="The name of the snapshot, e.g. 2026-03-01 [default: 1].")
+    str | None,
+    typer.Option(
+        "--snapshot",
+        metavar="NAME",
+        help="The name of the snapshot, e.g. 2026-03-01 [default: 1].",
+        rich_help_panel=options.OUTPUT,
+    ),
 ]
 PartitionBy = Annotated[
     str | None,
-    options.choice(
-        "--partition-by", "partitioning", ("topic",), "topic: a directory for each topic in facts about replicas.", "KEY"
-    ),
+    options.choice("--partition-by", "partitioning", ("topic",), "topic: one directory for each topic.", "KEY", options.OUTPUT),
 ]
 TableFormatName = Annotated[
     str | None,
@@ -92,8 +105,9 @@ TableFormatName = Annotated[
         "--table-format",
         "table format",
         TABLE_FORMATS,
-        "parquet (a directory for each snapshot), delta or iceberg (tables, which require the extra lakehouse) [default: parquet].",
+        "parquet, or tables: delta or iceberg (require the extra `lakehouse`) [default: parquet].",
         "FORMAT",
+        options.OUTPUT,
     ),
 ]
 IcebergCatalog = Annotated[
@@ -101,8 +115,8 @@ IcebergCatalog = Annotated[
     typer.Option(
         "--iceberg-catalog",
         metavar="NAME",
-        help="With --table-format iceberg: a catalogue by its name in PyIceberg's configuration [default: an SQLite file in the"
-        " dataset].",
+        help="A catalogue in PyIceberg's configuration [default: an SQLite file in the dataset].",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 IcebergNamespace = Annotated[
@@ -110,7 +124,8 @@ IcebergNamespace = Annotated[
     typer.Option(
         "--iceberg-namespace",
         metavar="NAME",
-        help="With --table-format iceberg: where in the catalogue the tables are [default: kafka_forensics].",
+        help="The namespace of the tables [default: kafka_forensics].",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
@@ -156,30 +171,26 @@ def export(
     *,
     fact: FactNames = None,
     engine: options.EngineOptions,
-    format_name: ListFormat = None,
+    format_name: options.Format = "text",
     fail_on: options.FailOn = "none",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     allow_incomplete: AllowIncomplete = False,
     dataset: DatasetOptions,
     show_payloads: options.ShowPayloads = False,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Every fact and finding as Parquet files: batches, records, spans, indexes, transactions, replicas and more.
+    """Write every fact and finding as Parquet files: batches, records, spans, indexes, transactions, replicas and more.
 
-    The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`, which appears as a whole. DuckDB,
-    Spark, Polars, pandas and PyArrow read all snapshots of a fact together (docs/datasets.md). --append adds a snapshot to a
-    dataset; with --table-format the dataset is Delta or Iceberg tables.
-
-    `manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the fact `incomplete`, and
-    `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of records stay out unless
-    --show-payloads is given.
+    The files are one snapshot of a dataset, `cluster=NAME/snapshot=NAME/FACT/part-*.parquet`. It appears when it is complete.
+    DuckDB, Spark, Polars, pandas and PyArrow read all snapshots together (docs/datasets.md). `manifest.json` names every file
+    with its rows, bytes and SHA-256. The fact `incomplete` lists unread inputs; `_INCOMPLETE` then replaces `_SUCCESS`.
+    --show-payloads adds keys and values of records.
     """
     snapshot_options = dataset.snapshot_options()
     names = [name for name in FACT_NAMES if not fact or name in fact]
     if deep is None and fail_on == "none" and FACTS_ABOUT_RECORDS.isdisjoint(names):
         deep = False  # no fact would show a finding about records
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     on_spark = engine.on_spark()
 
@@ -198,7 +209,7 @@ def export(
         run = _run_on_spark if on_spark else _run
         reader, datasets = run(inputs, scan_options, order, engine, screen)
     with open_output(None, color=console.color) as to:
-        AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name or options.default_format(), to)
+        AnswerList(COLUMNS, [*COLUMNS], [*COLUMNS][1:], _cells).write(datasets, format_name, to)
     _print_summary(reader, order, screen, dataset)
     return options.exit_status(reader.result, fail_on)
 
@@ -255,7 +266,7 @@ def _print_summary(reader: "FactReader", order: "ExportOrder", screen: Screen, d
     if not reader.result.totals.partitions:
         lines.append("no partition was found in these paths")
     if not screen.quiet and not reader.payloads and {"records", "group_offsets"} & set(order.names):
-        lines.append("keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
+        lines.append("keys, values, headers and metadata of clients with offsets are left out; --show-payloads exports them")
     if reader.unread_inputs() and not order.allow_incomplete:
         lines.append("the snapshot is marked _INCOMPLETE: export again once everything can be read, or add --allow-incomplete")
     say(screen, [*lines, *incomplete_lines(reader.result)])

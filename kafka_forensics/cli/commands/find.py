@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.commands.dump import offsets
-from kafka_forensics.cli.options import time_ms
 from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.ranges import OFFSETS_HELP, OFFSETS_METAVAR, offsets, times
 from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
 from kafka_forensics.errors import UsageError
 
@@ -21,26 +20,31 @@ _RANGES_SHOWN: Final = 4
 _HEX_PREFIX: Final = "hex:"
 _TEXT_PREFIX: Final = "text:"
 
-Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Records with this very key: text, or bytes as hex:00ff.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Records with this key: text, or bytes as hex:00ff.")]
 Offset = Annotated[
-    str | None, typer.Option("--offset", metavar="A:B", help="Records from offset A up to and without B; also A:, :B, and A alone.")
+    str | None, typer.Option("--offset", metavar=OFFSETS_METAVAR, help=f"Records from offset A to B, {OFFSETS_HELP}")
 ]
 Timestamp = Annotated[
     str | None,
     typer.Option(
         "--timestamp",
         metavar="A..B",
-        help="Records from time A up to and without B, like 2026-03-01T12:00:00Z, or in milliseconds; A alone is that"
-        " very millisecond.",
+        help="Records from time A to B, both included, e.g. 2026-03-01..2026-03-02T08:30Z: B means the whole day or minute."
+        " Also A.., ..B, A, and milliseconds.",
     ),
 ]
-ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Records of this producer.")]
+ProducerId = Annotated[
+    int | None,
+    typer.Option("--producer-id", metavar="N", min=0, help="Records of this producer.", rich_help_panel=options.SELECTION),
+]
 Header = Annotated[
     list[str] | None,
-    typer.Option("--header", metavar="NAME[=VALUE]", help="Records with such a header; may be given several times."),
+    typer.Option(
+        "--header", metavar="NAME[=VALUE]", help="Records with this header; repeatable.", rich_help_panel=options.SELECTION
+    ),
 ]
 ValueContains = Annotated[
-    str | None, typer.Option("--value-contains", metavar="TEXT", help="Records in whose value this stands: text, or hex:00ff.")
+    str | None, typer.Option("--value-contains", metavar="TEXT", help="Records whose value contains this: text, or hex:00ff.")
 ]
 Limit = Annotated[
     int | None,
@@ -48,7 +52,8 @@ Limit = Annotated[
         "--limit",
         metavar="N",
         min=1,
-        help="Stop after so many records. Replicas are read one after another: which were not reached is said at the end.",
+        help="Stop after N records. The summary names the replicas that were not read.",
+        rich_help_panel=options.SELECTION,
     ),
 ]
 
@@ -70,15 +75,15 @@ def find(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """Which replicas still hold a record: every copy that fulfils all conditions given, on whatever broker.
+    """Find records on every replica that holds them. A record must match all conditions.
 
-    Searches the logs and files that are on their way in or out (.deleted, .swap, -delete and the like), and the remote stores
-    of tiered topics among the paths, as broker remote. Bytes are shown with --show-payloads only.
+    Also searches logs that Kafka is deleting or replacing (.deleted, .swap, -delete), and remote stores of tiered topics (as
+    broker `remote`). --show-payloads shows keys and values.
     """
     conditions = (key, offset, timestamp, producer_id, header or None, value_contains)
     if all(condition is None for condition in conditions):
         hint = "give --key, --offset, --timestamp, --producer-id, --header or --value-contains; `dump --records` shows all"
-        raise UsageError("find needs to know what to look for", hint=hint)
+        raise UsageError("find needs a condition", hint=hint)
     format_name = output.chosen_format()
 
     from kafka_forensics.cli.outputs.dump import FORMATS_WITH_RECORD_BATCHES, write_found
@@ -119,20 +124,6 @@ def _header(text: str) -> tuple[bytes, bytes | None]:
     return content("header", name), content("header", value) if equals else None
 
 
-def times(text: str | None) -> tuple[int | None, int | None]:
-    """(start, end) of `A..B` in milliseconds, end exclusive, None if omitted; `A` alone is one millisecond. Raises UsageError."""
-    if text is None:
-        return None, None
-    start, dots, end = text.partition("..")
-    if not (start or end):
-        raise UsageError(f"{text!r} is no range of times", hint="write it like 2026-03-01T12:00:00Z..2026-03-01T12:05:00Z")
-    start_ms = time_ms(start) if start else None
-    end_ms = time_ms(end) if end else None if dots or start_ms is None else start_ms + 1
-    if start_ms is not None and end_ms is not None and end_ms <= start_ms:
-        raise UsageError(f"{text!r} holds no time", hint="the second time is the first left out")
-    return start_ms, end_ms
-
-
 def _print_summary(answer: "Search", screen: Screen) -> None:
     """Print how many records were found, and what could not be searched."""
     from kafka_forensics.cli.outputs.words import gap_lines
@@ -143,11 +134,11 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
     lines = []
     searched = f"{plural(len(answer.log_files), 'segment')}, {size(answer.bytes_total)}"
     if not answer.log_files:
-        lines.append("nothing found: no log was there to be searched, or none is asked for")
+        lines.append("nothing found: there is no log to search, or none matches the options")
     elif not answer.found:
-        lines.append(f"nothing found: no readable record in {searched} fulfils all that is asked")
+        lines.append(f"nothing found: no readable record in {searched} matches all conditions")
     elif answer.stopped:
-        lines.append(f"stopped after {plural(answer.found, 'record')}, as --limit says; there may be more")
+        lines.append(f"stopped after {plural(answer.found, 'record')}, the limit of --limit; there may be more")
         if names := answer.not_reached:
             replicas = f"of {plural(len(answer.replicas), 'replica')}, read one after another"
             listed = first_few(map(printable, names), _REPLICAS_SHOWN)
@@ -163,5 +154,5 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
         lines.append(f"{printable(f'{topic}-{partition}')}: {offsets} in no object of the store")
     if answer.damaged_places:
         places = plural(answer.damaged_places, "damaged place")
-        lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths tells of them")
+        lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths shows them")
     say(screen, [*lines, *gap_lines(answer.incomplete)])

@@ -36,7 +36,7 @@ _HEADS: Final = ("group", "state", "members", "partition", "committed", "log end
 _RIGHT: Final = ("members", "committed", "log end", "lag")
 _NO_GROUP: Final = "(no group)"
 """In a table, for partitions on which no group committed."""
-_READABLE_UNKNOWN: Final = "how far consumers can read is not known"
+_READABLE_UNKNOWN: Final = "the end of readable records is unknown"
 
 
 def _none_if_negative(path: str) -> "Callable[[GroupRow], int | None]":
@@ -84,7 +84,8 @@ COLUMNS: Final[Columns] = {
 
 GroupGlob = Annotated[str | None, typer.Option("--group", metavar="GLOB", help="Only groups that match, e.g. 'billing*'.")]
 EveryPartition = Annotated[
-    bool, typer.Option("--all-partitions", help="Also partitions on which no group committed: what holds their readers back.")
+    bool,
+    typer.Option("--all-partitions", help="Also partitions where no group committed offsets.", rich_help_panel=options.SELECTION),
 ]
 
 
@@ -101,12 +102,11 @@ def groups(
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """What each group committed, against the log ends of the copies; committed beyond every end is proof of loss.
+    """Show what each group committed, and compare it with the log ends: an offset beyond every log end proves loss.
 
-    Of share groups, which commit no offsets: from where they take each partition's records, and what became of those they took.
-
-    Says for every partition why consumers cannot read its newest records: the high watermark is held back (by whom, since when),
-    or the last stable offset (by which producer's open transaction), or nothing holds them back.
+    Shows for each partition why consumers cannot read its newest records: the high watermark waits (for which broker, since
+    when), or the last stable offset waits (for which producer's transaction). Share groups commit no offsets: shows where they
+    read, and which records they hold.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False)
@@ -173,7 +173,7 @@ def readers_text(answer: "Readable") -> str:
             return f"held at {answer.held_back_at} or before: by {brokers}, and {_missing(answer)}"
         case "unknown" if answer.held_back_at is None:
             least = f"readable to {answer.proven} at least" if answer.proven else _READABLE_UNKNOWN
-            why = "nothing says who is in the ISR" if answer.isr is None else "no checkpoint has the high watermark"
+            why = "the ISR is unknown" if answer.isr is None else "no checkpoint has the high watermark"
             return f"{least}: {why}{below}"
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"
@@ -228,7 +228,7 @@ def _remote_text(ends: "PartitionEnds", offset: int) -> str:
 def _share_text(state: "ShareState") -> str:
     """The start offset of a share group, and how many acquired offsets are in each delivery state."""
     if state.start_offset == NO_OFFSET:
-        return "nothing taken yet"
+        return "nothing read yet"
     counts = [(state.offsets_in(number), DELIVERY_STATES[number]) for number in _WRITTEN_DELIVERY_STATES]
     counted = ", ".join(f"{count} {name}" for count, name in counts if count)
     return f"takes from {state.start_offset}" + (f": {counted}" if counted else "")
@@ -263,10 +263,10 @@ def _why_no_rows(answer: "GroupsAnswer", group: str | None) -> str:
     from kafka_forensics.evidence.options import listed
 
     if not answer.names:
-        return "no group committed anything"
+        return "no group committed an offset"
     if group is not None and not any(fnmatchcase(name, group) for name in answer.names):
-        return f"no group fits --group {group}; there is {listed(answer.names)}"
-    return "no group that is asked for committed anything on the partitions asked for"
+        return f"no group matches --group {group}; there is {listed(answer.names)}"
+    return "no matching group committed an offset on the matching partitions"
 
 
 def _counts(rows: "list[GroupRow]") -> str:

@@ -28,14 +28,14 @@ COLUMNS: Final[Columns] = {
 _HEADS: Final = ("partition", "offset", "time", "leader", "epoch", "ISR", "ELR", "replicas", "what changed")
 _RIGHT: Final = ("offset", "leader", "epoch")
 _COST_NOTES: Final = {
-    "same_leader": "the last leader led again",
-    "agree_again": "what it cost is on no copy any more",
-    "damage_hides": "what it cost cannot be told: a copy from before it is damaged",
+    "same_leader": "the last leader was elected again",
+    "agree_again": "no copy has the records that it cost",
+    "damage_hides": "what it cost is unknown: a copy from before it is damaged",
     "parted": "the copies differ",
     "no_copy": "no copy of this partition was given",
-    "old_leader_not_given": "what it cost cannot be told: no copy of broker {leader}, the leader before, was given",
-    "old_leader_not_compared": "what it cost cannot be told: the copy of broker {leader}, the leader before, was not compared",
-    "not_told": "what it cost was not looked into",
+    "old_leader_not_given": "what it cost is unknown: no copy of broker {leader}, the leader before, was given",
+    "old_leader_not_compared": "what it cost is unknown: the copy of broker {leader}, the leader before, was not compared",
+    "not_told": "what it cost was not checked",
 }
 _MESSAGES_SHOWN: Final = 20
 
@@ -48,10 +48,10 @@ def metadata(
     output: options.OutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """Who led each partition, who was in sync, in which leader epoch and since when, from the controller's log.
+    """Show who led each partition and who was in sync, in which leader epoch and since when.
 
-    Reads every copy of `__cluster_metadata` there is, on controllers and brokers, and marks unclean elections with what they
-    cost as far as the partitions' own logs show it.
+    Reads every copy of `__cluster_metadata`, on controllers and brokers. Marks unclean elections with the records that they
+    cost, if the logs of the partition show it.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection)
@@ -138,7 +138,7 @@ def _replica_moves(state: "PartitionState", before: "PartitionState") -> Iterato
             had_none = not previous_directory or previous_directory in RESERVED_DIRECTORY_IDS
             (first_assigned if had_none else moved).append(node)
     if first_assigned:
-        yield f"log directory of {_numbers(first_assigned)} told"
+        yield f"log directory of {_numbers(first_assigned)} assigned"
     if moved:
         yield f"log directory of {_numbers(moved)} changed"
 
@@ -149,7 +149,7 @@ def _print_summary(events: "ControllerEvents", screen: Screen) -> None:
 
     lines = gap_lines(events.incomplete)
     if events.history is None:
-        no_history = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
+        no_history = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or from several clusters"
         lines.append(f"nothing to show: {no_history if events.copies else no_copy_message(CLUSTER_METADATA_TOPIC)}")
     elif not screen.quiet:
         lines += _history_lines(events, events.history)
@@ -164,11 +164,11 @@ def _history_lines(events: "ControllerEvents", history: "ControllerHistory") -> 
         yield f"{history.malformed_records} records could not be read in all"
     for start, end in history.gaps[:_MESSAGES_SHOWN]:
         gap = f"{plural(end - start, 'offset')} of {CLUSTER_METADATA_TOPIC} ({offset_range(start, end)})"
-        yield f"warning: {gap} missing in every copy: what was written there is not shown"
+        yield f"warning: {gap} missing in every copy: changes there are not shown"
     partitions = {(row.topic_id, row.partition) for row in events.rows}
     unclean = sum(row.event.is_unclean for row in events.rows)
     last_write = "" if history.last_ms is None else f", last written at {rfc3339(history.last_ms)}"
-    committed = "whether all of it was committed is not known: no majority of the voters has it in these copies"
+    committed = "it is unknown whether all of it was committed: in these copies no majority of the voters has it"
     if history.committed_end_offset is not None:
         committed = f"committed below offset {history.committed_end_offset}"
     yield (

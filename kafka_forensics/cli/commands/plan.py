@@ -1,27 +1,41 @@
 """`plan`: what each possible election would cut and lose, whom to elect, and how."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
+from kafka_forensics.cli.streams import Screen, open_output, say, screen_of, writing_to
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
+    from kafka_forensics.cli.outputs.plan_steps import PlanArguments
     from kafka_forensics.questions.plan import Plans
 
 
 TRUNCATE_BY: Final = ("epochs", "high-watermark")
 Elect = Annotated[str | None, typer.Option("--elect", metavar="N", help="Plan only the election of this broker.")]
+Elections = Annotated[
+    Path | None,
+    typer.Option(
+        "--elections",
+        metavar="DIR",
+        parser=options.directory_path,
+        help="Write files for kafka-leader-election.sh to DIR.",
+        rich_help_panel=options.OUTPUT,
+    ),
+    options.OutputMark("any"),
+]
 TruncateBy = Annotated[
     str | None,
     options.choice(
         "--truncate-by",
         "rule",
         TRUNCATE_BY,
-        "How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: as the logs tell].",
+        "How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: detected].",
+        panel=options.INPUT,
     ),
 ]
 
@@ -35,21 +49,19 @@ def plan(
     elect: Elect = None,
     dead: options.Dead = None,
     truncate_by: TruncateBy = None,
-    engine: options.Engine = "local",
-    as_of: options.AsOf = None,
-    output: options.OutputOptions,
+    by: options.By = "incident",
+    elections: Elections = None,
+    output: options.PlanOutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
-    """What each possible election would cut and lose, whom to elect, and the order in which to start brokers.
+    """Show what each possible election truncates and loses, which broker to elect, and in which order to start brokers.
 
-    Of one partition: every candidate, and the steps to the one that loses least. Of several: those where an election would lose
-    something.
+    Lists partitions where an election would lose records. For one partition (--topic and --partition), lists every candidate
+    and the steps to the best one.
     """
-    if engine == "spark":
-        raise UsageError("plan runs on this machine only", hint="leave out --engine")
     format_name = output.chosen_format()
     rule = cast('Literal["epochs", "high-watermark"] | None', truncate_by)
-    scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 
     from kafka_forensics.questions.plan import PlanOptions, make_plans
@@ -60,10 +72,33 @@ def plan(
     _check_elect(plans, elect)
     with open_output(output.output, color=console.color) as to:
         from kafka_forensics.cli.outputs.plan import write_plans
+        from kafka_forensics.cli.outputs.plan_steps import PlanArguments
 
-        write_plans(plans, format_name, to, elect=elect)
-    _print_summary(plans, screen, names_missing_copies=format_name == "tsv", live=scan_options.live)
+        typed = _plan_options(selection, dead, truncate_by)
+        arguments = PlanArguments(elect, typed, None if elections is None else str(elections))
+        if elections is not None:
+            _write_elections(elections, plans, arguments)
+        write_plans(plans, format_name, to, arguments, by=by)
+    _print_summary(plans, screen, names_missing_copies=format_name != "text", live=scan_options.live)
     return options.EXIT_INCOMPLETE if plans.result is not None and plans.result.incomplete else 0
+
+
+def _plan_options(selection: options.Selection, dead: list[str] | None, truncate_by: str | None) -> tuple[str, ...]:
+    """The options that make the same plan again, other than those that read the copies."""
+    typed = [("--topic", selection.topic), ("--partition", selection.partition), *(("--dead", broker) for broker in dead or ())]
+    typed.append(("--truncate-by", truncate_by))
+    return tuple(text for option, value in typed if value is not None for text in (option, str(value)))
+
+
+def _write_elections(directory: Path, plans: "Plans", arguments: "PlanArguments") -> None:
+    """Write the files that the elections of these steps read. Raises UsageError."""
+    from kafka_forensics.cli.outputs.plan_steps import steps_of
+    from kafka_forensics.cli.outputs.steps import election_files
+
+    with writing_to(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in election_files(steps_of(plans, arguments)):
+            (directory / name).write_text(text)
 
 
 def _check_elect(plans: "Plans", elect: str | None) -> None:
@@ -74,13 +109,13 @@ def _check_elect(plans: "Plans", elect: str | None) -> None:
         raise UsageError(f"--elect needs one partition, {plans.partitions} are left", hint="add --topic and --partition")
     names = [str(candidate.broker) for candidate in plans.planned[0].plan.candidates]
     if elect not in names:
-        can = f"brokers that can lead here: {', '.join(names)}" if names else "no replica can lead on these copies"
-        raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
+        can = f"brokers that can lead here: {', '.join(names)}" if names else "no replica can lead with these copies"
+        raise UsageError(f"broker {elect} cannot lead with these copies", hint=can)
 
 
 def _print_summary(plans: "Plans", screen: Screen, *, names_missing_copies: bool, live: bool) -> None:
     """Print what the answer does not contain: a summary, replicas without a copy if wanted, and inputs that could not be read."""
-    from kafka_forensics.cli.outputs.plan import summary_line, unseen_lines
+    from kafka_forensics.cli.outputs.plan_text import summary_line, unseen_lines
     from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines
 
     lines = [] if screen.quiet else [summary_line(plans)]

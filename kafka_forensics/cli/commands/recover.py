@@ -20,17 +20,17 @@ Directory = Annotated[
         "--output",
         metavar="DIR",
         parser=options.directory_path,
-        help="An empty or new directory for records.jsonl, records.parquet and report.json, never inside an input.",
+        help="A directory for records.jsonl, records.parquet and report.json.",
     ),
-    options.OutputMark("new directory"),
+    options.OutputMark("any"),
 ]
 Keep = Annotated[
     str | None,
     typer.Option(
         "--keep",
         metavar="N",
-        help="The broker whose copy stays, by its name here or its node id [default: the leader, by the controller's last word;"
-        " where none is known and no copies conflict, the one that plan recommends].",
+        help="The broker whose copy stays, or `recommended`: in each partition the leader that `plan` recommends [default: the"
+        " leader; if no leader is known and no copies conflict, `recommended`].",
     ),
 ]
 
@@ -44,21 +44,34 @@ def recover(
     *,
     keep: Keep = None,
     dead: options.Dead = None,
-    format_name: options.Format = None,
+    by: options.By = "incident",
+    format_name: options.Format = "text",
     console: options.ConsoleOptions,
 ) -> int:
-    """Write the records that only losing copies hold, with keys and values, so that producers can write them again.
+    """Write the records that only losing copies hold, with keys and values, to produce them again.
 
-    Lost is what plan says that the election of the side that stays would lose. Left out, and counted, is what that side has all
-    the same, what transactions aborted or left open, control records, and what was deleted since. examples/produce_back.py
-    produces the file.
+    Writes what the election of the broker that stays would lose, as `plan` computes it. Omits, and counts, records that the
+    broker has elsewhere in its log, records of aborted or open transactions, control records, and records deleted since. Omits
+    internal topics unless --topic names them. examples/produce_back.py produces the file.
     """
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 
     from kafka_forensics.cli.outputs.recover import write_recovery
-    from kafka_forensics.export.recovered import recovered_files, recovery_directory, report_of, write_report
+    from kafka_forensics.evidence.outputs import Output, check_kind
+    from kafka_forensics.export.recovered import (
+        may_be_replaced,
+        recovered_files,
+        recovery_directory,
+        report_of,
+        write_records_lists,
+        write_report,
+    )
+    from kafka_forensics.model.bundles import collect_requests
     from kafka_forensics.questions.recover import recover as recover_records
+
+    if not may_be_replaced(output):
+        check_kind(Output(str(output), kind="new directory"))
 
     with recovery_directory(output) as directory:
         with recovered_files(directory) as files, Progress(screen) as progress:
@@ -73,9 +86,11 @@ def recover(
         }
         report = report_of(recovery, arguments, files.written)
         write_report(directory, report)
+        needed = (gap.needed for gap in recovery.incomplete if gap.needed is not None)
+        lists = write_records_lists(directory, collect_requests(needed))
     with open_output(None, color=console.color) as to:
-        write_recovery(recovery, report, str(output), format_name or options.default_format(), to)
-    _print_summary(recovery, output, screen)
+        write_recovery(recovery, report, str(output), format_name, to, by=by)
+    _print_summary(recovery, output, {bundle: str(output / name) for bundle, name in lists.items()}, screen)
     if not recovery.is_complete:
         return options.EXIT_INCOMPLETE
     return 1 if recovery.count.all.recovered else 0
@@ -90,10 +105,13 @@ def _check_decided(recovery: "Recovery") -> None:
         raise UsageError(f"{partition.topic}-{partition.partition}: {side.reason}", hint=side.hint)
 
 
-def _print_summary(recovery: "Recovery", output: Path, screen: Screen) -> None:
-    """Print the summary, partitions without a side to keep, and inputs that could not be read."""
-    from kafka_forensics.cli.outputs.recover import incomplete_lines, more_lines, summary_line, unchecked_lines, undecided_lines
+def _print_summary(recovery: "Recovery", output: Path, lists: dict[str, str], screen: Screen) -> None:
+    """Print the summary, and what could not be read; `lists` are files by bundle."""
+    from kafka_forensics.cli.outputs.recover import left_out_lines, more_lines, summary_line, unchecked_lines
+    from kafka_forensics.cli.outputs.words import gap_lines
 
-    lines = [] if screen.quiet else [summary_line(recovery, printable(shlex.quote(str(output)))), *more_lines(recovery)]
-    gaps = incomplete_lines(recovery.incomplete, screen.width)
-    say(screen, [*lines, *undecided_lines(recovery), *unchecked_lines(recovery), *gaps])
+    lines = []
+    if not screen.quiet:
+        lines = [summary_line(recovery, printable(shlex.quote(str(output)))), *left_out_lines(recovery), *more_lines(recovery)]
+    gaps = gap_lines(recovery.incomplete, lists)
+    say(screen, [*lines, *unchecked_lines(recovery), *gaps])

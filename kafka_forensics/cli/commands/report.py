@@ -22,16 +22,19 @@ ReportPaths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="What `scan` takes: log directories, archives, URIs; or alone a .json file that `scan --format json` wrote.",
+        help="A PATH of `scan`: log directories, archives, URIs; or one .json file that `scan --format json` wrote.",
     ),
     options.InputMark(),
 ]
 PageFile = Annotated[
     Path,
-    typer.Option("--output", metavar="FILE", parser=options.file_path, help="The page to write, never inside an input."),
+    typer.Option("--output", metavar="FILE", parser=options.file_path, help="The page to write."),
     options.OutputMark(),
 ]
-Hashes = Annotated[bool, typer.Option("--hashes", help="Read every file once more for its SHA-256, and list them.")]
+Hashes = Annotated[
+    bool,
+    typer.Option("--hashes", help="List the SHA-256 of every file; reads each file twice.", rich_help_panel=options.OUTPUT),
+]
 
 
 @options.expand_option_groups
@@ -41,30 +44,22 @@ def report(
     selection: options.BrokerSelection,
     reading: options.ReadOptions,
     *,
-    engine: options.Engine = "local",
     fail_on: options.FailOn = "none",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     hashes: Hashes = False,
     show_payloads: options.ShowPayloads = False,
     console: options.ConsoleOptions,
 ) -> int:
-    """One HTML page about an incident, which loads nothing and runs no script: for the person who decides and the one who acts.
+    """Write one HTML page about an incident: what happened, what it cost, and what each election would truncate.
 
-    What happened, records lost and recoverable, the next step; a timeline of elections, ISR changes and brokers that were down;
-    losses by topic; partitions that differ, with what each election loses. The JSON document of a scan has no timeline and no
-    elections. --show-payloads adds bytes of records.
+    The page begins with the losses and the next step, and has a timeline of the cluster. It loads nothing and runs no script. Made
+    from the JSON document of a scan it has no timeline and no elections. --show-payloads adds bytes of records.
     """
-    if engine == "spark":
-        raise UsageError(
-            "report reads copies on this machine only",
-            hint="run scan --engine spark --report page.html, or --format json --output scan.json and then report scan.json",
-        )
     from kafka_forensics.cli.outputs.report_page import check_ending
     from kafka_forensics.questions.report import ReportOptions
 
     check_ending(output)
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     report_options = ReportOptions(payloads=show_payloads, hashes=hashes)
     if any(path.lower().endswith(_DOCUMENT_SUFFIX) for path in paths):
@@ -94,9 +89,11 @@ def _write_from_document(
     from kafka_forensics.storage.documents import document_bytes
 
     if len(paths) > 1:
-        raise UsageError("a scan's document is given alone", hint="make one of all copies with `scan PATH... --format json`")
+        raise UsageError(
+            "give a scan's document without other paths", hint="make one of all copies with `scan PATH... --format json`"
+        )
     if unusable := [*_report_only_options(report_options), *selection_arguments(scan_options)]:
-        raise UsageError(f"{unusable[0]} does not go with a scan's document", hint="give the log directories themselves")
+        raise UsageError(f"{unusable[0]} cannot be used with a scan's document", hint="give the log directories")
     data = document_bytes(paths[0], hint="give a file that `scan --format json` wrote, or the log directories themselves")
     document = read_document(data, paths[0])
     provenance = Provenance(shlex.join([options.PROGRAM, "report", *paths]), document=paths[0])

@@ -14,7 +14,7 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
-        help="An empty or new directory for the log directories, never inside an input. It has its name only once it is whole.",
+        help="An empty or new directory for the log directories.",
     ),
     options.OutputMark("new directory"),
 ]
@@ -23,31 +23,31 @@ PreferBroker = Annotated[
     typer.Option(
         "--prefer-broker",
         metavar="N",
-        help="Whose records stay in partitions that are refused otherwise, and whose copy of a compacted topic is taken if it is"
-        " whole: its name here, or its node id.",
+        help="Keep the records of broker N where committed records conflict, and its complete copies of compacted topics.",
     ),
 ]
 AllowGaps = Annotated[
     bool,
     typer.Option(
         "--allow-gaps",
-        help="Also write partitions with offsets that no copy has, and compacted ones without a whole copy, and name the gaps.",
+        help="Also write partitions with offsets that no copy has, and compacted ones without a complete copy.",
     ),
 ]
 RebuildMetadata = Annotated[
     bool,
     typer.Option(
         "--rebuild-metadata",
-        help="Build __remote_log_metadata anew from a remote store among the paths, although copies of it are here: if brokers ran"
-        " without it, it lacks the older segments.",
+        help="Rebuild __remote_log_metadata from a remote store, even if copies of it exist: after brokers ran without it, it"
+        " lacks older segments.",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 FromStore = Annotated[
     bool,
     typer.Option(
         "--from-store",
-        help="Write tiered topics as plain logs, with the records of a remote store among the paths, for brokers without remote"
-        " storage.",
+        help="Write tiered topics as local logs, with the records of a remote store, for brokers without remote storage.",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 MetadataPartitions = Annotated[
@@ -56,19 +56,12 @@ MetadataPartitions = Annotated[
         "--metadata-partitions",
         metavar="N",
         min=1,
-        help="Number of partitions of __remote_log_metadata, if it is rebuilt from a remote store and no controllers' log is here.",
+        help="Partitions of a rebuilt __remote_log_metadata, if no controller's log is given.",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
-FORMATS: Final = ("table", "tsv", "json", "markdown")
-ListFormat = Annotated[
-    str | None,
-    options.choice(
-        "--format",
-        "format",
-        FORMATS,
-        "Of what is printed at the end: table, tsv, json, which is the manifest, or markdown, a page with the steps.",
-    ),
-]
+FORMATS: Final = ("text", "tsv", "json", "markdown")
+ListFormat = Annotated[str, options.format_option(FORMATS)]
 
 
 @options.expand_option_groups
@@ -84,18 +77,17 @@ def salvage(
     from_store: FromStore = False,
     metadata_partitions: MetadataPartitions = None,
     deep: options.Deep = None,
-    format_name: ListFormat = None,
+    by: options.By = "incident",
+    format_name: ListFormat = "text",
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Log directories on which brokers start, made of the best of all copies, with a manifest of what came from where.
+    """Write log directories on which brokers start, from the best of all copies, and a manifest of their origin.
 
-    DIR/broker-N/NAME takes the place of each log directory that is given, replaced disks (N=EMPTYDIR) among them, with the
-    replicas that the controllers' log assigns there, or else those of its copy. The size is told before anything is written. Of
-    each partition one lineage is written, that of the copy that `plan` recommends: holes and damage are filled from copies that
-    provably hold the same, heads are restored, torn tails cut, and no batch is changed. Of a compacted or internal topic one
-    whole copy is taken. What a broker derives from logs is built anew. A partition is refused, with the reason, where both
-    sides of a fork were committed, where no copy has some offsets, or none is whole. The result is scanned before it gets its
-    name: findings that no copy has are listed as new.
+    DIR/broker-N/NAME replaces each given log directory. Give replaced disks as N=EMPTYDIR. Each partition is the copy that
+    `plan` recommends; other copies that provably hold the same records fill its gaps, damage and missing start. Torn tails are
+    cut, and no batch is changed. A compacted or internal topic is one complete copy. Partitions are refused, with the reason,
+    if both sides of a fork were committed, no copy has some offsets, or no copy is complete. Scans the result, and lists
+    findings that no copy has as `new`.
     """
     scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
@@ -112,6 +104,6 @@ def salvage(
         salvaged = salvage(paths, output, scan_options, salvage_options, progress, announce)
     say(screen, remote_warnings(salvaged))
     with open_output(None, color=console.color) as to:
-        write_salvaged(salvaged, format_name or options.default_format(), to)
+        write_salvaged(salvaged, format_name, to, by=by)
     say(screen, summary_lines(salvaged, quiet=screen.quiet))
     return options.EXIT_INCOMPLETE if not salvaged.is_whole else int(salvaged.has_new_findings)

@@ -25,7 +25,6 @@ def scan(
     *,
     engine: options.EngineOptions,
     fail_on: options.FailOn = "error",
-    as_of: options.AsOf = None,
     deep: options.Deep = None,
     show_payloads: options.ShowPayloads = False,
     by: options.By = "incident",
@@ -33,11 +32,10 @@ def scan(
     output: options.ScanOutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """What is wrong with these log directories, on which replica, what was lost, which copy to keep.
+    """Find what is wrong with log directories, on which replica, what was lost, and which copy to keep.
 
-    Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
-    was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read. Ctrl-C ends
-    it with what was judged so far, and status 130; on Spark that is nothing, since its answers come together.
+    Reads every PATH and compares the replicas of each partition. Give all brokers of a cluster at once. Ctrl-C prints what was
+    judged so far; on Spark, nothing.
     """
     spark = engine.on_spark()
     format_name = output.chosen_format()
@@ -48,7 +46,7 @@ def scan(
 
         check_ending(report)
         report_options = ReportOptions(payloads=show_payloads)
-    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=deep)
     screen = screen_of(console)
     with ExitStack() as until_written:
         lines = None
@@ -76,7 +74,7 @@ def scan(
 
             as_of_ms = scan_options.as_of_ms
             write_result(result, format_name, to, verbose=console.is_verbose, by=by, status=status, as_of_ms=as_of_ms)
-    _print_summary(result, screen, live=reading.live, is_in_answer=format_name == "report" and output.output is None)
+    _print_summary(result, screen, live=reading.live, names_readers=format_name != "text")
     if report is not None and not screen.quiet:
         say(screen, [f"wrote {report}"])
     return status
@@ -137,14 +135,14 @@ def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.E
     return Reported(result, facts=PageFacts(history=cluster_history(inputs.controller)))
 
 
-def _print_summary(result: ScanResult, screen: Screen, *, live: bool, is_in_answer: bool) -> None:
-    """Print what was read and found, except lines that are already part of the answer on standard output."""
+def _print_summary(result: ScanResult, screen: Screen, *, live: bool, names_readers: bool) -> None:
+    """Print what was read and found, if `names_readers` also where readers wait."""
     from kafka_forensics.cli.outputs.words import incomplete_lines, live_lines, summary_lines
 
     lines = []
     if not screen.quiet or not result.totals.partitions:  # an empty scan must not look like a clean one
-        lines = [*([] if is_in_answer else summary_lines(result)), *([] if live or screen.quiet else live_lines(result))]
-    lines += [] if is_in_answer else incomplete_lines(result)
+        lines = [*summary_lines(result, names_readers=names_readers), *([] if live or screen.quiet else live_lines(result))]
+    lines += incomplete_lines(result)
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # after the answer on the same terminal
     say(screen, lines)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.options import EXIT_INCOMPLETE, choose, default_format
+from kafka_forensics.cli.options import EXIT_INCOMPLETE, choose
 from kafka_forensics.cli.outputs.rows import write_items, write_rows
 from kafka_forensics.cli.streams import Destination, destination, open_output, say, screen_of, writing_to
 from kafka_forensics.errors import UsageError
@@ -39,19 +39,17 @@ ProtocolName = Annotated[
     typer.Option(
         "--protocol",
         metavar="NAME",
-        help="How followers truncate: truncate-to-hw, kip-101, kip-279 or kip-320 [default: the scenario's own].",
+        help="How followers truncate: truncate-to-hw, kip-101, kip-279 or kip-320 [default: by scenario].",
     ),
 ]
 Directory = Annotated[
     Path | None,
-    typer.Option(
-        "--output", metavar="DIR", help="Write log directories (DIR/log-dirs) and truth.json to DIR, which must be empty or new."
-    ),
+    typer.Option("--output", metavar="DIR", help="Write log directories (DIR/log-dirs) and truth.json to DIR, empty or new."),
     options.OutputMark("new directory"),
 ]
 Picture = Annotated[
     Path | None,
-    typer.Option("--svg", metavar="FILE", parser=options.file_path, help="Draw the history to FILE, as SVG."),
+    typer.Option("--svg", metavar="FILE", parser=options.file_path, help="Draw the history as SVG."),
     options.OutputMark(),
 ]
 
@@ -63,12 +61,12 @@ def run(
     output: Directory = None,
     svg: Picture = None,
     *,
-    format_name: options.Format = None,
+    format_name: options.Format = "text",
     console: options.ConsoleOptions,
 ) -> int:
-    """Play a named history step by step: who did what, and each replica's log end, high watermark and epoch after it.
+    """Play a history step by step: each action, and each replica's log end, high watermark and epoch after it.
 
-    With --output the end is written as real log directories, on which `scan` and `plan` find what truth.json says.
+    --output writes the final logs as log directories: `scan` and `plan` find in them what truth.json says.
     """
     choose("scenario", scenario, scenario_names())
 
@@ -80,7 +78,7 @@ def run(
         choose("protocol", protocol, PROTOCOLS)
     if svg is not None and svg.suffix.lower() not in ("", ".svg"):
         hint = f"name it {svg.with_suffix('.svg')}; a browser or rsvg-convert makes other pictures of it"
-        raise UsageError(f"{svg} would be no {svg.suffix[1:]} file: --svg draws SVG", hint=hint)
+        raise UsageError(f"{svg} would not be a {svg.suffix[1:]} file: --svg draws SVG", hint=hint)
     history = play(scenario, next((candidate for candidate in PROTOCOLS if candidate == protocol), None))
     if svg is not None:
         from kafka_forensics.simulation.picture import svg as draw
@@ -88,15 +86,14 @@ def run(
         with open_output(svg, color="never", option="--svg") as to:
             to.stream.write(draw(history, f"{scenario} under {history.cluster.protocol}"))
     log_dirs = 0 if output is None else _write_log_dirs(history, scenario, output)
-    format_name = format_name or default_format()
     to = destination(sys.stdout, color=console.color)
-    if format_name == "table":
+    if format_name == "text":
         to.stream.writelines(simulate.lines(history, scenario, to))
     else:
         write_rows(simulate.COLUMNS, simulate.rows(history, scenario), format_name, to)
     sys.stdout.flush()
     if output is not None and not console.quiet:
-        say(screen_of(console), [f"wrote {log_dirs} log directories to {output / LOG_DIRS}, and {TRUTH} beside it"])
+        say(screen_of(console), [f"wrote {log_dirs} log directories to {output / LOG_DIRS}, and {TRUTH} next to it"])
     return 0
 
 
@@ -113,13 +110,12 @@ def _write_log_dirs(history: "History", scenario: str, output: Path) -> int:
     return len(log_dirs)
 
 
-def list_scenarios(format_name: options.Format = None, color: options.Color = "auto") -> int:
-    """The named histories that `simulate run` plays: what happens in each, and under which protocols, its own first."""
+def list_scenarios(format_name: options.Format = "text", color: options.Color = "auto") -> int:
+    """List the histories that `simulate run` plays: what happens in each, and under which protocols."""
     from kafka_forensics.simulation.scenarios import SCENARIOS
 
-    format_name = format_name or default_format()
     to = destination(sys.stdout, color=color)
-    if format_name == "table":
+    if format_name == "text":
         from kafka_forensics.cli.outputs.simulate import scenario_lines
 
         to.stream.writelines(scenario_lines(SCENARIOS.values(), to))
@@ -153,7 +149,7 @@ Protocol = Annotated[
     ),
 ]
 Replicas = Annotated[int, typer.Option("--replicas", metavar="N", help="Replicas of the partition, 1 to 5.")]
-LogSize = Annotated[int, typer.Option("--log-size", metavar="L", help="Records a log has room for, 1 to 8.")]
+LogSize = Annotated[int, typer.Option("--log-size", metavar="L", help="Records that fit in a log, 1 to 8.")]
 Records = Annotated[int, typer.Option("--records", metavar="R", help="Records ever written, 1 to 8.")]
 MaxEpoch = Annotated[int, typer.Option("--max-epoch", metavar="E", help="The last leader epoch, 0 to 8; the first is 0.")]
 
@@ -170,10 +166,10 @@ def check(
     cache_dir: options.CacheDir = None,
     console: options.ConsoleOptions,
 ) -> int:
-    """Every history of a replication protocol in a small world: which promises hold, and the shortest way to break each.
+    """Check every history of a replication protocol in a small world: which promises hold, and the shortest way to break each.
 
-    A row for each invariant; `states` and `depth` are those of the whole search, states that differ only in replicas' names
-    counted once.
+    Prints one row for each invariant. `states` and `depth` describe the whole search; states that differ only in the names of
+    replicas count once.
     """
     format_name = output.chosen_format()
     choose("protocol", protocol, protocol_names())
@@ -187,12 +183,12 @@ def check(
     report_progress = None if screen.quiet else _progress_lines(screen)
     checked = checker.check(PROTOCOLS[protocol], Sizes(replicas, log_size, records, max_epoch), progress=report_progress)
     with open_output(output.output, color=console.color) as to:
-        if format_name == "table":
+        if format_name == "text":
             to.stream.writelines(line + "\n" for line in _page(checked))
         else:
             write_rows(COLUMNS, (_row(checked, verdict) for verdict in checked.verdicts), format_name, to)
     if not checked.complete:
-        say(screen, [f"incomplete: memory for {checked.states} states used up; the rest was not looked at"])
+        say(screen, [f"incomplete: memory for {checked.states} states used up; the rest was not checked"])
         return EXIT_INCOMPLETE
     return 0
 
@@ -242,7 +238,7 @@ def _page(checked: "ProtocolCheck") -> Iterator[str]:
     yield ""
     width = max(len(verdict.invariant) for verdict in checked.verdicts)
     for verdict in checked.verdicts:
-        text = "holds" if verdict.holds else "not broken as far as was looked"
+        text = "holds" if verdict.holds else "not broken in the checked part"
         if verdict.holds is False:
             text = f"broken in {len(verdict.trace)} steps"
         yield f"  {verdict.invariant.ljust(width)}  {text}"

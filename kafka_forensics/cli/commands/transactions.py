@@ -52,7 +52,10 @@ _HEADS: Final = (
 _RIGHT: Final = ("producer", "epoch", "records")
 _PARTITIONS_SHOWN: Final = 20
 
-ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Only transactions of this producer.")]
+ProducerId = Annotated[
+    int | None,
+    typer.Option("--producer-id", metavar="N", min=0, help="Only this producer.", rich_help_panel=options.SELECTION),
+]
 State = Annotated[
     str | None,
     options.choice(
@@ -73,17 +76,16 @@ def transactions(
     producer_id: ProducerId = None,
     state: State = None,
     fail_on: options.FailOn = "none",
-    as_of: options.AsOf = None,
     output: options.OutputOptions,
     console: options.VerboseConsoleOptions,
 ) -> int:
-    """Every transaction: state, transactional id, producer, epoch, offsets, marker, and how its coordinator decided it.
+    """List transactions: state, transactional id, producer, epoch, offsets, marker, and the coordinator's decision.
 
-    Says for every partition what holds the last stable offset, whether it is safe to end that transaction, and the command that
-    ends it.
+    Shows for each partition what holds the last stable offset, whether you may end that transaction, and the command that ends
+    it.
     """
     format_name = output.chosen_format()
-    scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
+    scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 
     from kafka_forensics.questions.transactions import transactions as list_transactions
@@ -164,8 +166,8 @@ def _whether_to_abort(row: "TransactionRow") -> str:
     if row.safe_to_abort is not None:
         return "safe to abort" if row.safe_to_abort else "do not abort"
     if row.transaction_timeout_ms is not None and row.coordinator_state is not None:
-        return "cannot tell whether it is safe to abort: see whether it is still open on the running cluster"
-    return "cannot tell whether it is safe to abort: add __transaction_state of every broker to the copies"
+        return "unknown whether it is safe to abort: check whether it is still open on the running cluster"
+    return "unknown whether it is safe to abort: add __transaction_state of every broker to the copies"
 
 
 def _print_summary(answer: "TransactionsAnswer", screen: Screen, no_rows_with: str | None) -> None:
@@ -204,13 +206,13 @@ def _counts(partition: "TransactionStateCounts") -> str:
 
 
 def _beside_damage(partition: "TransactionStateCounts", damage: "DamagedLog") -> str:
-    """`126 damaged bytes (offsets 0 to 4), so that transactions in them are not told, and …`."""
+    """`126 damaged bytes (offsets 0 to 4); transactions in them are not shown, and …`."""
     from kafka_forensics.wording import damaged_bytes
 
-    damaged = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}, so that transactions in them are not told"
+    damaged = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}; transactions in them are not shown"
     if partition.held:
-        doubt = "as a snapshot knows" if partition.hidden else "unless that ended in them or an earlier one began there"
+        doubt = "as in a snapshot" if partition.hidden else "unless that ended in them or an earlier one began there"
         return f"the last stable offset {partition.last_stable_offset} is held by an open transaction, {doubt}; {damaged}"
     first_unknown = min([partition.last_stable_offset, *(start for start, _ in damage.spans)])
     beyond = f" beyond {first_unknown}" if damage.spans else ""
-    return f"{damaged}, and the last stable offset is not known{beyond}"
+    return f"{damaged}, and the last stable offset is unknown{beyond}"

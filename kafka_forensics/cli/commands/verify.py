@@ -10,16 +10,19 @@ from kafka_forensics.cli.streams import open_output, say, screen_of
 
 Against = Annotated[
     str,
-    typer.Option("--against", metavar="FILE", help="A plan, from `plan --format json`, or a salvage's manifest.json."),
+    typer.Option("--against", metavar="FILE", help="A plan (JSON), or the manifest.json of a salvage."),
     options.InputMark(),
 ]
-Elected = Annotated[
-    str | None, typer.Option("--elected", metavar="N", help="The broker that was made the leader [default: as recommended].")
-]
+Elected = Annotated[str | None, typer.Option("--elected", metavar="N", help="The elected broker [default: as recommended].")]
 
 Recovered = Annotated[
     str | None,
-    typer.Option("--recovered", metavar="DIR", help="What `recover` wrote, if its records were produced again."),
+    typer.Option(
+        "--recovered",
+        metavar="DIR",
+        help="The directory of `recover`, if you produced its records.",
+        rich_help_panel=options.INPUT,
+    ),
     options.InputMark(),
 ]
 
@@ -33,12 +36,13 @@ def verify(
     against: Against,
     elected: Elected = None,
     recovered: Recovered = None,
+    by: options.By = "incident",
     output: options.OutputOptions,
-    console: options.ConsoleOptions,
+    console: options.VerboseConsoleOptions,
 ) -> int:
-    """Whether what a plan or a salvage promised has come true: who leads, what logs kept, and whether all others follow.
+    """Check that a plan or a salvage was carried out: who leads, what logs kept, and whether all replicas follow.
 
-    PATHs are copies, or bundles, taken after the brokers came up again.
+    PATHs are copies, or bundles, made after the brokers started again.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection, deep=False)
@@ -53,7 +57,7 @@ def verify(
     with Progress(screen) as progress:
         checked = verify_promises(paths, document, scan_options, executed, progress)
     with open_output(output.output, color=console.color) as to:
-        write_promises(checked.promises, format_name, to)
+        write_promises(checked, format_name, to, verbose=console.is_verbose, by=by)
     result = checked.result
     say(screen, [*([] if screen.quiet else [summary_line(checked)]), *([] if result is None else incomplete_lines(result))])
     if result is not None and result.incomplete:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kafka_forensics.cli.outputs.rows import cell, markdown, markdown_lines, table_lines, tsv_lines
-from kafka_forensics.cli.outputs.scan_table import SHOWN_PARTITIONS, partition_lines
-from kafka_forensics.cli.outputs.words import by_severity, cost_words
+from kafka_forensics.cli.outputs.rows import cell, table_lines, tsv_lines
+from kafka_forensics.cli.outputs.scan_text import partition_lines
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, by_severity, cost_words
 from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.model.amounts import plural
@@ -27,11 +27,10 @@ from kafka_forensics.wording import (
 def write_changes(result: SnapshotsResult, format_name: str, to: Destination, *, verbose: bool = False) -> None:
     """Write `result` to `to` in one of the formats of `options.FORMATS`; tables leave out what is unchanged unless `verbose`."""
     answer = {
-        "table": _table(result, to.width, verbose=verbose),
+        "text": _table(result, to.width, verbose=verbose),
         "tsv": tsv_lines(CHANGE_COLUMNS, map(change_values, result.changes)),
         "json": document(result),
         "jsonl": lines(result),
-        "markdown": _markdown(result, verbose=verbose),
     }
     to.stream.writelines(answer[format_name])
 
@@ -55,7 +54,7 @@ def _within_newest(result: SnapshotsResult) -> str:
     name, scan = list(result.snapshots.items())[-1]
     if not scan.findings:
         return ""
-    sentence = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
+    sentence = f"{printable(name)} alone is {scan.verdict} ({by_severity(scan.findings)})"
     return f"; {sentence}: `{rerun_command('scan', scan.rerun_arguments)}` shows it"
 
 
@@ -89,21 +88,7 @@ def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterat
     yield f"\n{printable(head)}{cost} ({incident.confidence.value})\n"
     paragraphs = [printable(incident_message(incident)), printable(incident_advice(incident))]
     yield from (f"  {line}\n" for line in wrapped(paragraphs, width - 2))
-    shown = incident.partitions[:SHOWN_PARTITIONS]
-    yield from (f"  {line}\n" for line in partition_lines(incident, shown, result.findings, width - 2))
-    if len(incident.partitions) > len(shown):
-        yield f"  {len(incident.partitions) - len(shown)} more partitions with -v\n"
-
-
-def _markdown(result: SnapshotsResult, *, verbose: bool) -> Iterator[str]:
-    rows = list(_rows(result, verbose=verbose))
-    for line in summary_lines(result):
-        yield f"{markdown(line)}\n\n"
-    if rows:
-        yield from markdown_lines(CHANGE_HEADS, rows)
-    for finding in result.findings:
-        yield f"\n**{finding.severity.value}** {markdown(finding.kind)}: {markdown(message(finding))}"
-        yield f" {markdown(advice(finding) or '')}\n"
+    yield from (f"  {line}\n" for line in partition_lines(incident, result.findings, SHOWN_ROWS, width - 2))
 
 
 def _rows(result: SnapshotsResult, *, verbose: bool) -> Iterator[list[str]]:

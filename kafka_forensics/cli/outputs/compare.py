@@ -11,11 +11,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, tsv_lines
-from kafka_forensics.cli.outputs.scan_table import STYLES, ConsolePage
+from kafka_forensics.cli.outputs.console_page import STYLES, ConsolePage
+from kafka_forensics.cli.outputs.rows import tsv_lines
 from kafka_forensics.cli.outputs.words import (
     crowded_brokers,
-    incomplete_lines,
     is_harmless,
     name,
     place_words,
@@ -37,7 +36,7 @@ from kafka_forensics.questions.compare import (
     SideBySide,
     hold_different_things,
 )
-from kafka_forensics.wording import is_background, message, span
+from kafka_forensics.wording import is_background, message, offset_range
 
 COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value", "headers", "remarks")
 _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})
@@ -179,10 +178,10 @@ def _difference_sentence(compared: SideBySide) -> str:
     if has_conflict or any(hold_different_things(row.held, _UNREADABLE_HERE) for row in rows):
         return f"first difference at offset {first}"
     short = [label for label, replica in zip(_labels(compared), replicas, strict=False) if replica.log_end_offset == first]
-    behind = plural(max(ends) - first, "offset")
-    who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
+    lag = plural(max(ends) - first, "offset")
+    who, verb = (f"broker {short[0]} lags", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} lag", "hold")
     held = f"the same below {first}" if first > min(starts, default=0) else "nothing"
-    return f"no conflict: {who} {behind} behind and {verb} {held}"
+    return f"no conflict: {who} by {lag} and {verb} {held}"
 
 
 def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: int) -> str:
@@ -199,7 +198,7 @@ def _no_difference(compared: SideBySide, start: int, end: int, replicas_read: in
     sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
     if compared.result.incomplete:
         sure = "no difference found where readable"
-    return f"{sure}: {same} {span(start, end, 'offset')} on {plural(replicas_read, 'replica')}"
+    return f"{sure}: {same} {offset_range(start, end, 'offset')} on {plural(replicas_read, 'replica')}"
 
 
 def _title(compared: SideBySide) -> str:
@@ -241,7 +240,7 @@ _TSV_LEAVES_OUT: Final = frozenset({"producer_id_string", "key_base64", "value_b
 
 def write_comparison(compared: SideBySide, format_name: str, to: Destination, *, payloads: bool, verbose: bool) -> None:
     """Write `compared` to `to` in one of the formats of `options.FORMATS`; `payloads` adds keys, values and headers."""
-    if format_name == "table":
+    if format_name == "text":
         page = _ComparisonPage(to.console())
         page.summary(compared, verbose=verbose)
         if compared.rows:
@@ -253,7 +252,6 @@ def write_comparison(compared: SideBySide, format_name: str, to: Destination, *,
         "tsv": tsv_lines(tsv_columns, _replica_rows(compared, columns)),
         "json": _document(compared, columns),
         "jsonl": _json_lines(compared, columns),
-        "markdown": _markdown(compared, verbose=verbose),
     }
     to.stream.writelines(answer[format_name])
 
@@ -310,33 +308,6 @@ def _json_lines(compared: SideBySide, columns: Columns) -> Iterator[str]:
         yield json_line("incomplete", json_document.incomplete_object(unread))
     tool = {"schema_version": SCHEMA_VERSION, "tool": json_document.tool(result.engine)}
     yield json_line("summary", tool | {"verdict": result.verdict, "first_difference": compared.first_difference})
-
-
-def _markdown(compared: SideBySide, *, verbose: bool) -> Iterator[str]:
-    partition, result = compared.partition, compared.result
-    crowded = crowded_brokers(result)
-    where = name(partition.topic, partition.partition)
-    yield f"# kafka-forensics: {markdown(where)}: {result.verdict}\n\n"
-    yield f"{markdown(_title(compared))}.\n\n"
-    for label, replica in zip(_labels(compared), compared.replicas, strict=True):
-        summary = ", ".join(filter(None, replica_words(replica)))
-        yield f"- {markdown(f'{label}: {summary}' if label.startswith('#') else summary)}\n"
-    shown, _ = _shown_and_counted(result.findings, verbose=verbose)
-    for finding in shown:
-        yield f"\n**{markdown(finding.kind)}** ({finding.severity.value}): {markdown(message(finding))}"
-        place = "" if finding.place.file is None else place_words(finding.place, crowded)
-        yield f" Where: {markdown(place)}\n" if place else "\n"
-    yield from (f"\n{markdown(line)}\n" for line in incomplete_lines(result))
-    if compared.rows:
-        lines, columns = _table_of(compared)
-        rows = [line.cells | ({} if line.no_record is None else {"time": line.no_record}) for line in lines]
-        marks = [">" if line.differs else "" for line in lines]
-        yield "\n"
-        cells = ([mark, *(row.get(column, "") for column in columns)] for mark, row in zip(marks, rows, strict=True))
-        yield from markdown_lines(["", *columns], cells)
-        date = _common_date(compared)
-        times = f"Times are of {date}, UTC. " if date else "Times are UTC. "
-        yield f"\n{times}Digests are the first digits of the SHA-256.\n"
 
 
 _GUTTER: Final = 10

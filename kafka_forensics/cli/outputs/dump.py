@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.cli.outputs.rows import TIMES, WIDE, json_array, markdown, markdown_lines, plain, table_lines, text_of
+from kafka_forensics.cli.outputs.rows import TIMES, WIDE, json_array, plain, table_lines, text_of
 from kafka_forensics.cli.streams import Destination, printable, write_pieces
 from kafka_forensics.model.batches import PAYLOAD_COLUMNS
 from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_number_texts
@@ -60,11 +60,10 @@ def write_file_rows(
     `columns` are those of all sections, for formats with one header; `several`: rows must say which file they come from.
     """
     lines: dict[str, Iterable[str | memoryview]] = {
-        "table": _table_lines(sections, to.width, several=several),
+        "text": _table_lines(sections, to.width, several=several),
         "tsv": _tsv_lines(sections, columns, several=several),
         "json": json_array(text for section in sections for text in map(_row_as_json(section), section.rows)),
         "jsonl": _json_lines(sections),
-        "markdown": _markdown_lines(sections),
     }
     write_pieces(to.stream, lines[format_name])
 
@@ -140,12 +139,6 @@ def _json_writer(name: str) -> Callable[[Json, JsonValue], None]:
         document[name] = plain(value) if isinstance(value, bytes | dict | list | tuple) else value
 
     return write_time if name in TIMES else write_wide if name in WIDE else write_detail if name == "detail" else write_other
-
-
-def _markdown_lines(sections: Iterable[FileRows]) -> Iterator[str]:
-    for number, section in enumerate(sections):
-        yield ("\n" if number else "") + f"## {markdown(section.file)}\n\n"
-        yield from markdown_lines(section.columns, (map(text_of, row) for row in section.rows))
 
 
 def _table_lines(sections: Iterable[FileRows], width: int, *, several: bool) -> Iterator[str]:
@@ -268,7 +261,7 @@ FORMATS_WITH_RECORD_BATCHES: Final = frozenset({"tsv", "jsonl"})
 
 def write_found(columns: Sequence[str], rows: Iterable[Any], format_name: str, to: Destination) -> None:
     """Write `rows` of these `columns` in one of `options.FORMATS`; FORMATS_WITH_RECORD_BATCHES take FoundRecords as well."""
-    if format_name == "table":
+    if format_name == "text":
         to.stream.writelines(_found_lines(columns, rows, to.width))
     else:
         write_file_rows([FileRows(_TITLE, tuple(columns), rows)], columns, format_name, to, several=False)

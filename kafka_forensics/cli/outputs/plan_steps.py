@@ -3,6 +3,7 @@
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -32,6 +33,8 @@ from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import rerun_command
 
 _SETTING: Final = "unclean.leader.election.enable"
+ELECTIONS: Final = "elections"
+"""The directory of the files that elections read, unless the user names another."""
 _TOPICS_NAMED: Final = 5
 """Topics that a command to look at them names."""
 
@@ -56,19 +59,40 @@ class _ElectionSteps(NamedTuple):
         return self.planned.plan.topic, self.planned.plan.partition
 
 
-def steps_of(plans: Plans, elect: str | None) -> list[OperatorStep]:
+class PlanArguments(NamedTuple):
+    """What the user requested of a plan's steps."""
+
+    elect: str | None = None
+    """The leader; None: the recommended one."""
+    options: tuple[str, ...] = ()
+    """The options that make the same plan again, besides those that read the copies."""
+    elections: str | None = None
+    """The directory of the files that elections read; None: none was written."""
+
+
+RECOMMENDED: Final = PlanArguments()
+
+
+def plan_again_command(plans: Plans, arguments: PlanArguments, *options: str) -> str:
+    """The command that makes the same plan again."""
+    return rerun_command("plan", None if plans.result is None else plans.result.rerun_arguments, *arguments.options, *options)
+
+
+def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[OperatorStep]:
     """What to do, in this order; empty where no broker can lead any partition. Steps end where a new plan is needed."""
+    elect = arguments.elect
     if plans.only_remote:
         return [_salvage_remote_logs(plans)]
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
     elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
-    ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, elect)]
+    ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, arguments)]
     return list(dict.fromkeys([*_find_copies(plans), *again, *ordered, *(_open_transactions(plans) if plans.live else ())]))
 
 
-def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], elect: str | None) -> Iterable[OperatorStep]:
+def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterable[OperatorStep]:
     """How to have these leaders elected; or a salvage, where that loses less or no order of starts has them elected."""
+    elect = arguments.elect
     if elect is None and any(planned.salvage is not None for planned in plans.planned):
         return _salvage(plans, [planned for planned in plans.planned if planned.salvage is not None])
     if not elections:
@@ -78,7 +102,7 @@ def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], elect: st
     order = plans.start_order(elect)
     if order.impossible:
         return _salvage(plans, [election.planned for election in elections if election.partition in order.impossible])
-    return _start_in_order(plans, elections, order) if order.rounds else _start_in_any_order(plans, elections)
+    return _start_in_order(plans, elections, order, arguments) if order.rounds else _start_in_any_order(plans, elections)
 
 
 def _open_transactions(plans: Plans) -> Iterator[OperatorStep]:
@@ -111,7 +135,7 @@ def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep
     command = rerun_command("salvage", rerun_arguments, *plans.salvage_options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
     if not any(planned.salvage for planned in salvaged):
-        why = "No order of starts has the best leaders of {} elected: somebody else in sync comes first"
+        why = "No order of starts elects the best leaders of {}: another broker in sync is elected first"
     text = f"{why.format(partitions_words(partitions))}. Write log directories to a new DIR, and follow the steps that it prints. "
     text += "Then copy again, and plan what is left:"
     yield OperatorStep("salvage", text, command, (), partitions)
@@ -122,7 +146,7 @@ def _salvage_remote_logs(plans: Plans) -> OperatorStep:
     lost, started = tuple(plans.only_remote), _distinct(broker for names in plans.only_remote.values() for broker in names)
     where = "with the remote store" if plans.has_store else "with the remote store as one more PATH"
     text = (
-        f"Start no broker: no copy of {named(lost)} is here, and a leader that starts without the directory deletes its remote "
+        f"Start no broker: {named(lost)} has no copy, and a leader that starts without the directory deletes its remote "
         f"segments. Stop {brokers(started)}, if running. Look for further copies; without any, a salvage {where} writes the "
         "directories. Follow the steps that it prints:"
     )
@@ -135,8 +159,8 @@ def _find_copies(plans: Plans) -> Iterator[OperatorStep]:
     """Look for copies of partitions that have none here, and plan all partitions."""
     if plans.without_copy:
         text = (
-            f"No copy of {named(plans.without_copy)} is here, and brokers begin without those records. Look for further copies "
-            "first: other brokers, other log directories, backups. Plan again with them; go on only if there are none."
+            f"{named(plans.without_copy)} has no copy, and brokers start without its records. First look for more copies:"
+            " other brokers, other log directories, backups. Plan again with them; go on only if there are none."
         )
         if any(topic == REMOTE_LOG_METADATA_TOPIC for topic, _ in plans.without_copy):
             text += (
@@ -167,12 +191,12 @@ def _plan_again(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[O
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
     if unread := _distinct(broker for broker in not_read if broker is not None and broker not in plans.without_logs):
-        yield OperatorStep("read", f"See to it that the logs of {brokers(unread)} can be read whole, and plan again.", None, unread)
+        yield OperatorStep("read", f"Make the logs of {brokers(unread)} readable, and plan again.", None, unread)
     for strays in sorted({planned.plan.strays for planned in plans.planned if planned.plan.strays is not None}):
         yield OperatorStep("copy", STRAYS[strays])
     kinds = {gap.kind for gap in missing}
     if "topic_undecided" in kinds:
-        yield OperatorStep("find_topic", "Find out by the controller's log which topic id is the present one, and plan again.")
+        yield OperatorStep("find_topic", "Find in the controllers' log which topic id exists now, and plan again.")
     if "voters_behind" in kinds:
         yield OperatorStep(
             "copy", "Look for a newer copy of a voter's __cluster_metadata-0, and plan again before any controller starts."
@@ -193,7 +217,7 @@ def _find_watermarks(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorSt
     for (recommended, other, *silent), partitions in contested.items():
         text = (
             f"Whether {brokers([recommended])} or {brokers([other])} should lead {partitions_words(partitions)} depends on what "
-            f"{brokers(silent)} had committed, and no high watermark says so. Look for an older replication-offset-checkpoint of "
+            f"{brokers(silent)} had committed, and no high watermark shows it. Look for an older replication-offset-checkpoint of "
             "that log directory. If it names a high watermark of them, make a second copy of the log directory, add only the "
             "lines that are missing to that file there (it begins with a line 0, then the number of lines that follow), and plan "
             "again with the second copy. "
@@ -208,11 +232,12 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
         yield OperatorStep("mend", mend_words(broker, finding), None, (broker,))
     if any(missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing):
         yield OperatorStep(
-            "ask", "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
+            "ask",
+            "Check that no other broker has a replica: no given controllers' log shows it, and another replica may hold more.",
         )
     if lost := tuple(election.partition for election in elections if election.planned.held_by_no_copy):
         text = (
-            f"Start no broker yet: committed offsets of {partitions_words(lost)} are on no copy here. Look for further copies"
+            f"Start no broker yet: committed offsets of {partitions_words(lost)} are in no given copy. Look for more copies"
             " (other log directories, backups, names ending in .deleted), and plan again with them."
         )
         yield OperatorStep("copy", text, None, (), lost)
@@ -220,7 +245,7 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
 
 def _keep_running(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """Steps for running brokers where the right ones lead already."""
-    yield OperatorStep("leads", "Let the brokers run: those that should lead do.", DESCRIBE)
+    yield OperatorStep("leads", "Let the brokers run: the right ones lead.", DESCRIBE)
     for broker in _distinct(broker for election in elections for broker in election.needs.set_aside):
         yield OperatorStep("stop", f"Stop {brokers([broker])}.", None, (broker,))
         yield from _prepare_log_dirs(elections, broker)
@@ -236,7 +261,7 @@ def _start_in_any_order(plans: Plans, elections: Sequence[_ElectionSteps]) -> It
     yield from _format_log_dirs(plans)
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
-    except_start = " but what was deleted already from the leader's log" if trimmed else ""
+    except_start = " except what the leader's log has already deleted" if trimmed else ""
     whoever = "whoever of them" if assignment_unknown else "whoever"
     is_partial = plans.without_copy or any(election.planned.held_by_no_copy for election in elections)
     nothing = "nothing that the copies hold" if is_partial else "nothing"
@@ -247,13 +272,16 @@ def _start_in_any_order(plans: Plans, elections: Sequence[_ElectionSteps]) -> It
     yield from _repair_refused_logs(plans)
 
 
-def _start_in_order(plans: Plans, elections: Sequence[_ElectionSteps], starts: StartOrder) -> Iterator[OperatorStep]:
+def _start_in_order(
+    plans: Plans, elections: Sequence[_ElectionSteps], starts: StartOrder, arguments: PlanArguments
+) -> Iterator[OperatorStep]:
     """Stop, copy, then start one broker after the other and have it elected."""
     started = _distinct(broker for election in elections for broker in election.needs.started)
     copied = _distinct(broker for election in elections for broker in _holders(election).intersection(election.needs.copy_first))
     text = f"Stop {brokers(started)}, if running"
     if copied:
-        text += f", and copy the log directories of {brokers(copied)}, whole: no other copy holds what this plan gives up"
+        whose = "their log directories" if copied == started else f"the log directories of {brokers(copied)}"
+        text += f", and copy {whose}, whole: no other copy holds what this plan gives up"
     if given_up := [election.partition for election in elections if _gives_up_remote_segments(election)]:
         text += (
             f". Copy the remote segments of {partitions_words(given_up)}, which this plan gives up, from the remote store to "
@@ -264,7 +292,7 @@ def _start_in_order(plans: Plans, elections: Sequence[_ElectionSteps], starts: S
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
         yield OperatorStep(
-            "keep", f"Keep the {copies} of {brokers(dead)} given here: of what is lost, no more is left.", None, dead
+            "keep", f"Keep the {copies} of {brokers(dead)} that were given: no other copy holds the lost records.", None, dead
         )
     yield from _format_log_dirs(plans)
     controls = [election.planned.given.control for election in elections]
@@ -275,7 +303,8 @@ def _start_in_order(plans: Plans, elections: Sequence[_ElectionSteps], starts: S
     yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
     for number, start in enumerate(starts.rounds):
         yield from _prepare_log_dirs(elections, start.broker)
-        yield from _start(start, alone=any(start.broker in later.stopped for later in starts.rounds[number:]))
+        alone = any(start.broker in later.stopped for later in starts.rounds[number:])
+        yield from _start(start, f"{arguments.elections or ELECTIONS}/election-{number + 1}.json", alone=alone)
     for broker in starts.others:
         yield from _prepare_log_dirs(elections, broker)
     yield from _repair_refused_logs(plans)
@@ -297,17 +326,18 @@ def _unclean(elections: Sequence[_ElectionSteps], starts: StartOrder, *, is_know
         topics = _topics_allowing_unclean(elections)
         hint = "; no line means no" if is_known else "; settings that only a controllers' log shows may allow them, too"
         hint = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else hint
-        text = f"See whether unclean elections are allowed{hint}. If so, whoever starts first is elected: keep to this order."
+        text = f"Check whether unclean elections are allowed{hint}. "
+        text += "If they are, the broker that starts first is elected: keep this order."
         yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
-    text = "Where unclean elections are allowed, no order of starts serves all partitions. "
+    text = "If unclean elections are allowed, no order of starts suits all partitions. "
     if is_known:
         yield OperatorStep("forbid_unclean", f"{text}Forbid them for now:", f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
         if topics := _topics_allowing_unclean(elections, by_topic=True):
             command = of_topics(topics, f"--add-config {_SETTING}=false")
             yield OperatorStep("forbid_unclean", f"Also for {listed(map(printable, topics))}:", command)
     else:
-        text += "A topic's or dynamic setting overrules server.properties: take away any that allows them. "
+        text += "A topic's or dynamic setting overrides server.properties: remove any that allows them. "
         text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
         yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
 
@@ -326,7 +356,7 @@ def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
         )
 
 
-def _start(start: StartRound, *, alone: bool) -> Iterator[OperatorStep]:
+def _start(start: StartRound, election_file: str, *, alone: bool) -> Iterator[OperatorStep]:
     """Start one broker, and have it elected for all partitions that it must lead."""
     who, partitions = brokers([start.broker]), start.leads
     topics = sorted({topic for topic, _ in partitions})
@@ -334,12 +364,15 @@ def _start(start: StartRound, *, alone: bool) -> Iterator[OperatorStep]:
         yield OperatorStep("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
     yield OperatorStep("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     if start.forced:
-        text = f"Have it elected for {partitions_words(start.forced)}; try again until the command succeeds:"
-        yield OperatorStep("elect", text, election_command(start.forced), (start.broker,), start.forced)
+        text = f"Elect it for {partitions_words(start.forced)}; repeat until the command succeeds:"
+        name_of_file = PurePath(election_file).name if len(start.forced) > 1 else None
+        yield OperatorStep(
+            "elect", text, election_command(start.forced, election_file), (start.broker,), start.forced, name_of_file
+        )
     isr = ", with nobody else in ISR and ELR" if alone else ""
     named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS_NAMED else ""
     yield OperatorStep(
-        "leads", f"See that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions
+        "leads", f"Check that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions
     )
 
 
@@ -354,20 +387,20 @@ def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None
     for (lacking_broker, topic_id), partitions in lacking.items():
         text = (
             f"Before {brokers([lacking_broker])} starts, write a file partition.metadata into its {_directories(partitions)}, "
-            f"of the lines version: 0 and topic_id: {printable(topic_id)}. Without it that log is not served."
+            f"with the lines version: 0 and topic_id: {printable(topic_id)}. Without it the broker does not serve the log."
         )
         yield OperatorStep("write_topic_id", text, None, (lacking_broker,), tuple(partitions))
     aside = tuple(election.partition for election in elections if broker in election.needs.set_aside)
     if broker is not None and aside:
         text = (
-            f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it): it copies the "
-            "leader anew, so that nothing stays different, damaged or missing."
+            f"Move the {_directories(aside)} of {brokers([broker])} out of its log directory (never delete it). The broker "
+            "then copies the whole log from the leader."
         )
         yield OperatorStep("move_aside", text, None, (broker,), aside)
 
 
 def _directories(partitions: Sequence[TopicPartition]) -> str:
-    return f"{'directory' if len(partitions) == 1 else 'directories'} {partitions_words(partitions)}"
+    return f"directory {name(*partitions[0])}" if len(partitions) == 1 else f"directories of {partitions_words(partitions)}"
 
 
 def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:
@@ -376,7 +409,7 @@ def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:
         for replica in planned.given.replicas:
             if replica.is_live and (reason := refusal(planned, replica.broker)) is not None:
                 who = capital(brokers([replica.broker]))
-                text = f"{who} would not start as it is, {reason}: copy its log directories; a scan of the same paths tells more."
+                text = f"{who} would not start with this copy, {reason}: copy its log directories, and scan them to see more."
                 yield OperatorStep("mend", text, None, (replica.broker,))
 
 

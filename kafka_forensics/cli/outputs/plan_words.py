@@ -1,12 +1,11 @@
 """Sentences about a plan: what each election costs, what followers do, whom to elect. All of it is safe to print."""
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import printable
+from kafka_forensics.cli.streams import COMMAND_SENTENCE, command_lines, printable, unbroken_wrap
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
@@ -40,34 +39,35 @@ REGIMES: Final = {
     "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11{})",
 }
 _MISSING: Final = {
-    "no_controller_log": "no controller's log is here to say who is in sync, and whether there are further replicas",
-    "controller_log_damaged": "a controller's log is here, but too damaged to say who is in sync, and what replicas there are",
-    "controller_log_silent": "the controller's log here does not say of this partition who is in sync, and what replicas there are",
-    "copy_absent": "the copy of {} is not here, and may hold more",
-    "controller_log_older": "the controller's log here is older than the records at stake: who is in sync now, it does not say",
-    "voters_behind": "the voters' copies of the controller's log end before what others hold of this partition: who is in sync "
-    "when they start is not known",
-    "not_copied": "cannot tell: {} is not in this copy, and may hold more",
+    "no_controller_log": "no given controllers' log shows who is in sync, and whether there are more replicas",
+    "controller_log_damaged": "the given controllers' log is too damaged to show who is in sync, and which replicas exist",
+    "controller_log_silent": "the given controllers' log does not show who is in sync for this partition, and which replicas exist",
+    "copy_absent": "no copy of {} was given; it may hold more",
+    "controller_log_older": "the given controllers' log is older than the records at stake: it does not show who is in sync now",
+    "voters_behind": "the voters' copies of the controllers' log end before other copies of this partition: who is in sync "
+    "when they start is unknown",
+    "not_copied": "{} is not in this copy and may hold more",
     "replica_absent": "{} has no directory of this partition in the log directory given: it would start with an empty log",
-    "dead_copy_absent": "{} will not come back, and no copy of it is here: what only it held is lost unseen",
-    "copy_not_read": "nothing of the log of {} could be read: what it holds, and what its election would cost, is not known",
-    "copy_unnamed": "the copy {name} does not say whose it is (no node.id in a meta.properties){taken}",
+    "dead_copy_absent": "{} will not return, and no copy of it was given: records that only it held are lost, and not counted here",
+    "copy_not_read": "the log of {} could not be read: its records, and the cost of its election, are unknown",
+    "copy_unnamed": "the copy {name} has no node.id in a meta.properties, so its broker is unknown{taken}",
     "no_high_watermark": "{} has no checkpointed high watermark: more of its records may be committed than is proven",
-    "no_epoch_checkpoint": "{} has no leader-epoch-checkpoint that can be used{epochs}",
-    "log_not_read": "the log of {} could not be read {unread}: what stands there counts as not held",
-    "unknown_bytes": "behind the last batch of {} lie bytes that may hold records, and nothing tells their offsets",
+    "no_epoch_checkpoint": "{} has no usable leader-epoch-checkpoint{epochs}",
+    "log_not_read": "the log of {} could not be read {unread}: records there count as not held",
+    "unknown_bytes": "after the last batch of {} there are bytes that may hold records, at unknown offsets",
     "does_not_start": "{} would not start on this copy, {reason}; it cannot lead",
-    "not_live": "{} will not come back: it cannot lead, and what only it holds counts as lost",
-    "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
-    "other_topic": "the copy of {} is of another topic of this name, or of another cluster, and is left out",
-    "no_topic_id": "the log of {} has no topic id (partition.metadata): planned is as if it had one; without it the broker "
-    "sets the log aside as it starts (Kafka 3.7.1 and later), or does not start (3.7.0)",
+    "not_live": "{} will not return: it cannot lead, and records that only it holds count as lost",
+    "topic_undecided": "several topics have this name, and no file shows which one exists now; the plan is for the one "
+    "with most copies",
+    "other_topic": "the copy of {} belongs to another topic of this name, or to another cluster; the plan leaves it out",
+    "no_topic_id": "the log of {} has no topic id (partition.metadata); the plan assumes that it has one. Without it the broker "
+    "sets the log aside when it starts (Kafka 3.7.1 and later), or does not start (3.7.0)",
 }
 STRAYS: Final = {
-    "deleted": "Do not start a broker: the controller's log here does not know this topic, and brokers before Kafka 3.7 delete "
-    "what it does not know within a minute. Look for a newer copy of __cluster_metadata and plan again with it.",
-    "set_aside": "Do not start a broker: the controller's log here does not know this topic, and brokers rename what it does "
-    "not know to -stray and serve it no more. Look for a newer copy of __cluster_metadata and plan again with it.",
+    "deleted": "Do not start a broker: the given controllers' log does not have this topic, and brokers before Kafka 3.7 delete "
+    "unknown topics within a minute. Look for a newer copy of __cluster_metadata and plan again with it.",
+    "set_aside": "Do not start a broker: the given controllers' log does not have this topic, and brokers rename directories of "
+    "unknown topics to -stray and stop serving them. Look for a newer copy of __cluster_metadata and plan again with it.",
 }
 """What brokers do with a topic that the controllers do not know."""
 _CONTRADICTIONS_SHOWN: Final = 5
@@ -138,7 +138,7 @@ def title(planned: Planned) -> str:
     """The partition, how its followers truncate, and the last state that a controller's log has."""
     plan, control = planned.plan, planned.given.control
     by = truncates_by(planned.given.replicas)
-    reason = ", as was asked for" if by != plan.truncate_by else "" if by == "epochs" else ": the logs know no leader epochs"
+    reason = ", as requested" if by != plan.truncate_by else "" if by == "epochs" else ": the logs have no leader epochs"
     text = f"{name(plan.topic, plan.partition)}: {REGIMES[plan.truncate_by].format(reason)}"
     if control is not None and control.isr is not None:
         leader = "none" if control.leader in (None, -1) else str(control.leader)
@@ -160,7 +160,7 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     damaged = [broker for broker in loss.held_by if holds(damaged_offsets_of(planned, broker), loss.start)]
     if damaged:
         suffix += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
-    where = f"on {brokers(loss.held_by)}" if loss.held_by else "in remote storage, of no log here"
+    where = f"on {brokers(loss.held_by)}" if loss.held_by else "in remote storage, in no given log"
     if loss.held_by and not holders_on_disk(planned, loss):
         where = f"in remote storage, of the log of {brokers(loss.held_by)}"
     text = f"{records}{offsets_words(((loss.start, loss.end),))}, {where}{suffix}"
@@ -195,8 +195,8 @@ def _damage_lines(planned: Planned) -> Iterator[str]:
         ranges = damaged_offsets_of(planned, replica.broker)
         if ranges:
             yield (
-                f"Damaged: {brokers([replica.broker])} holds {offsets_words(ranges)} in batches whose bytes are not what was "
-                "written. They count as held and as at risk: what can be saved of them is in that copy, unless another has them."
+                f"Damaged: {brokers([replica.broker])} holds {offsets_words(ranges)} in batches with a wrong checksum. "
+                "They count as held and at risk: unless another copy has them, only this copy can give them back."
             )
 
 
@@ -208,9 +208,9 @@ def _replica(planned: Planned, broker: Broker) -> PlanReplica:
 def _bounds(planned: Planned, candidate: Candidate) -> str:
     """A sentence with the bounds of the loss."""
     plan = planned.plan
-    more = "" if plan.at_most_is_bound else " of the copies that are here"
+    more = "" if plan.at_most_is_bound else " in the given copies"
     least = counted_in_words(planned, candidate.losses, candidate.at_least)
-    return f"Lost are at least {least} (proven committed, and on no copy that stays), at most {candidate.at_most}{more}."
+    return f"It loses at least {least} (proven committed, and on no copy that stays), at most {candidate.at_most}{more}."
 
 
 def counted_in_words(planned: Planned, losses: Sequence[Loss], offsets: int) -> str:
@@ -233,15 +233,15 @@ def _follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fo
     text = "keeps its log" if cut == end else f"cuts its log from {end} to {cut}"
     if follower_plan.begins_anew:
         start = "log start" if leader.local_log_start_offset is None else "local log start"
-        text = f"begins its log anew, for what it would keep of it ends below the leader's {start},"
+        text = f"starts with an empty log, because the part that it would keep ends below the leader's {start},"
     if follower_plan.halts:
         text = (
-            f"halts with unclean elections off, for its log ends at {end}, beyond the leader's {leader.log_end_offset} "
-            f'("log truncation is not allowed"); with them on it {text}'
+            f"halts if unclean elections are off, because its log ends at {end}, beyond the leader's {leader.log_end_offset} "
+            f'("log truncation is not allowed"); if they are on, it {text}'
         )
-    kept = f", with its own records at {ranges_words(follower_plan.kept)} in it for good," if follower_plan.kept else ""
+    kept = f", keeps its different records at {ranges_words(follower_plan.kept)} permanently," if follower_plan.kept else ""
     if kept and not without(follower_plan.kept, damaged_offsets_of(planned, candidate.broker)):
-        kept = f", with its records at {ranges_words(follower_plan.kept)} in it, which are damaged in the leader's,"
+        kept = f", keeps its records at {ranges_words(follower_plan.kept)}, which are damaged in the leader's log,"
     text += f"{kept} and copies the leader from {follower_plan.truncation_offset} on"
     if follower_plan.disagrees:
         text += f" (by the checkpoints that brokers load; by the epochs in the batches it would cut at {follower_plan.by_batches})"
@@ -261,7 +261,7 @@ def _deleted_already(candidates: Sequence[Candidate]) -> str:
     """A clause for offsets that followers delete because the leader's log starts later than theirs; empty without any."""
     deleted = ((leader.broker, max((plan.below_leaders_start for plan in leader.followers), default=0)) for leader in candidates)
     costs = [f"{plural(count, 'offset')} if {brokers([broker])} leads" for broker, count in deleted if count]
-    return f", but for what was deleted already from the leader's log ({', '.join(costs)})" if costs else ""
+    return f", except offsets that the leader's log has already deleted ({', '.join(costs)})" if costs else ""
 
 
 def _ordinary_start_lines(planned: Planned) -> Iterator[str]:
@@ -272,7 +272,7 @@ def _ordinary_start_lines(planned: Planned) -> Iterator[str]:
     losing = [candidate for candidate in plan.candidates if candidate.broker in plan.ordinary and candidate.committed]
     costs = ", ".join(f"{plural(leader.committed, 'committed offset')} under {brokers([leader.broker])}" for leader in losing)
     if any(candidate.election == "unknown" for candidate in losing):
-        yield f"If all brokers are simply started (who is in sync is on no disk), one of these may lead: it would lose {costs}."
+        yield f"If all brokers are simply started (no file shows who is in sync), one of these may lead: it would lose {costs}."
     elif len(losing) == len(plan.ordinary) == 1:
         yield f"If all brokers are simply started, {brokers([losing[0].broker])} will be elected: that loses {costs}."
     else:
@@ -286,8 +286,8 @@ def notes_below_table(planned: Planned, shown: Sequence[Candidate], *, every_fol
         other = f"other records at {offset_range(lost.start, lost.replaced_end)}" if lost.replaced_end > lost.start else "none"
         yield (
             f"Already happened: {brokers(lost.brokers)} has lost {offsets_words(((lost.start, lost.end),))}, which were committed "
-            f"({witness_words(lost.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
-            f"{other}{absent}. {capital(brokers(lost.held_by))} {'holds' if len(lost.held_by) == 1 else 'hold'} what was there."
+            f"({witness_words(lost.witness)}), when it truncated to its high watermark or was elected without them: it holds "
+            f"{other}{absent}. {capital(brokers(lost.held_by))} {'holds' if len(lost.held_by) == 1 else 'hold'} these records."
         )
     yield from _lost_in_remote_storage(planned)
     for candidate in shown:
@@ -299,7 +299,7 @@ def notes_below_table(planned: Planned, shown: Sequence[Candidate], *, every_fol
                 yield _follower_sentence(planned, candidate, follower)
         if candidate.own_cut:
             cut = plural(candidate.own_cut, "offset")
-            yield f"If {brokers([candidate.broker])} leads, it has lost {cut} from the end of its log by recovery as it started."
+            yield f"If {brokers([candidate.broker])} leads, recovery has cut {cut} from the end of its log."
         yield from _remote_sentences(candidate)
     yield from _ordinary_start_lines(planned)
     yield from _damage_lines(planned)
@@ -311,7 +311,7 @@ def notes_below_table(planned: Planned, shown: Sequence[Candidate], *, every_fol
     for finding in contradictions[:_CONTRADICTIONS_SHOWN]:
         yield f"Contradiction: {finding.kind}: {printable(message(finding))}"
     if len(contradictions) > _CONTRADICTIONS_SHOWN:
-        yield f"Contradiction: {len(contradictions) - _CONTRADICTIONS_SHOWN} more, which a scan of the same paths tells."
+        yield f"Contradiction: {len(contradictions) - _CONTRADICTIONS_SHOWN} more; scan the same paths to see them."
 
 
 def _lost_in_remote_storage(planned: Planned) -> Iterator[str]:
@@ -333,11 +333,11 @@ def _remote_sentences(candidate: Candidate) -> Iterator[str]:
     if fate.unreferenced:
         stays = "stays" if fate.unreferenced == 1 else "stay"
         segments = plural(fate.unreferenced, "remote segment")
-        yield f"{who}, {segments} that its log does not have {stays} in the remote store, unread."
+        yield f"{who}, {segments} that its log does not have {stays} in the remote store, and no reader gets them."
     if fate.expired:
         yield f"{who}, it deletes {plural(fate.expired, 'remote segment')} below its log start."
     if fate.forgotten:
-        yield f"{who}, it deletes {plural(fate.forgotten, 'remote segment')}, for it knows no epoch as old as theirs."
+        yield f"{who}, it deletes {plural(fate.forgotten, 'remote segment')}, because it has no epoch as old as theirs."
 
 
 def _is_repaired_by_recovery(finding: Finding) -> bool:
@@ -365,8 +365,8 @@ def _epochs_loaded(replica: PlanReplica) -> str:
     if not (replica.starts and replica.is_live):
         return ""
     if replica.epochs_without_checkpoint:
-        return ": " + ("its recovery takes epochs" if replica.crashed else "its epochs are taken") + " from the batches"
-    return ": it loads none, and knows no leader epochs as it starts"
+        return ": " + ("its recovery rebuilds" if replica.crashed else "it takes") + " its epochs from the batches"
+    return ": it starts without leader epochs"
 
 
 def _node_id_clashes(planned: Planned) -> Iterator[str]:
@@ -378,8 +378,8 @@ def _node_id_clashes(planned: Planned) -> Iterator[str]:
     for node, clashing in copies.items():
         listed = " and ".join(printable(str(broker)) for broker in clashing)
         yield (
-            f"Several copies of one broker (NODE_ID_CLASH): {listed} are all of {brokers([node])}, which can start on one of them "
-            "alone. Plan again without the others: what they hold counts here as if a broker of its own held it."
+            f"Several copies of one broker (NODE_ID_CLASH): {listed} all belong to {brokers([node])}, which can start on only one "
+            "of them. Plan again without the others: here each copy counts as a separate broker."
         )
 
 
@@ -393,26 +393,28 @@ def _presumed_broker(planned: Planned, broker: Broker | None) -> str:
     given = planned.given
     if broker in given.guessed:
         node = given.nodes[broker]
-        return f"; it is taken for that of broker {node}, of which no other is here: if so, give it as {node}=PATH"
+        return f"; the plan assumes broker {node}, which has no other copy here: if that is right, give it as {node}=PATH"
     absent = ", ".join(map(str, given.absent))
-    return ": if it is a replica's, give it as ID=PATH" + (f", with ID one of {absent}" if absent else "")
+    return ": give it as ID=PATH" + (f", with ID one of {absent}" if absent else "")
 
 
 def refusal(planned: Planned, broker: Broker | None) -> str | None:
     """Why a broker would not start on its copy; None if it would start."""
     replica = planned.replica(broker)
-    return None if replica is None or replica.refused_at is None else f"for {printable(replica.refused_at)} there ends its start"
+    return None if replica is None or replica.refused_at is None else f"because its start fails at {printable(replica.refused_at)}"
 
 
 def no_leader_sentences(planned: Planned) -> Iterator[str]:
     """The recommendation where no replica can lead."""
     if planned.salvage is not None:
         yield _salvage_sentence(planned)
-    yield "No replica can lead on these copies." if planned.plan.strays is None else "The controller's log does not know its topic."
+    yield (
+        "No replica can lead with these copies." if planned.plan.strays is None else "The controllers' log does not have its topic."
+    )
     if planned.plan.at_stake:
         committed, _, total = costs_of(planned.plan.at_stake)
         amount = counted_in_words(planned, planned.plan.at_stake, total)
-        yield f"At stake is all that they hold: {amount}, {committed} of them proven committed."
+        yield f"All their records are at stake: {amount}, {committed} of them proven committed."
 
 
 def _salvage_sentence(planned: Planned) -> str:
@@ -431,15 +433,15 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
     if best and planned.salvage is not None:
         return f"{_salvage_sentence(planned)} The best election loses {plural(candidate.at_most, 'offset')}."
     instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
-    lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {instead})"
+    lead = f"Recommended{some}: {who}" if best else f"Requested: {who} (recommended: {instead})"
     if planned.plan.contested_by is not None:
-        lead = f"Whom to elect is not known; by the high watermarks here: {who}" if best else f"Asked for: {who}"
+        lead = f"The best leader is unknown; by these high watermarks: {who}" if best else f"Requested: {who}"
     damage = _damage_of_leader(planned, candidate)
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
-        whoever = f", nor if {brokers(alike)} led" if alike else ""
+        whoever = f", also not if {brokers(alike)} led" if alike else ""
         if planned.needs(candidate).any_order:
-            any_order = "" if planned.held_by_no_copy else ": any order will do"
+            any_order = "" if planned.held_by_no_copy else ": any order of starts is safe"
             whoever = f", whoever leads{_deleted_already(planned.plan.candidates)}{any_order}"
         else:
             whoever = _deleted_already([candidate]) + whoever
@@ -448,13 +450,13 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
         segments = plural(candidate.remote.deleted, "remote segment")
         deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted and planned.plan.matters else ""
         lost = planned.held_by_no_copy
-        held_by_no_copy = f" Committed and on no copy here: {offsets_words(lost)}." if lost else ""
+        held_by_no_copy = f" Committed, but in no given copy: {offsets_words(lost)}." if lost else ""
         return f"{lead}. {subject} would be lost{whoever}.{held_by_no_copy}{deletes}{damage}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     reason = _reason_for_best(planned, candidate) if best else ""
     is_recoverable = any(holders_on_disk(planned, loss) for loss in candidate.losses)
-    recover = " `kafka-forensics recover` takes them from these copies, to be produced again." if is_recoverable else ""
+    recover = " `recover` writes these records to a file, for you to produce them again." if is_recoverable else ""
     doubt = _doubt(planned.plan) if best else ""
     return f"{lead}{reason}: {costs}{rest}. {_bounds(planned, candidate)}{recover}{doubt}{damage}"
 
@@ -465,7 +467,7 @@ def _reason_for_best(planned: Planned, candidate: Candidate) -> str:
     if len(candidates) == 1:
         return ", the only one that can lead"
     if len(alike) == len(candidates) - 1:
-        return ", though every election loses as much"
+        return ", but every election loses as much"
     is_fewest = candidate.at_most == min(other.at_most for other in candidates)
     least = ", which loses least" + ("" if is_fewest else " of what is proven committed")
     return least + (f", as {brokers(sorted(alike, key=str))} would" if alike else "")
@@ -476,13 +478,19 @@ def _doubt(plan: Plan) -> str:
     if plan.contested_by is None:
         return ""
     silent = brokers(plan.without_high_watermark)
-    return f" None says what {silent} committed: if that was all, electing {brokers([plan.contested_by])} would lose less of it."
+    less = f"electing {brokers([plan.contested_by])} would lose less"
+    return f" No high watermark shows what {silent} committed: if it committed everything, {less}."
 
 
 def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """Lines of at most `width` characters, without breaking words."""
-    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    yield from (line + "\n" for line in lines)
+    """Lines of at most `width` characters, without breaking words; a command in the text has lines of its own."""
+    for number, part in enumerate(COMMAND_SENTENCE.split(text)):
+        if number % 2:
+            lines = [f"{indent}  {line}" for line in command_lines(part, width - len(indent) - 2)]
+        else:
+            first = indent if number else ""
+            lines = unbroken_wrap(part.lstrip() if number else part, width, first, indent)
+        yield from (f"{line}\n" for line in lines)
 
 
 def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:
@@ -492,11 +500,11 @@ def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:
     text = ""
     if served:
         text += (
-            f" Its own copy is damaged at {offsets_words(served)}: it serves those bytes as they are, so consumers stop "
-            "there with an error, and followers that have to copy them get no further."
+            f" Its copy is damaged at {offsets_words(served)}: it serves these bytes unchanged, consumers stop there "
+            "with an error, and followers cannot copy past them."
         )
     if cut:
-        text += f" Its own copy is damaged at {offsets_words(cut)}: as it starts, recovery cuts its log at {end}."
+        text += f" Its copy is damaged at {offsets_words(cut)}: when it starts, recovery cuts its log at {end}."
     return text
 
 
@@ -506,4 +514,6 @@ def mend_words(broker: Broker, finding: Finding) -> str:
     what = f"{on_start(finding)}. Copy its log directories elsewhere, then {repair_advice(finding)}."
     if finding.evidence.get("reason") == ABSENT:
         return f"Before {brokers([broker])} starts, look for its {file}, which is not in this copy: {printable(what)}"
-    return f"Before {brokers([broker])} starts, mend its {file}, which cannot be read: {printable(what)} Copy again and plan again."
+    return (
+        f"Before {brokers([broker])} starts, repair its {file}, which cannot be read: {printable(what)} Copy again and plan again."
+    )

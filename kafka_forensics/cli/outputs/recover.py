@@ -1,22 +1,24 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import CATALOGUE
+from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
-from kafka_forensics.cli.outputs.words import command_lines, gap_lines, name
-from kafka_forensics.cli.streams import COMMAND_INDENT, Destination, printable
+from kafka_forensics.cli.outputs.steps import partitions_words
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name, partition_ranges
+from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.findings import Severity, TopicPartition
 from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
-from kafka_forensics.model.results import Incomplete
 from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range
 
@@ -36,22 +38,23 @@ _UNREADABLE: Final = {
     "in_remote_storage": "in remote storage, not given or not readable",
 }
 """Why no copy has the records at some offsets."""
-_REPLICAS_UNKNOWN: Final = "to say{} whether there are further replicas, which may hold more"
 _MAY_HOLD_MORE: Final = {
-    "no_controller_log": f"no controller's log is here {_REPLICAS_UNKNOWN}",
-    "controller_log_damaged": f"the controller's log here is too damaged {_REPLICAS_UNKNOWN}",
-    "controller_log_silent": "the controller's log here does not say{} whether there are further replicas, which may hold more",
-    "voters_behind": "the voters' copies of the controller's log end before they could say{} what replicas there are",
-    "copy_absent": "the copy of {who} is not here{}, and may hold more",
-    "dead_copy_absent": "the copy of {who} is not here{}, and may hold more",
-    "not_copied": "the copy of {who} is in part{}, and may hold more where it is whole",
-    "copy_not_read": "nothing of the log of {who} could be read{}, and it may hold more",
-    "copy_unnamed": "the copy {name} does not say whose it is{}, and other replicas may hold more",
-    "log_not_read": "the log of {who} could not be read whole{}, and may hold more",
-    "unknown_bytes": "behind the last batch of {who} lie bytes{} that may hold more records",
-    "topic_undecided": "nothing says which topic of this name is the present one{}, and another may hold more",
+    "no_controller_log": "no given controllers' log shows{} whether there are more replicas, which may hold more",
+    "controller_log_damaged": "the given controllers' log is too damaged to show{} whether there are more replicas",
+    "controller_log_silent": "the given controllers' log does not show{} whether there are more replicas, which may hold more",
+    "voters_behind": "the voters' copies of the controllers' log end too early to show{} which replicas exist",
+    "copy_absent": "no copy of {who} was given{}; it may hold more",
+    "dead_copy_absent": "no copy of {who} was given{}; it may hold more",
+    "not_copied": "the copy of {who} is partial{}; the rest may hold more",
+    "copy_not_read": "the log of {who} could not be read{}; it may hold more",
+    "copy_unnamed": "the copy {name} has no node.id{}, and other replicas may hold more",
+    "log_not_read": "the log of {who} could not be read completely{}; it may hold more",
+    "unknown_bytes": "after the last batch of {who} there are bytes{} that may hold more records",
+    "topic_undecided": "no file shows which topic of this name exists now{}; another may hold more",
 }
 """Kinds of a plan's `Missing` with which more may be lost; `{}` says for how many partitions."""
+_SHOWN_REASONS: Final = 3
+_GROUP_HEADS: Final = ("partitions", "held by", "committed", "recovered", "left out", "no records", "unreadable")
 _HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out", "no records", "unreadable")
 
 
@@ -68,14 +71,16 @@ COLUMNS: Final[Columns] = {
     **attributes("planned_records=records", of="lost.planned"),
     **attributes(" ".join(OUTCOMES_COUNTED), of="lost.count.all"),
 }
-"""Columns in TSV and Markdown, a row for each range; counts are of offsets, except `planned_records`."""
+"""Columns in TSV, a row for each range; counts are of offsets, except `planned_records`."""
 
 
-def write_recovery(recovery: Recovery, report: Json, output: str, format_name: str, to: Destination) -> None:
+def write_recovery(
+    recovery: Recovery, report: Json, output: str, format_name: str, to: Destination, *, by: str = "incident"
+) -> None:
     """Write the answer in one of the formats of `options.FORMATS`; `report` is what stands in the directory `output`."""
     match format_name:
-        case "table":
-            to.stream.writelines(_table(recovery, output, to.width))
+        case "text":
+            to.stream.writelines(text_lines(recovery, output, to, by))
         case "json" | "jsonl":
             to.stream.writelines(document(report) if format_name == "json" else _json_lines(report))
         case _:
@@ -100,21 +105,92 @@ def _summary(report: Json) -> Json:
     return {key: value for key, value in report.items() if key not in ("partitions", "incomplete")}
 
 
-def _table(recovery: Recovery, output: str, width: int) -> Iterator[str]:
-    for partition in recovery.partitions:
-        yield from wrapped(f"{name(partition.topic, partition.partition)}: {_sentence(partition)}", width)
+def text_lines(recovery: Recovery, output: str, to: Destination, by: str) -> Iterator[str]:
+    """The first screen; then, of one partition or `by` "partition", each partition with its ranges, else a line for the partitions
+    of a topic with the same side."""
+    yield first_screen_text(_first_screen(recovery, output), to)
+    if by == "partition" or len(recovery.partitions) == 1:
+        for partition in recovery.partitions:
+            yield "\n"
+            yield from _partition_lines(partition, to.width)
+        return
+    groups = _groups(recovery.partitions)
+    if groups:
+        yield "\n"
+        shown = groups if len(groups) <= SHOWN_ROWS else groups[: SHOWN_ROWS - 1]
+        yield from table_lines(_GROUP_HEADS, _GROUP_HEADS[2:], map(_group_cells, shown), to.width)
+        others = [partition for group in groups[len(shown) :] for partition in group]
+        if others:
+            recovered = sum(partition.count.all.recovered for partition in others)
+            yield f"{partitions_words([partition.key for partition in others])} more: {plural(recovered, 'record')} recovered\n"
+    for reason, predicate in REASONS.items():
+        if count := sum(getattr(partition.count.all, reason) for partition in recovery.partitions):
+            yield from wrapped(f"Left out: {plural(count, 'record')} that {predicate}.", to.width)
+
+
+def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
+    count, undecided = recovery.count, recovery.undecided
+    verdict = "clean"
+    if undecided or recovery.may_hold_more:
+        verdict = "unknown"
+    if count.all.offsets:
+        verdict = "critical" if count.committed.offsets else "error"
+    place, lines = printable(output.rstrip("/")), []
+    if count.all.recovered:
+        lines.append(("records", f"{place}/{RECORDS_JSONL} and {place}/{RECORDS_PARQUET}"))
+    lines.append(("report", f"{place}/{REPORT} says what became of every offset"))
+    kept = Counter(partition.kept for partition in recovery.partitions if partition.kept is not None)
+    if kept:
+        sides = (f"{brokers([broker])} in {plural(number, 'partition')}" for broker, number in sorted(kept.items(), key=str))
+        lines.append(("kept", ", ".join(sides)))
+    by_reason: dict[tuple[str, str], list[TopicPartition]] = {}
+    for partition in undecided:
+        assert isinstance(partition.side, Undecided)
+        by_reason.setdefault((partition.side.reason, partition.side.hint), []).append(partition.key)
+    for (reason, hint), partitions in list(by_reason.items())[:_SHOWN_REASONS]:
+        lines.append(("undecided", printable(f"{partitions_words(partitions)}: {reason}: {hint}")))
+    if count.all.recovered:
+        lines.append(("next", "elect what is kept, then produce the records again: examples/produce_back.py, docs/recover.md"))
+    return FirstScreen(verdict, summary_line(recovery, place), lines)
+
+
+def _groups(partitions: list[RecoveredPartition]) -> list[list[RecoveredPartition]]:
+    """Partitions of a topic with the same side and the same holders of lost records, the largest loss first."""
+    groups: dict[object, list[RecoveredPartition]] = {}
+    for partition in partitions:
         if partition.ranges:
-            yield "\n"
-            yield from table_lines(_HEADS, _HEADS[2:], map(_cells, partition.ranges), width)
-            yield "\n"
-        for line in _notes(partition):
-            yield from wrapped(line, width)
-    place = printable(output.rstrip("/"))
-    count = recovery.count.all.recovered
-    nothing = "No record could be read." if recovery.count.all.unreadable else "There is nothing to produce again."
-    files = f"in {place}/{RECORDS_JSONL} and in {place}/{RECORDS_PARQUET}"
-    recovered = f"{plural(count, 'record')} {'is' if count == 1 else 'are'} {files}." if count else nothing
-    yield from wrapped(f"{recovered} {place}/{REPORT} says what became of every offset.", width)
+            holders = {broker for lost in partition.ranges for broker in lost.loss.held_by}
+            groups.setdefault((partition.topic, partition.kept, frozenset(holders)), []).append(partition)
+    return sorted(groups.values(), key=lambda group: (-sum(partition.at_most for partition in group), group[0].topic))
+
+
+def _group_cells(group: list[RecoveredPartition]) -> list[str]:
+    holders = sorted({str(broker) for partition in group for lost in partition.ranges for broker in lost.loss.held_by})
+    tallies = [partition.count.all for partition in group]
+    numbers = (
+        sum(lost.loss.committed for partition in group for lost in partition.ranges),
+        sum(tally.recovered for tally in tallies),
+        sum(map(_filtered, tallies)),
+        sum(tally.control + tally.no_record for tally in tallies),
+        sum(tally.unreadable for tally in tallies),
+    )
+    partitions = partition_ranges(partition.key for partition in group)
+    return [
+        partitions,
+        ", ".join(map(printable, holders)) or "remote storage",
+        *(str(number) if number else "" for number in numbers),
+    ]
+
+
+def _partition_lines(partition: RecoveredPartition, width: int) -> Iterator[str]:
+    """One partition: the side that is kept, its lost ranges, and why records are left out."""
+    yield from wrapped(f"{name(partition.topic, partition.partition)}: {_sentence(partition)}", width)
+    if partition.ranges:
+        yield "\n"
+        yield from table_lines(_HEADS, _HEADS[2:], map(_cells, partition.ranges), width)
+        yield "\n"
+    for line in _notes(partition):
+        yield from wrapped(line, width)
 
 
 def _sentence(partition: RecoveredPartition) -> str:
@@ -123,7 +199,7 @@ def _sentence(partition: RecoveredPartition) -> str:
         return f"{printable(partition.side.reason)}."
     kept = f"{printable(partition.side.sentence)}."
     if not partition.at_most:
-        more = "" if partition.at_most_is_bound else "; what is not here, or could not be read, may hold more"
+        more = "" if partition.at_most_is_bound else "; copies that were not given or not read may hold more"
         return f"{kept} It loses nothing that these copies hold{more}."
     bound = f"at most {partition.at_most}" if partition.at_most_is_bound else f"{partition.at_most} of these copies, perhaps more"
     return (
@@ -152,7 +228,7 @@ def _notes(partition: RecoveredPartition) -> Iterator[str]:
     if tally.unreadable:
         why = [(words, partition.unreadable[reason]) for reason, words in _UNREADABLE.items() if partition.unreadable[reason]]
         listed = why[0][0] if len(why) == 1 else ", ".join(f"{count} {words}" for words, count in why)
-        yield f"No copy here gives what stood at {plural(tally.unreadable, 'offset')}: {listed}."
+        yield f"No given copy has the records of {plural(tally.unreadable, 'offset')}: {listed}."
     if partition.not_compared and tally.recovered:
         yield capital(not_compared_words(partition)) + "."
     for broker, offsets in partition.below_log_start:
@@ -163,8 +239,8 @@ def _notes(partition: RecoveredPartition) -> Iterator[str]:
 def not_compared_words(partition: RecoveredPartition) -> str:
     """A clause for records that could not be looked up in the surviving log: duplicates are possible."""
     who = brokers([partition.kept or ""])
-    why = "duplicates are possible, for its own are not all here"
-    return f"whether {who} has some of these records already could not be checked: {why}"
+    why = "duplicates are possible, because not all of its records could be read"
+    return f"could not check whether {who} already has some of these records: {why}"
 
 
 def more_lines(recovery: Recovery) -> Iterator[str]:
@@ -175,28 +251,21 @@ def more_lines(recovery: Recovery) -> Iterator[str]:
         yield f"note: {_MAY_HOLD_MORE[kind].format(where, who=brokers([broker or '']), name=named)}"
 
 
+def left_out_lines(recovery: Recovery) -> Iterator[str]:
+    """A line about the internal topics that lose records."""
+    topics = [f"{topic} ({plural(count, 'partition')})" for topic, count in sorted(recovery.left_out.items())]
+    if topics:
+        only_brokers = "only brokers write internal topics; --topic '__*' recovers their records, too"
+        yield f"left out: {listed(topics)}: {only_brokers}"
+
+
 def unchecked_lines(recovery: Recovery) -> Iterator[str]:
-    """A line for each partition whose recovered records may exist in the surviving log already."""
+    """A line for the partitions whose recovered records may exist in the surviving log already, for each side."""
+    unchecked: dict[str, list[TopicPartition]] = {}
     for partition in recovery.partitions:
         if partition.not_compared and partition.count.all.recovered:
-            yield f"not checked: {name(partition.topic, partition.partition)}: {not_compared_words(partition)}"
-
-
-_RUN: Final = re.compile(r"(?P<before>.*): run `(?P<command>[^`]+)`(?P<where>.*)", re.DOTALL)
-
-
-def incomplete_lines(gaps: Iterable[Incomplete], width: int) -> Iterator[str]:
-    """A line for each of `gaps`; a command that closes a gap has lines of its own, ready to copy."""
-    others = []
-    for unread in dict.fromkeys(gaps):
-        run = _RUN.fullmatch(unread.reason)
-        if run is None:
-            others.append(unread)
-            continue
-        yield f"incomplete: {printable(unread.path)}: {printable(run['before'])}; run{printable(run['where'])}:"
-        lines = command_lines(printable(run["command"]), width - len(COMMAND_INDENT) - 2)
-        yield from (f"{COMMAND_INDENT}{'  ' if number else '$ '}{line}" for number, line in enumerate(lines))
-    yield from gap_lines(others)
+            unchecked.setdefault(not_compared_words(partition), []).append(partition.key)
+    yield from (f"not checked: {partitions_words(partitions)}: {words}" for words, partitions in unchecked.items())
 
 
 def summary_line(recovery: Recovery, output: str) -> str:
@@ -204,11 +273,11 @@ def summary_line(recovery: Recovery, output: str) -> str:
     if not recovery.looked_at:
         if recovery.by_raft:
             return "nothing to recover: the controllers elect the leader of __cluster_metadata among themselves"
-        return "nothing to recover: no partition was found, or none is asked for"
+        return "nothing to recover: no partition was found or selected"
     total = recovery.count
     partitions = plural(recovery.looked_at, "partition")
     if not recovery.partitions or not total.all.offsets:
-        undecided = " of those of which a side could be taken" if recovery.undecided else ""
+        undecided = " in the decided partitions" if recovery.undecided else ""
         what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
         return f"{partitions}: {what}{undecided}{_unreadable_remotely(recovery)}"
     recovered = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
@@ -225,12 +294,3 @@ def _unreadable_remotely(recovery: Recovery) -> str:
     if not partitions:
         return ""
     return f" by an election; records of {plural(len(partitions), 'partition')} in remote storage cannot be read: see scan"
-
-
-def undecided_lines(recovery: Recovery) -> Iterator[str]:
-    """For each partition where no replica could be chosen: why, and what to do."""
-    for partition in recovery.undecided:
-        assert isinstance(partition.side, Undecided)
-        where = name(partition.topic, partition.partition)
-        yield f"not recovered: {where}: {printable(partition.side.reason)}"
-        yield f"hint: {where}: {printable(partition.side.hint)}"

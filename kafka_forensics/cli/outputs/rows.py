@@ -32,11 +32,10 @@ def write_rows(columns: Sequence[str], rows: Iterable[Row], format_name: str, to
     """Write `rows` with their `columns` in one of the formats of `options.FORMATS`."""
     objects = (json_text({name: row[name] for name in columns}) for row in rows)
     lines: Mapping[str, Iterable[str]] = {
-        "table": _rich_table_lines(columns, rows, to),
+        "text": _rich_table_lines(columns, rows, to),
         "tsv": tsv_lines(columns, rows),
         "json": json_array(objects),
         "jsonl": (f"{text}\n" for text in objects),
-        "markdown": markdown_lines(columns, ([cell(row[name]) for name in columns] for row in rows)),
     }
     to.stream.writelines(lines[format_name])
 
@@ -55,7 +54,7 @@ class AnswerList:
 
     def write(self, items: Iterable[object], format_name: str, to: Destination) -> None:
         """Write `items` in one of the formats of `options.FORMATS`."""
-        if format_name == "table":
+        if format_name == "text":
             to.stream.writelines(table_lines(self.heads, self.right, map(self.cells, items), to.width))
         else:
             write_items(self.columns, items, format_name, to)

@@ -1,50 +1,109 @@
-"""What a salvage wrote and refused, a line a partition, or as its manifest."""
+"""What a salvage wrote and refused, as text, rows, a page of steps, or its manifest."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.plan_words import wrapped
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
-from kafka_forensics.cli.outputs.steps import steps_markdown, steps_text
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.steps import partitions_words, steps_markdown, steps_text
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural, size
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of
-from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.wording import offset_range
 
 COLUMNS: Final = (
     *("topic", "partition", "outcome", "log_start_offset", "log_end_offset", "bytes", "segments", "brokers", "gaps", "left_behind"),
     *("new", "reason"),
 )
-HEADS: Final = ("partition", "outcome", "offsets", "bytes", "from brokers", "gaps", "left behind")
+HEADS: Final = ("partition", "offsets", "bytes", "from brokers", "gaps", "not salvaged")
 _RIGHT: Final = ("bytes",)
 _TIERED_NAMED: Final = 8
+_NEW_SHOWN: Final = 5
+_TOPICS_SHOWN: Final = 6
 _FINDINGS_NAMED: Final = 8
 """New findings of a partition that the table names; the manifest has all."""
 
 
-def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination) -> None:
-    """Write the answer to `to` as `table`, `tsv`, `json` or `markdown`."""
+def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination, *, by: str = "incident") -> None:
+    """Write the answer to `to` as `text`, `tsv`, `json` or `markdown`."""
     if format_name == "json":
         to.stream.write(json_text(document(salvaged)) + "\n")
         return
-    answer = {"table": _table(salvaged, to.width), "tsv": tsv_lines(COLUMNS, _rows(salvaged)), "markdown": _markdown(salvaged)}
+    answer = {"text": _text(salvaged, to, by), "tsv": tsv_lines(COLUMNS, _rows(salvaged)), "markdown": _markdown(salvaged)}
     to.stream.writelines(answer[format_name])
 
 
-def _table(salvaged: Salvaged, width: int) -> Iterator[str]:
-    yield from table_lines(HEADS, _RIGHT, map(_cells, salvaged.partitions), width)
-    for line in (*_new_findings(salvaged), *_refusals(salvaged)):
-        yield from wrapped(line, width, "    " if line.startswith(" ") else "  ")
-    yield from steps_text(preamble(salvaged), steps_of(salvaged), width)
+def _text(salvaged: Salvaged, to: Destination, by: str) -> Iterator[str]:
+    """The first screen; a line for all whole partitions from the same brokers, and for those of a topic with gaps, or for each
+    partition if `by` is "partition"; what was refused; the steps."""
+    yield first_screen_text(_first_screen(salvaged), to)
+    if salvaged.partitions:
+        yield "\n"
+        groups = [[partition] for partition in salvaged.partitions] if by == "partition" else _groups(salvaged.partitions)
+        shown = groups if by == "partition" or len(groups) <= SHOWN_ROWS else groups[: SHOWN_ROWS - 1]
+        yield from table_lines(HEADS, _RIGHT, map(_group_cells, shown), to.width)
+        if others := [partition.key for group in groups[len(shown) :] for partition in group]:
+            yield f"{partitions_words(others)} more\n"
+    lines = [*_new_findings(salvaged, most=None if by == "partition" else _NEW_SHOWN), *_refusals(salvaged)]
+    if lines:
+        yield "\n"
+    for line in lines:
+        yield from wrapped(line, to.width, "    " if line.startswith(" ") else "  ")
+    yield from steps_text(preamble(salvaged), steps_of(salvaged), to.width)
+
+
+def _first_screen(salvaged: Salvaged) -> FirstScreen:
+    gaps = [gap for partition in salvaged.partitions for gap in partition.gaps]
+    left = [left for partition in salvaged.partitions for left in partition.left_behind]
+    verdict = "warning" if gaps or left else "clean"
+    if not salvaged.is_whole or salvaged.has_new_findings:
+        verdict = "error"
+    lines = [("manifest", f"{printable(salvaged.output)}/{MANIFEST} says which copy each byte is from")]
+    if gaps:
+        missing = sum(gap.end - gap.start for gap in gaps if gap.end is not None)
+        lines.append(("gaps", f"no copy holds {plural(missing, 'offset')} of the salvaged partitions"))
+    if left:
+        others = sum(part.end - part.start for part in left)
+        lines.append(("left", f"other copies hold {plural(others, 'offset')} that are not salvaged"))
+    steps = steps_of(salvaged)
+    if steps and steps[0].kind in ("refused", "salvage"):
+        lines.append(("stopped", "start no broker on this salvage: it lacks partitions"))
+    elif steps:
+        lines.append(("next", "follow the steps below"))
+    return FirstScreen(verdict, _summary(salvaged), lines)
+
+
+def _summary(salvaged: Salvaged) -> str:
+    """What was salvaged to where, and how many partitions were refused."""
+    refused = f"; {plural(len(salvaged.refused), 'partition')} refused" if salvaged.refused else ""
+    count, size_in_bytes = plural(len(salvaged.partitions), "partition"), size(salvaged.size_in_bytes)
+    return f"salvaged {count} ({size_in_bytes} of segments) to {printable(salvaged.output)}{refused}"
+
+
+def _groups(partitions: list[SalvagedPartition]) -> list[list[SalvagedPartition]]:
+    """Partitions with gaps or with offsets left behind, those of a topic together, or of all topics if there are many; then whole
+    partitions from the same brokers."""
+    special = [partition for partition in partitions if partition.gaps or partition.left_behind]
+    is_long = len({partition.topic for partition in special}) > _TOPICS_SHOWN
+    groups: dict[tuple[object, ...], list[SalvagedPartition]] = {}
+    for partition in special:
+        topic = "" if is_long else partition.topic
+        groups.setdefault((topic, bool(partition.gaps), tuple(partition.brokers)), []).append(partition)
+    for partition in partitions:
+        if not (partition.gaps or partition.left_behind):
+            groups.setdefault(tuple(partition.brokers), []).append(partition)
+    return list(groups.values())
 
 
 def _markdown(salvaged: Salvaged) -> Iterator[str]:
     yield "# kafka-forensics: salvage\n\n"
-    yield from markdown_lines(HEADS, map(_cells, salvaged.partitions))
+    yield from markdown_lines(HEADS, (_group_cells([partition]) for partition in salvaged.partitions))
     for line in (*_new_findings(salvaged), *_refusals(salvaged)):
         yield f"\n{markdown(line.strip())}\n"
     yield from steps_markdown(preamble(salvaged), steps_of(salvaged))
@@ -71,35 +130,40 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     lines = [f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in salvaged.incomplete]
     if quiet:
         return lines
-    count, refused = len(salvaged.partitions), len(salvaged.refused)
-    where = printable(salvaged.output)
-    summary = f"salvaged {plural(count, 'partition')} ({size(salvaged.size_in_bytes)} of segments) to {where}"
-    summary += f"; {MANIFEST} there says what came from where" + (f"; {plural(refused, 'partition')} refused" if refused else "")
-    warned: dict[str, list[str]] = {}
+    warned: dict[str, list[TopicPartition]] = {}
     for partition in salvaged.partitions:
         if partition.warning is not None:
-            warned.setdefault(partition.warning, []).append(name(partition.topic, partition.partition))
-    return [summary, *lines, *(f"note: {listed(names)}: {warning}" for warning, names in warned.items())]
+            warned.setdefault(partition.warning, []).append(partition.key)
+    notes = (f"note: {partitions_words(partitions)}: {warning}" for warning, partitions in warned.items())
+    return [_summary(salvaged), *lines, *notes]
 
 
 def _ranges_text(ranges: Iterable[tuple[int, int | None]]) -> str:
-    return ", ".join(f"{start}..{'' if end is None else end}" for start, end in ranges)
+    return ", ".join(f"{start} and later" if end is None else offset_range(start, end) for start, end in ranges)
 
 
 def _left_behind_text(partition: SalvagedPartition) -> str:
-    return ", ".join(f"{left.start}..{left.end} on {printable(str(left.broker))}" for left in partition.left_behind)
+    return ", ".join(f"{offset_range(left.start, left.end)} on {printable(str(left.broker))}" for left in partition.left_behind)
 
 
-def _cells(partition: SalvagedPartition) -> list[str]:
+def _group_cells(group: list[SalvagedPartition]) -> list[str]:
+    """A row for partitions; offsets, gaps and what was left behind only of a single one."""
+    first = group[0]
+    gaps = sum(gap.end - gap.start for partition in group for gap in partition.gaps if gap.end is not None)
+    left = sum(part.end - part.start for partition in group for part in partition.left_behind)
+    is_single = len(group) == 1
     return [
-        name(partition.topic, partition.partition),
-        "with gaps" if partition.gaps else "whole",
-        f"{partition.log_start_offset}..{partition.log_end_offset}",
-        f"{partition.size_in_bytes:,}",
-        ", ".join(printable(str(broker)) for broker in partition.brokers),
-        _ranges_text((gap.start, gap.end) for gap in partition.gaps),
-        _left_behind_text(partition),
+        partitions_words([partition.key for partition in group]),
+        offset_range(first.log_start_offset, first.log_end_offset) if is_single else "",
+        f"{sum(partition.size_in_bytes for partition in group):,}",
+        ", ".join(printable(str(broker)) for broker in first.brokers),
+        _ranges_text((gap.start, gap.end) for gap in first.gaps) if is_single else _counted(gaps),
+        _left_behind_text(first) if is_single else _counted(left),
     ]
+
+
+def _counted(offsets: int) -> str:
+    return plural(offsets, "offset") if offsets else ""
 
 
 def _finding_text(finding: Finding) -> str:
@@ -108,23 +172,31 @@ def _finding_text(finding: Finding) -> str:
     return finding.kind + offsets + ("" if producer_id is None else f" of producer {producer_id}")
 
 
-def _new_findings(salvaged: Salvaged) -> Iterator[str]:
+def _new_findings(salvaged: Salvaged, most: int | None = None) -> Iterator[str]:
+    """Findings that no copy has, of at most `most` partitions."""
     if salvaged.new:
         yield f"new, of no single partition: {listed(map(_finding_text, salvaged.new))}\n"
-    for partition in salvaged.partitions:
-        if partition.new:
-            found = first_few(map(_finding_text, partition.new), _FINDINGS_NAMED)
-            yield f"new in {name(partition.topic, partition.partition)}: {found}\n"
-            yield "  no copy has this at these offsets: compare the copies there before a broker starts on it\n"
+    partitions = [partition for partition in salvaged.partitions if partition.new]
+    for partition in partitions[:most]:
+        yield f"new in {name(*partition.key)}: {first_few(map(_finding_text, partition.new), _FINDINGS_NAMED)}\n"
+    if partitions:
+        others = len(partitions) - len(partitions[:most])
+        yield from [f"new in {plural(others, 'more partition')}; {MANIFEST} lists them\n"] if others else []
+        yield "  no copy has these findings there: compare the copies before a broker starts on this salvage\n"
 
 
 def _refusals(salvaged: Salvaged) -> Iterator[str]:
-    for refusal in salvaged.begun_empty:
-        yield f"begun empty {name(refusal.topic, refusal.partition)}: {printable(refusal.reason)}\n"
-    for refusal in salvaged.refused:
-        yield f"refused {name(refusal.topic, refusal.partition)}: {printable(refusal.reason)}\n"
-        if refusal.hint is not None:
-            yield f"  {printable(refusal.hint)}\n"
+    """Partitions that were not salvaged: those with the same kind of reason, brokers and advice together."""
+    for outcome, refusals in (("begun empty", salvaged.begun_empty), ("refused", salvaged.refused)):
+        groups: dict[tuple[object, ...], list[Refused]] = {}
+        for refusal in refusals:
+            groups.setdefault((refusal.kind, refusal.hint, tuple(refusal.brokers)), []).append(refusal)
+        for group in groups.values():
+            partitions, first = [refusal.key for refusal in group], group[0]
+            example = f", such as {name(*first.key)}" if len(group) > 1 else ""
+            yield f"{outcome} {partitions_words(partitions)}{example}: {printable(first.reason)}\n"
+            if first.hint is not None:
+                yield f"  {printable(first.hint)}\n"
 
 
 def _rows(salvaged: Salvaged) -> Iterator[Json]:

@@ -33,8 +33,8 @@ def preamble(salvaged: Salvaged) -> str:
         sizes[target.node] += target.size_in_bytes
     minutes = minutes_to_start(sizes.values())
     return (
-        "HOST:PORT is a node that runs, LOG_DIR a log directory in its place on its broker. If a command does not show what its "
-        f"step says within {minutes} minutes, stop all brokers; the directories moved aside are as they were."
+        "HOST:PORT is a running node, LOG_DIR a log directory in its place. If a command does not show what its step says within "
+        f"{minutes} minutes, stop all brokers."
     )
 
 
@@ -104,7 +104,7 @@ def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
     """Stop the brokers, move their log directories aside, and copy the salvaged ones to their places."""
     targets, absent, order = salvaged.log_dirs, _absent(salvaged), _order(salvaged)
     if empty := tuple((refusal.topic, refusal.partition) for refusal in salvaged.begun_empty):
-        text = f"DIR has nothing of {partitions_words(empty)}, and brokers begin without those records. Look for further copies"
+        text = f"DIR has nothing of {partitions_words(empty)}, and brokers start without its records. Look for more copies"
         yield OperatorStep("copy", f"{text} first, and salvage again with them. Go on only if there are none.", None, (), empty)
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
     if absent:
@@ -118,8 +118,8 @@ def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
     too = " and all controllers" if with_metadata else ""
     yield OperatorStep("stop", f"Stop {running}{too}. If a broker ran since it was copied, salvage again.", None, (*nodes, *absent))
     text = (
-        f"Move the log directories of {brokers(nodes)} that were given aside; of a mount point move all that is in it to "
-        "LOG_DIR.before on another disk. Never delete them: they are evidence. All other log directories stay where they are."
+        f"Move the log directories of {brokers(nodes)} that were given aside, of a mount point all that is in it. Never delete "
+        "them: they are evidence. All other log directories stay where they are."
     )
     yield OperatorStep("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [
@@ -133,8 +133,8 @@ def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
     for voter in voters:
         source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{KRAFT_DIRECTORY}"
         text = (
-            f"Controller {voter} was not given. In its metadata.log.dir, LOG_DIR here, put the same controllers' log in the place "
-            "of its own; all else there stays."
+            f"Controller {voter} was not given. In its metadata.log.dir, LOG_DIR here, replace the controllers' log with "
+            "the same one; leave everything else."
         )
         aside = f"mv LOG_DIR/{KRAFT_DIRECTORY} LOG_DIR.before"
         yield OperatorStep("copy", text, f"{aside} && cp -a {shlex.quote(source)} LOG_DIR", (voter,))
@@ -149,13 +149,13 @@ def _complete_log_dirs(salvaged: Salvaged, nodes: tuple[int | str, ...]) -> Iter
     unbuilt = [target for target in salvaged.log_dirs if target.meta_properties is None and target.log_dir not in mended]
     if unbuilt:
         names = printable(", ".join(target.directory for target in unbuilt))
-        text = f"Copy meta.properties back, too, which nothing here could build: {names}."
+        text = f"Copy meta.properties back, too, which salvage could not build: {names}."
         yield OperatorStep("copy_back", text, "cp -a LOG_DIR.before/meta.properties LOG_DIR")
     lacking = [partition for partition in salvaged.partitions if partition.needs_topic_id]
     if without_id := tuple((partition.topic, partition.partition) for partition in lacking):
         text = (
             f"Write partition.metadata for {partitions_words(without_id)}, with the topic's id from kafka-topics.sh --describe: "
-            "without it a broker puts the log aside and begins anew."
+            "without it a broker sets the log aside and starts with an empty one."
         )
         command = r"printf 'version: 0\ntopic_id: ID\n' > LOG_DIR/TOPIC-N/partition.metadata"
         yield OperatorStep("write_topic_id", text, command, (), without_id)
@@ -165,7 +165,7 @@ def _complete_log_dirs(salvaged: Salvaged, nodes: tuple[int | str, ...]) -> Iter
     for finding in salvaged.files_to_repair:
         whose = () if finding.place.broker is None else (finding.place.broker,)
         file, log_dir = printable(str(finding.place.file)), printable(str(finding.place.log_dir))
-        yield OperatorStep("mend", f"Mend {file} in the place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
+        yield OperatorStep("mend", f"Repair {file} in place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
 
 
 def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
@@ -182,14 +182,14 @@ def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
         text = f"Start {sequence}{waiting}. Recovery reads every batch, and cuts nothing."
         yield OperatorStep("start", text, None, order)
         if salvaged.is_kraft and salvaged.to_elect():
-            text = "Have leaders elected where a crash left none. The replicas in DIR are the same, so nothing in them is lost:"
+            text = "Elect leaders where a crash left none. All replicas in DIR are equal, so this loses nothing:"
             command = f"{ELECT_UNCLEANLY} --path-to-json-file {shlex.quote(f'{salvaged.output}/{ELECTION_FILE}')}"
             yield OperatorStep("elect", text, command, order, tuple(salvaged.to_elect()))
         command = f"{DESCRIBE} --under-replicated-partitions"
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
-        yield OperatorStep("in_sync", f"See that all replicas are in sync: this prints nothing{lacking}.", command, order)
+        yield OperatorStep("in_sync", f"Check that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = rerun_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
-    yield OperatorStep("verify", "Copy the log directories again, and see that every byte is there:", command)
+    yield OperatorStep("verify", "Copy the log directories again, and check that every byte is there:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
         yield from _retention_restored(passed, topics)
 
@@ -201,8 +201,8 @@ def _configure_remote_storage(salvaged: Salvaged) -> Iterator[OperatorStep]:
     if not tiered:
         return
     text = (
-        "See that every broker has the settings of remote storage that it had, remote.log.*, rsm.config.* and rlmm.config.*, and "
-        "reaches the same store, of which nothing was changed."
+        "Check that every broker has its former settings of remote storage, remote.log.*, rsm.config.* and rlmm.config.*, and "
+        "reaches the same, unchanged store."
     )
     if only_remote := tuple(partition.key for partition in tiered if partition.base == REMOTE_STORAGE):
         text += f" The local logs of {partitions_words(only_remote)} begin where their remote logs end."
@@ -231,7 +231,7 @@ def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *
     if unknown := _unknown_settings(passed):
         text = (
             f"Half a minute after they start, brokers may delete the oldest records of {named}: they have passed {limits}, and no "
-            "controllers' log here tells whether these topics have limits of their own. To keep them, "
+            "given controllers' log shows whether these topics have other limits. To keep them, "
         )
     if not is_kraft:
         text += (
@@ -243,7 +243,7 @@ def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *
         yield OperatorStep("keep_records", text, command)
     elif unknown:
         yield OperatorStep(
-            "note_retention", f"{text}first note the topics' own {unknown}, if this shows any:", show_retention_command(topics)
+            "note_retention", f"{text}first note the {unknown} of the topics, if this shows any:", show_retention_command(topics)
         )
         yield OperatorStep("keep_records", "Then suspend it for the time being:", of_topics(topics, f"--add-config {settings}"))
     else:

@@ -1,41 +1,18 @@
-"""A scan's answer in every format of the contract; a table for a terminal is made by `scan_table`."""
+"""A scan's answer in every format of the contract; text is made by `scan_text`."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import Self, TextIO
 
-from kafka_forensics.cli.outputs.rows import markdown, tsv_lines
-from kafka_forensics.cli.outputs.words import (
-    by_kind,
-    cost_words,
-    crowded_brokers,
-    headline,
-    incomplete_lines,
-    name,
-    nothing_found,
-    place_words,
-    replica_words,
-    summary_lines,
-)
-from kafka_forensics.cli.streams import Destination, delayed_interruptions, open_output, printable, wrapped
+from kafka_forensics.cli.outputs.rows import tsv_lines
+from kafka_forensics.cli.streams import Destination, delayed_interruptions, open_output
 from kafka_forensics.export import json_document
-from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, without_payloads
-from kafka_forensics.model.incidents import Incident
-from kafka_forensics.model.results import VERDICTS, BrokerSummary, PartitionSummary, ScanResult
+from kafka_forensics.model.results import BrokerSummary, PartitionSummary, ScanResult
 from kafka_forensics.wording import (
-    advice,
-    incident_advice,
-    incident_message,
-    incident_time,
-    incident_title,
-    message,
     severity_order,
-    title,
 )
 
 
@@ -51,18 +28,14 @@ def write_result(
 ) -> None:
     """Write `result` to `to` in one of the formats of `options.SCAN_FORMATS`.
 
-    A table leaves nothing out if `verbose`, and groups findings `by` "incident" or "partition". Metrics include `status`, the exit
+    Text leaves nothing out if `verbose`, and groups findings `by` "incident" or "partition". Metrics include `status`, the exit
     status of the command, and `as_of_ms`, its option --as-of.
     """
     match format_name:
-        case "table" | "report":
-            from kafka_forensics.cli.outputs.scan_table import write_table
+        case "text":
+            from kafka_forensics.cli.outputs.scan_text import write_text
 
-            is_report = format_name == "report"
-            write_table(result, replace(to, colour=to.colour and not is_report), verbose=verbose, by=by)
-            paragraphs = [*summary_lines(result), *incomplete_lines(result)] if is_report else []
-            before = "\n" if paragraphs and (result.partitions or result.findings) else ""
-            to.stream.writelines([before, *(f"{line}\n" for line in wrapped(paragraphs, to.width))])
+            write_text(result, to, verbose=verbose, by=by)
         case "tsv":
             gravest_first = sorted(result.findings, key=severity_order)
             to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))
@@ -71,7 +44,7 @@ def write_result(
 
             to.stream.writelines(prometheus.lines(result, status, as_of_ms))
         case _:
-            makers = {"json": json_document.document, "jsonl": json_document.lines, "markdown": report_lines}
+            makers = {"json": json_document.document, "jsonl": json_document.lines}
             to.stream.writelines(makers[format_name](result))
 
 
@@ -117,62 +90,3 @@ class PartitionLinesWriter:
         assert self._stream is not None
         self._stream.writelines(lines)
         self._stream.flush()
-
-
-_CODE: Final = re.compile(r"`([^`]+)`")
-
-
-def report_lines(result: ScanResult) -> Iterator[str]:
-    """A scan's answer as Markdown, for a ticket or a review: the verdict, partitions worst first, every finding."""
-    verdict, *totals = summary_lines(result)
-    yield f"# kafka-forensics: {markdown(verdict)}\n\n"
-    yield from (f"{markdown(line)}  \n" for line in [*totals, *incomplete_lines(result)])
-    if result.incidents:
-        yield "\n## Incidents\n"
-    for incident in result.incidents:
-        yield f"\n### {markdown(_incident_title(incident))} ({incident.severity.value}, {incident.confidence.value})\n\n"
-        yield f"{markdown(incident_message(incident))}  \nFirst: {markdown(incident_advice(incident))}\n"
-    partitions = [partition for partition in result.partitions if partition.verdict != "clean" or partition.not_read]
-    if partitions:
-        yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
-        gravest: dict[tuple[str | None, int | None], tuple[int, bool, int]] = {}
-        for finding in sorted(result.findings, key=severity_order, reverse=True):
-            gravest[finding.place.topic, finding.place.partition] = severity_order(finding)
-
-        def order(summary: PartitionSummary) -> tuple[int, tuple[int, bool, int]]:
-            return -VERDICTS.index(summary.verdict), gravest.get((summary.topic, summary.partition), (1, True, 0))
-
-        for partition in sorted(partitions, key=order):
-            yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"
-    if clean := len(result.partitions) - len(partitions):
-        yield f"\n{plural(clean, 'partition')}: {nothing_found(result)}.\n"
-    if result.findings:
-        yield "\n## Findings\n"
-    crowded = crowded_brokers(result)
-    for group in by_kind(result.findings):
-        first = group[0]
-        yield f"\n### {markdown(first.kind)}: {markdown(title(first.kind))} ({first.severity.value}, {first.confidence.value})\n\n"
-        for finding in group:
-            yield f"- {markdown(message(finding))}  \n"
-            if where := place_words(finding.place, crowded):
-                yield f"  Where: {markdown(where)}  \n"
-            if step := advice(finding):
-                yield f"  Advice: {_advice_with_code(step)}\n"
-
-
-def _incident_title(incident: Incident) -> str:
-    """The title of an incident: what happened, when, to how many partitions, and what was lost."""
-    moment, name = incident_time(incident), f" ({incident.known_as})" if incident.known_as is not None else ""
-    cost = cost_words(incident)
-    words = f"{incident_title(incident)}{f', {moment}' if moment else ''}{name}: {plural(len(incident.partitions), 'partition')}"
-    return words + (f", {cost}" if cost else "")
-
-
-def _advice_with_code(step: str) -> str:
-    """Advice with its commands as code and everything else as plain text."""
-    return "".join(f"`{printable(part)}`" if number % 2 else markdown(part) for number, part in enumerate(_CODE.split(step)))
-
-
-def _replicas(partition: PartitionSummary) -> str:
-    replicas = [", ".join(filter(None, replica_words(replica))) for replica in partition.replicas]
-    return "<br>".join(map(markdown, [headline(partition), *replicas]))

@@ -1,6 +1,5 @@
 """Numbered steps of plans and salvages, each with the command that it needs. All of it is safe to print."""
 
-import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,11 +7,11 @@ from typing import Final
 
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import markdown
-from kafka_forensics.cli.outputs.words import command_lines, name
-from kafka_forensics.cli.streams import printable
+from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
-from kafka_forensics.model.json_objects import Json, attributes, object_of
+from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of
 from kafka_forensics.replication.planner import Broker
 from kafka_forensics.wording import advice, message
 
@@ -25,8 +24,8 @@ ELECT_UNCLEANLY: Final = f"kafka-leader-election.sh {_SERVER} --election-type un
 _NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
 _CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER}"
 OF_ALL_BROKERS: Final = f"{_CONFIGS} --alter --entity-type brokers --entity-default"
-_NAMED: Final = 8
-"""Runs of consecutive partitions that a sentence names."""
+_NAMED: Final = 4
+"""Runs of consecutive partitions that a sentence names; more are counted."""
 _STEP: Final = attributes("kind text command brokers")
 
 
@@ -39,6 +38,8 @@ class OperatorStep:
     command: str | None = None
     brokers: tuple[Broker, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
+    election_file: str | None = None
+    """Name of the file that lists the partitions of an election, if its command needs one."""
 
     def document(self, minutes: int) -> Json:
         """The step in JSON; `minutes` is what its command may take."""
@@ -70,7 +71,8 @@ def steps_markdown(head: str, steps: Sequence[OperatorStep]) -> Iterator[str]:
     for number, step in enumerate(steps, 1):
         yield f"\n{number}. {markdown(step.text)}\n"
         if step.command is not None:
-            yield f"\n   ```sh\n   {printable(step.command)}\n   ```\n"
+            lines = "\n   ".join(command_lines(printable(step.command), PLAIN_WIDTH - 3))
+            yield f"\n   ```sh\n   {lines}\n   ```\n"
 
 
 def controllers_first(findings: Iterable[Finding]) -> Iterator[OperatorStep]:
@@ -87,7 +89,7 @@ def controllers_step(both: Sequence[Broker], who: str = "the controllers") -> Op
     if both:
         text += (
             f". {capital(brokers(both))} {'is a controller' if len(both) == 1 else 'are controllers'}, too: start as many as a "
-            "majority needs with process.roles=controller and only the controller's listener, and with their own settings when "
+            "majority needs with process.roles=controller and only the controller's listener, and with their normal settings when "
             "their turn as a broker comes"
         )
     return OperatorStep("controllers", f"{text}. This names the controllers' leader:", _NAME_CONTROLLER, tuple(both))
@@ -125,21 +127,28 @@ def _runs(partitions: Iterable[TopicPartition]) -> list[tuple[str, int, int]]:
 
 
 def partitions_words(partitions: Sequence[TopicPartition]) -> str:
-    """`audit-0 to audit-121`, or `audit-0 to audit-121 and orders-3 (123 partitions)`."""
-    runs = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in _runs(partitions)]
-    text = ", ".join(runs[:_NAMED])
-    text = " and ".join(text.rsplit(", ", 1)) if len(runs) <= _NAMED else f"{text} and more"
-    return text if len(runs) == 1 else f"{text} ({plural(len(partitions), 'partition')})"
+    """`audit-0 to audit-121`, `audit-0 to audit-121 and orders-3 (123 partitions)`, or `96 partitions of 16 topics`."""
+    runs = _runs(partitions)
+    if len(runs) > _NAMED:
+        topics = {printable(topic) for topic, _ in partitions}
+        extent = f"topic {min(topics)}" if len(topics) == 1 else plural(len(topics), "topic")
+        return f"{plural(len(partitions), 'partition')} of {extent}"
+    names = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in runs]
+    text = " and ".join(", ".join(names).rsplit(", ", 1))
+    return text if len(names) == 1 else f"{text} ({plural(len(partitions), 'partition')})"
 
 
-def election_command(partitions: Sequence[TopicPartition]) -> str:
-    """The command that elects a leader uncleanly; for several partitions it first writes the JSON file that lists them."""
+def election_command(partitions: Sequence[TopicPartition], election_file: str) -> str:
+    """The command that elects a leader uncleanly; for several partitions it reads the file that lists them."""
     if len(partitions) == 1:
         topic, number = partitions[0]
         return f"{ELECT_UNCLEANLY} --topic {shlex.quote(topic)} --partition {number}"
-    rows = []
-    for topic, first, last in _runs(partitions):
-        row = json.dumps({"topic": topic}, separators=(",", ":"))[:-1].replace("%", "%%") + ',"partition":%.0f}'
-        rows.append(f"seq -f {shlex.quote(row)} {first} {last}")
-    listing = f"({'; '.join(rows)}) | paste -sd, - | sed 's/.*/{{\"partitions\":[&]}}/' > election.json"
-    return f"{listing} && {ELECT_UNCLEANLY} --path-to-json-file election.json"
+    return f"{ELECT_UNCLEANLY} --path-to-json-file {shlex.quote(election_file)}"
+
+
+def election_files(steps: Iterable[OperatorStep]) -> Iterator[tuple[str, str]]:
+    """Name and JSON of each file that an election of these steps reads."""
+    for step in steps:
+        if step.election_file is not None:
+            rows = [{"topic": topic, "partition": partition} for topic, partition in step.partitions]
+            yield step.election_file, json_text({"partitions": rows}) + "\n"

@@ -2,12 +2,12 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Final
 
+from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.rows import cell, write_items
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.steps import partitions_words
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
@@ -18,81 +18,118 @@ _REASONS: Final = {
     "leads": "",
     "other_elected": "broker {found} was elected first",
     "nobody_elected": "no leader has been elected",
-    "not_elected": "broker {found} leads, and nobody was elected since the plan",
-    "no_controller_log": "no controller's log here says who leads",
-    "election_not_known": "the controller's log here does not say who was elected first; broker {found} leads",
-    "node_not_known": "broker {found} leads, and no copy says which id that broker has",
+    "not_elected": "broker {found} leads, and there was no election since the plan",
+    "no_controller_log": "no given controllers' log shows who leads",
+    "election_not_known": "the given controllers' log does not show who was elected first; broker {found} leads",
+    "node_not_known": "broker {found} leads, and no copy shows the id of that broker",
     "as_planned": "",
-    "went_on_before": "the log went on to offset {found} before the election: the plan's copies were older",
+    "went_on_before": "the log grew to offset {found} before the election: the plan's copies were older",
     "moved_on": "offsets before {found} were deleted since, as retention or DeleteRecords does",
-    "head_missing": "offsets before {found} are gone, and retention does not explain it",
-    "cut_short": "the log kept only what lies before offset {found}",
-    "other_lineage": "a leader epoch begins elsewhere than it did, near offset {found}",
+    "head_missing": "offsets before {found} are missing, and retention does not explain it",
+    "cut_short": "the log kept only records before offset {found}",
+    "other_lineage": "a leader epoch begins at another offset, near {found}",
     "damaged": "the log is damaged at offset {found}, and was not before",
     "follows": "its log ends at offset {found}",
     "differs": "it holds other records from offset {found} on",
     "goes_beyond": "it holds more: that log ends at offset {found}",
-    "copied_later": "that log ends at offset {found}, and the copies, of running brokers, are of different moments",
+    "copied_later": "that log ends at offset {found}, and the copies of running brokers are from different times",
     "ends_before": "its log ends at offset {found} already",
     "same_bytes": "",
     "other_bytes": "other bytes than were salvaged, from offset {found} on",
-    "bytes_gone": "segments with offset {found} are gone",
+    "bytes_gone": "the segments with offset {found} are missing",
     "no_bytes": "a bundle has no records: give the directory",
     "records_back": "",
     "records_missing": "{found} of them are there",
     "records_twice": "they are there in {found} copies",
-    "records_deleted": "{found} of them are there, and offsets where the others may have stood were deleted since",
+    "records_deleted": "{found} of them are there, and the offsets that may have had the others were deleted since",
     "nothing_found": "",
     "segments_known": "",
     "segments_unknown": "__remote_log_metadata does not list that of offset {found}",
-    "no_remote_log": "__remote_log_metadata was not given or not read whole",
+    "no_remote_log": "__remote_log_metadata was not given or not read completely",
     "found": "a scan finds {kinds}",
     "not_all_given": "nothing was found, but not every replica was given and read",
-    "not_planned": "the plan did not know it",
+    "not_planned": "the plan does not contain it",
     "no_copy": "no copy of it was given",
     "not_read": "its log could not be read to the end",
 }
 _PROMISES: Final = {
     "leader": "broker {broker} leads",
     "start": "the log of broker {broker} starts at {planned}",
-    "end": "the log of broker {broker} stays as it was up to {planned}",
+    "end": "the log of broker {broker} is unchanged before offset {planned}",
     "cut": "broker {broker} cuts at {planned}, and holds what broker {leader} holds",
     "bytes": "broker {broker} has every byte that was salvaged",
     "records": "{planned} recovered records are back on broker {broker}, each once",
     "segments": "brokers know the {planned} remote segments that the salvage took",
-    "intact": "the partition is sound",
+    "intact": "a scan finds nothing above warning",
 }
 COLUMNS: Final[Columns] = {
     **attributes("topic partition promise broker outcome=outcome.value reason planned found kinds"),
     "message": lambda verified: message(verified),
 }
 _INDENT: Final = 11
+_ORDER: Final = (Outcome.BROKEN, Outcome.UNKNOWN, Outcome.KEPT)
 
 
-def write_promises(promises: Sequence[Verified], format_name: str, to: Destination) -> None:
-    """Write the outcome of each promise in one of the formats of `options.FORMATS`."""
-    if format_name == "table":
-        to.stream.writelines(_lines(promises, to.width))
+def write_promises(
+    checked: VerifyResult, format_name: str, to: Destination, *, verbose: bool = False, by: str = "incident"
+) -> None:
+    """Write the outcome of each promise in one of the formats of `options.FORMATS`; text has kept promises only if `verbose`."""
+    if format_name == "text":
+        to.stream.writelines(_text_lines(checked, to, verbose=verbose, by=by))
     else:
-        write_items(COLUMNS, promises, format_name, to)
+        write_items(COLUMNS, checked.promises, format_name, to)
 
 
-def _lines(promises: Sequence[Verified], width: int) -> Iterator[str]:
-    """The promises of each partition below its name."""
-    partitions = groupby(promises, key=attrgetter("topic", "partition"))
-    for number, ((topic, partition), of_partition) in enumerate(partitions):
-        yield f"{chr(10) if number else ''}{name(topic, partition)}\n"
-        for verified in of_partition:
-            outcome = verified.outcome.value if verified.outcome is Outcome.KEPT else verified.outcome.value.upper()
-            lines = textwrap.wrap(
-                printable(message(verified)),
-                max(width, 20 + _INDENT),
-                initial_indent=f"  {outcome:<{_INDENT - 2}}",
-                subsequent_indent=" " * _INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            yield from (line + "\n" for line in lines)
+def _text_lines(checked: VerifyResult, to: Destination, *, verbose: bool, by: str) -> Iterator[str]:
+    """The first screen; then promises that were not kept, equal ones of several partitions together unless `by` is "partition"."""
+    yield first_screen_text(_first_screen(checked), to)
+    groups: dict[tuple[object, ...], list[Verified]] = {}
+    for verified in checked.promises:
+        if verified.outcome is Outcome.KEPT and not verbose:
+            continue
+        what = (verified.outcome, verified.promise, verified.reason, str(verified.broker), str(verified.leader), verified.kinds)
+        place = (verified.topic, verified.partition) if by == "partition" else ()
+        groups.setdefault((*place, *what), []).append(verified)
+    ordered = sorted(groups.values(), key=lambda group: _ORDER.index(group[0].outcome))
+    shown = ordered if by == "partition" or len(ordered) <= SHOWN_ROWS else ordered[: SHOWN_ROWS - 1]
+    if shown:
+        yield "\n"
+    for group in shown:
+        yield from _group_lines(group, to.width)
+    if others := sum(map(len, ordered[len(shown) :])):
+        yield f"{plural(others, 'more promise')}: --by partition lists all\n"
+
+
+def _group_lines(group: Sequence[Verified], width: int) -> Iterator[str]:
+    """What was promised of these partitions, and what was found; numbers only of the first of several."""
+    first = group[0]
+    outcome = first.outcome.value if first.outcome is Outcome.KEPT else first.outcome.value.upper()
+    partitions = list(dict.fromkeys((verified.topic, verified.partition) for verified in group))
+    has_numbers = len(partitions) > 1 and len({message(verified) for verified in group}) > 1
+    example = f", such as {name(*partitions[0])}" if has_numbers else ""
+    lines = textwrap.wrap(
+        printable(f"{partitions_words(partitions)}{example}: {message(first)}"),
+        max(width, 20 + _INDENT),
+        initial_indent=f"  {outcome:<{_INDENT - 2}}",
+        subsequent_indent=" " * _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from (line + "\n" for line in lines)
+
+
+def _first_screen(checked: VerifyResult) -> FirstScreen:
+    if not checked.promises:
+        return FirstScreen("unknown", summary_line(checked))
+    verdict = "error" if checked.count(Outcome.BROKEN) else "unknown" if checked.count(Outcome.UNKNOWN) else "clean"
+    lines = []
+    broken = {(verified.topic, verified.partition) for verified in checked.promises if verified.outcome is Outcome.BROKEN}
+    if broken:
+        lines.append(("broken", partitions_words(sorted(broken))))
+        lines.append(
+            ("do first", "stop producers of these partitions, copy the log directories, and plan again with the new copies")
+        )
+    return FirstScreen(verdict, summary_line(checked), lines)
 
 
 def message(verified: Verified) -> str:
@@ -107,7 +144,7 @@ def summary_line(checked: VerifyResult) -> str:
     """The last line on stderr."""
     if not checked.promises:
         return "nothing to verify: nothing is promised of these partitions"
-    counts = [(checked.count(outcome), outcome.value) for outcome in (Outcome.BROKEN, Outcome.UNKNOWN, Outcome.KEPT)]
+    counts = [(checked.count(outcome), outcome.value) for outcome in _ORDER]
     (first, outcome), *others = [(count, outcome) for count, outcome in counts if count]
     counted = ", ".join([f"{plural(first, 'promise')} {outcome}", *(f"{count} {outcome}" for count, outcome in others)])
     rest = f"; {plural(checked.without_promise, 'partition')} of which nothing is promised" if checked.without_promise else ""

@@ -1,34 +1,31 @@
 """Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, takewhile
 from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.cli.streams import printable
+from kafka_forensics.cli.streams import COMMAND_START, printable
 from kafka_forensics.errors import DENIED, TRY_AGAIN, is_transient
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.amounts import first_few, plural, size
+from kafka_forensics.model.bundles import CollectRequest, collect_requests
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import incident_loss, message, rerun_command, severity_order, span
+from kafka_forensics.wording import incident_loss, message, offset_range, rerun_command, severity_order
 
+SHOWN_ROWS: Final = 16
+"""Rows of a table of partitions, a row for equal partitions of a topic."""
 _FINDINGS_SHOWN: Final = 20
 _NAMED_PARTITIONS: Final = 3
 _NAMED_TOPICS: Final = 4
 _NAMED_EPOCHS: Final = 3
 _NAMED_BROKERS: Final = 6
-_SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
-_TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
-"""Options of printed commands that take a value."""
-_CONTINUATION: Final = " \\"
 _AGREEMENTS: Final = {
     "identical": "the replicas are identical",
     "prefix": "the replicas agree as far as they go",
@@ -64,13 +61,13 @@ def name(topic: str | None, partition: int | None) -> str:
 
 def place_words(place: Place, crowded: Iterable[str]) -> str:
     """`broker 2, audit-0/….log, bytes 0 to 60, offsets 300 to 369`; with the log directory for brokers in `crowded`."""
-    parts: list[str | None] = [] if place.broker is None else [_broker_words(place.broker)]
+    parts = [] if place.broker is None else [_broker_words(place.broker)]
     path = [place.file] if place.file else []
     if place.log_dir and (not path or place.broker is None or str(place.broker) in crowded):
         path.insert(0, place.log_dir.rstrip("/"))
     if path:
         parts.append(printable("/".join(path)))
-    parts += [span(place.byte_start, place.byte_end, "byte"), span(place.offset_start, place.offset_end, "offset")]
+    parts += [offset_range(place.byte_start, place.byte_end, "byte"), offset_range(place.offset_start, place.offset_end, "offset")]
     return ", ".join(filter(None, parts))
 
 
@@ -78,9 +75,13 @@ def _broker_words(broker: int | str) -> str:
     return "remote storage" if broker == REMOTE else f"broker {printable(str(broker))}"
 
 
-def lost_words(incident: Incident, partition: IncidentPartition | None = None) -> str:
-    """Records or offsets lost by an incident, or in one of its partitions: `70`, `30 to 70`, `up to 70`, empty for none."""
-    least, most, _ = incident_loss(partition or incident, incident)
+def lost_words(incident: Incident, partitions: Iterable[IncidentPartition]) -> str:
+    """Records or offsets lost by an incident in some of its partitions: `70`, `30 to 70`, `up to 70`, empty for none."""
+    losses = [incident_loss(partition, incident)[:2] for partition in partitions]
+    return _least_to_most(sum(least for least, _ in losses), sum(most for _, most in losses))
+
+
+def _least_to_most(least: int, most: int) -> str:
     if not most:
         return ""
     return str(most) if least == most else f"{least} to {most}" if least else f"up to {most}"
@@ -88,8 +89,8 @@ def lost_words(incident: Incident, partition: IncidentPartition | None = None) -
 
 def cost_words(incident: Incident) -> str:
     """`30 to 70 committed records`, or offsets where records are not known; empty for none."""
-    _, most, noun = incident_loss(incident, incident)
-    return f"{lost_words(incident)} {noun}{'s' if most > 1 else ''}" if most else ""
+    least, most, noun = incident_loss(incident, incident)
+    return f"{_least_to_most(least, most)} {noun}{'s' if most > 1 else ''}" if most else ""
 
 
 def crowded_brokers(result: ScanResult) -> frozenset[str]:
@@ -124,23 +125,19 @@ def _offsets_held(replica: ReplicaSummary) -> str:
         return "its log could not be read"
     if replica.read is ReadExtent.PART:
         reached = replica.read_end_offset if end is None else end
-        offsets = span(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
+        offsets = offset_range(start, reached, "offset") if reached is not None and reached > start else f"offset {start} on"
         return f"{offsets} read in part" + (", its end is not known" if end is None else "")
     assert end is not None
-    return str(span(start, end, "offset")) if end > start else f"empty at offset {start}"
+    return offset_range(start, end, "offset") if end > start else f"empty at offset {start}"
 
 
-def kinds_and_places(findings: Iterable[Finding]) -> str:
-    """`INDEX_MISSING on 12 partitions; TXN_OPEN on ledger-0`: kinds of findings with their partitions."""
-    partitions: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for finding in findings:
-        partitions[finding.kind][name(finding.place.topic, finding.place.partition)] = None
-    texts = []
-    for kind, of_kind in sorted(partitions.items()):
-        named = [*filter(None, of_kind)]
-        where = f"{len(named)} partitions" if len(named) > _NAMED_PARTITIONS else ", ".join(named)
-        texts.append(f"{kind} on {where}" if named else kind)
-    return "; ".join(texts)
+def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
+    """`audit-0 to audit-121`, or `orders: 5 partitions` where they are not consecutive; all of one topic."""
+    keys = sorted(partitions)
+    first, last = keys[0], keys[-1]
+    if last[1] - first[1] != len(keys) - 1:
+        return f"{printable(first[0])}: {plural(len(keys), 'partition')}"
+    return name(*first) + ("" if first == last else f" to {name(*last)}")
 
 
 def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -149,20 +146,19 @@ def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
     return [list(group) for _, group in groupby(ordered, key=lambda finding: (finding.severity, finding.kind))]
 
 
-def summary_lines(result: ScanResult) -> list[str]:
-    """The verdict, what was read, and where readers wait, in two or three lines."""
+def summary_lines(result: ScanResult, *, names_readers: bool = True) -> list[str]:
+    """The verdict, what was read, and if `names_readers` where readers wait, in two or three lines."""
     totals = result.totals
     severities = by_severity(result.findings) or nothing_found(result)
-    scope = f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
     records = f"{totals.records} records" + ("" if totals.records_decoded else " by batch headers (--deep decodes them)")
     counted = f"{plural(totals.segments, 'segment')}, {plural(totals.batches, 'batch')}, {records}"
     decoded, damaged, skipped = map(size, (totals.bytes_decoded, totals.bytes_damaged, totals.bytes_skipped))
     lines = [
-        f"{result.verdict}: {severities} in {scope}",
+        f"{result.verdict}: {severities} in {scope_words(result)}",
         f"{size(totals.bytes_total)} read: {decoded} decoded, {damaged} damaged, {skipped} skipped; {counted}",
     ]
-    if waiting := _waiting_readers(result.findings):
-        lines.append(waiting)
+    if names_readers and (waiting := waiting_readers(result.findings)):
+        lines.append(f"readers of committed records {waiting}")
     if result.remote.alone is not None:
         return [*lines, _only_store_line(*result.remote.alone, result)]
     if not totals.partitions:
@@ -180,8 +176,14 @@ def _only_store_line(partitions: int, segments: int, result: ScanResult) -> str:
     return f"{missing}: {found}; give the brokers' log directories to know what is missing"
 
 
-def _waiting_readers(findings: Iterable[Finding]) -> str:
-    """`readers of committed records wait in 2 partitions: ledger-0 (open transaction), …`; empty where none wait."""
+def scope_words(result: ScanResult) -> str:
+    """`12 partitions, 36 replicas on 3 brokers`."""
+    totals = result.totals
+    return f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
+
+
+def waiting_readers(findings: Iterable[Finding]) -> str:
+    """`wait in 2 partitions: ledger-0 (open transaction), …`; empty where no reader of committed records waits."""
     reasons: dict[str, str] = {}
     for finding in findings:
         if reason := _why_readers_wait(finding.kind):
@@ -191,7 +193,7 @@ def _waiting_readers(findings: Iterable[Finding]) -> str:
     named = [f"{partition} ({reason})" for partition, reason in reasons.items()]
     if (more := len(named) - _NAMED_PARTITIONS) > 0:
         named[_NAMED_PARTITIONS:] = [f"{more} more"]
-    return f"readers of committed records wait in {plural(len(reasons), 'partition')}: {', '.join(named)}"
+    return f"wait in {plural(len(reasons), 'partition')}: {', '.join(named)}"
 
 
 def _why_readers_wait(kind: str) -> str | None:
@@ -261,14 +263,30 @@ def _named_topics(topics: Iterable[str]) -> str:
     return printable(listed(named if more <= 0 else [*named[:_NAMED_TOPICS], f"{more} more"]))
 
 
-def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
-    """A line for each of `gaps`, one for several objects that a storage service refuses, and hints."""
-    listed_gaps = list(gaps)
+def gap_lines(gaps: Iterable[Incomplete], lists: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each of `gaps`, one for several with one cause, and hints.
+
+    What bundles lack has one command a bundle; `lists` are files that list what to collect, by bundle.
+    """
+    every = list(gaps)
+    listed_gaps = [unread for unread in every if unread.needed is None]
     denied = [unread for unread in listed_gaps if unread.reason.startswith(DENIED)]
     several = len(denied) > 1
     others = [unread for unread in listed_gaps if not (several and unread.reason.startswith(DENIED))]
     rows = dict.fromkeys(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in others)
-    return [*([_denied_line(denied)] if several else []), *rows, *gap_hints(listed_gaps)]
+    requests = collect_requests(unread.needed for unread in every if unread.needed is not None)
+    commands = [line for request in requests for line in _collect_lines(request, (lists or {}).get(request.bundle))]
+    return [*([_denied_line(denied)] if several else []), *rows, *commands, *gap_hints(listed_gaps)]
+
+
+def _collect_lines(request: CollectRequest, records_list: str | None) -> Iterator[str]:
+    """What a bundle lacks, and the command that collects it, with the file that lists the ranges if there is one."""
+    about = request.about
+    where = "" if about.broker is None else f" on {_broker_words(about.broker)}"
+    where += "" if records_list is None else f" with a copy of {printable(records_list)}"
+    lacks = f"incomplete: {printable(request.bundle)}: it lacks records of {plural(request.partitions, 'partition')}"
+    yield f"{lacks}; run{where}, and give the new bundle instead:"
+    yield f"{COMMAND_START}{about.collect_command(request.records if records_list is None else [f'@{records_list}'])}"
 
 
 def _denied_line(denied: Sequence[Incomplete]) -> str:
@@ -286,28 +304,6 @@ def gap_hints(gaps: Iterable[Incomplete]) -> list[str]:
     return [*hints, f"hint: {TRY_AGAIN}"] if any(map(is_transient, reasons)) else hints
 
 
-def command_lines(command: str, width: int) -> list[str]:
-    r"""A shell command in lines of at most `width`, with ` \` at the end of each but the last.
-
-    An option and its value stay on one line; an argument that is longer than `width` is not broken.
-    """
-    arguments: list[str] = []
-    for argument in _SHELL_WORD.findall(command):
-        if arguments and _TAKES_VALUE.fullmatch(arguments[-1]) and not argument.startswith("--"):
-            arguments[-1] += f" {argument}"
-        else:
-            arguments.append(argument)
-    lines = [" ".join(arguments[:2])]
-    for number, argument in enumerate(arguments[2:], 3):
-        ending = 0 if number == len(arguments) else len(_CONTINUATION)
-        if len(lines[-1]) + 1 + len(argument) + ending <= width:
-            lines[-1] += f" {argument}"
-        else:
-            lines[-1] += _CONTINUATION
-            lines.append(f"    {argument}")
-    return lines
-
-
 def is_harmless(findings: Iterable[Finding]) -> bool:
     """Whether no finding is worse than info."""
     return all(finding.severity is Severity.INFO for finding in findings)
@@ -317,4 +313,5 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
     """The first findings as sentences, and the number of others, for commands that are not about findings."""
     yield from (f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_FINDINGS_SHOWN])
     if len(findings) > _FINDINGS_SHOWN:
-        yield f"and {len(findings) - _FINDINGS_SHOWN} more; `{rerun_command('scan', findings[0].rerun_arguments)}` tells all"
+        yield f"and {len(findings) - _FINDINGS_SHOWN} more; this shows all:"
+        yield f"{COMMAND_START}{rerun_command('scan', findings[0].rerun_arguments)}"

@@ -22,6 +22,7 @@ from kafka_forensics.model.batches import has_right_crc
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.findings import Finding, worst_first
 from kafka_forensics.model.json_objects import Columns, attributes
+from kafka_forensics.model.offset_ranges import offset_range
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, RECORDS, ReplicaKeys, batches_to_arrow, fact_named
@@ -220,7 +221,7 @@ class FactReader:
         for finding in self.result.findings:
             place, evidence = finding.place, finding.evidence
             if finding.kind == "REMOTE_SEGMENT_UNREADABLE" and evidence["is_read"] and evidence["reason"] != OTHERS_MISSING:
-                offsets = f"offsets {place.offset_start} to {(place.offset_end or 0) - 1}"
+                offsets = offset_range(place.offset_start, place.offset_end, "offset")
                 reason = f"{offsets} are in remote segments whose log is missing or cut"
                 yield Incomplete(f"{place.topic}-{place.partition}", reason, place.topic, place.partition, REMOTE)
 

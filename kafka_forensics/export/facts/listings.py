@@ -53,7 +53,7 @@ def require_listed(inputs: Inputs, query: FactQuery, listed: str) -> None:
     now = listing_of(inputs, query)
     if now != listed:
         count, before = (listing.split(" ")[0] for listing in (now, listed))
-        raise IncompleteError(query.fact, f"its files have changed since the scan ({before} files then, {count} now)")
+        raise IncompleteError(query.fact, f"its files have changed since the scan (from {before} to {count} files)")
 
 
 def _files(inputs: Inputs, query: FactQuery) -> Iterator[tuple[str, Entry]]:

@@ -40,7 +40,7 @@ from kafka_forensics.parsers.log import (
 from kafka_forensics.parsers.log_dir import SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.record_columns import record_arrays
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates
-from kafka_forensics.storage.bundles import CollectedLog
+from kafka_forensics.storage.bundles import CollectedLog, needed_records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +111,7 @@ class ReplicaReader:
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file cannot be read, or not to its end."""
-        self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason))
+        self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason, needed=needed_records(error)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from kafka_forensics.parsers.log import BatchChecks, SegmentReader, check_batch_
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, SegmentFiles, SegmentLog
 from kafka_forensics.scanning.rereading.record_states import LazyRecordStates, RecordStates
 from kafka_forensics.scanning.rereading.seeking import start_position, start_position_for_time
+from kafka_forensics.storage.bundles import needed_records
 from kafka_forensics.storage.open import open_address
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def piece_facts(
     except SourceError as error:
         if strict:
             raise
-        note(Incomplete(error.path or source.name, error.reason))
+        note(Incomplete(error.path or source.name, error.reason, needed=needed_records(error)))
 
 
 @dataclass(slots=True)
@@ -263,8 +264,8 @@ class PieceReader(ReplicaReader):
         elif next_start < size and ended != next_start:
             raise SourceError(
                 path,
-                f"the part that ends at byte {ended} and the next one, from byte {next_start}, do not meet: its index leads into"
-                f" bytes that look like batches and are none; read it with split_bytes={2 * size}",
+                f"the part that ends at byte {ended} and the next one, from byte {next_start}, do not meet: its index points into"
+                f" bytes that look like batches but are not; read it with split_bytes={2 * size}",
             )
         self._extents[path] = (start, ended)
 

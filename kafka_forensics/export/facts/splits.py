@@ -216,7 +216,7 @@ def require_brokers(inputs: Inputs, query: FactQuery) -> None:
 
 def _no_match_error(option: str, requested: str, existing: list[str]) -> UsageError:
     hint = f"{did_you_mean_prefix(requested, existing)}there is {listed(existing)}" if existing else "there is none at all"
-    return UsageError(f"nothing fits {option}={requested}", hint=hint)
+    return UsageError(f"nothing matches {option}={requested}", hint=hint)
 
 
 def _all_replicas(inputs: Inputs) -> list[tuple[LogDir, PartitionDirectory]]:

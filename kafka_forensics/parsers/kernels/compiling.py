@@ -356,7 +356,7 @@ def kernel_directory(*, make: bool) -> str:
     """The cache directory for compiled kernels of this version, created if `make`. Raises NoCacheDirectoryError."""
     key = _cache_key(_PACKAGE)
     if key is None:
-        raise NoCacheDirectoryError("this package has no sources, or they have changed since this process began")
+        raise NoCacheDirectoryError("this package has no sources, or they have changed since this process started")
     directory = private_cache_directory("kafka-forensics", key, make=make)
     if make:
         mark_used(directory)
@@ -404,4 +404,4 @@ def _digest(types: ArgumentTypes) -> str:
 def _say_not_cached(reason: str) -> None:
     import logging  # few processes compile anything
 
-    logging.getLogger(__name__).info("kernels are compiled in memory, for this process alone: %s", reason)
+    logging.getLogger(__name__).info("kernels are compiled in memory, only for this process: %s", reason)

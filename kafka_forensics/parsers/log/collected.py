@@ -58,10 +58,10 @@ class CollectedBatches(NamedTuple):
 def read_batches(section: bytes) -> CollectedBatches:
     """The batches of a section, at most `CHUNK_ROWS` rows. Raises FormatError for any invalid bytes."""
     if len(section) < SECTION_HEAD.size + COLUMNS_HEAD.size:
-        raise FormatError("a section of batches without a head")
+        raise FormatError("a section of batches without a header")
     size, digest_size = SECTION_HEAD.unpack_from(section)
     if digest_size != DIGEST_BYTES or not COLUMNS_HEAD.size <= size <= len(section) - SECTION_HEAD.size:
-        raise FormatError("a section of batches that makes no sense")
+        raise FormatError("an invalid section of batches")
     end = SECTION_HEAD.size + size
     stored, start, rows = _stored(section[SECTION_HEAD.size : end])
     digests_end = end + DIGEST_BYTES * rows
@@ -87,7 +87,7 @@ def _stored(data: bytes) -> tuple["list[Ints]", tuple[int, int, int], int]:
     position, columns = COLUMNS_HEAD.size, []
     for _ in range(STORED_COLUMNS):
         if position + PLANES_HEAD.size > len(data):
-            raise FormatError("a column of batches without a head")
+            raise FormatError("a column of batches without a header")
         width, least = PLANES_HEAD.unpack_from(data, position)
         position += PLANES_HEAD.size
         if width > 8 or position + width * rows > len(data):
@@ -97,7 +97,7 @@ def _stored(data: bytes) -> tuple["list[Ints]", tuple[int, int, int], int]:
         columns.append(planes.reshape(-1).view("<i8").astype(np.int64) + least)
         position += width * rows
     if position != len(data):
-        raise FormatError("bytes behind the columns of batches")
+        raise FormatError("bytes after the columns of batches")
     return columns, (start[0], start[1], start[2]), rows
 
 
@@ -169,9 +169,9 @@ def _damage(data: bytes) -> list[tuple[Damage, bool]]:
     try:
         rows = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FormatError("damage that is no JSON") from error
+        raise FormatError("damage that is not JSON") from error
     if not isinstance(rows, list):
-        raise FormatError("damage that is no list")
+        raise FormatError("damage that is not a list")
     return [_damage_of(row) for row in rows]
 
 
@@ -183,9 +183,9 @@ def _damage_of(row: object) -> tuple[Damage, bool]:
             is_valid = all(_is_detail(value, types.get(name)) for name, value in detail.items())
             if kind in LOG_DAMAGE and all(map(_is_int64, numbers)) and position >= 0 and size >= 0:
                 if not is_valid:
-                    raise FormatError("a detail of damage that makes no sense")
+                    raise FormatError("an invalid detail of damage")
                 return Damage(kind, *numbers, detail), inside
-    raise FormatError("damage that makes no sense")
+    raise FormatError("invalid damage")
 
 
 def _is_detail(value: object, expected: type | None) -> bool:
@@ -251,17 +251,17 @@ def contradiction(batches: CollectedBatches, start: int, end: int) -> str | None
     ends = positions + columns[BatchColumn.SIZE_IN_BYTES]
     outside = (positions < start) | (positions >= end) | (ends > end)
     if outside.any() or (positions[1:] < ends[:-1]).any():
-        return "batches lie outside of their bytes, or over each other"
+        return "batches are outside their bytes, or overlap"
     base_offset, delta = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET_DELTA]
     beyond = (delta > 0) & (base_offset > INT64_MAX - delta)
     last_offset = np.where(beyond, INT64_MAX, base_offset + delta)
     last_offset = np.where((delta < 0) & (base_offset < -INT64_MAX - 1 - delta), -INT64_MAX - 1, last_offset)
     if ((columns[BatchColumn.MAGIC] >= 2) & (columns[BatchColumn.LAST_OFFSET] != last_offset)).any():
-        return "a batch ends at another offset than its header says"
+        return "a batch ends at another offset than in its header"
     if any(not start <= damage.position <= damage.position + damage.size_in_bytes <= end for damage, _ in batches.damage):
-        return "damage lies outside of its bytes"
+        return "damage is outside its bytes"
     if not _covered(positions, ends, [damage for damage, inside in batches.damage if not inside], start, end):
-        return "there are bytes that are neither of a batch nor damaged"
+        return "some bytes are neither a batch nor damaged"
     return None
 
 
@@ -288,7 +288,7 @@ def contradiction_of_batches(facts: CollectedBatches, batches: Iterable[tuple[Se
         if rows is None:
             rows = {begin: row for row, begin in enumerate(facts.columns[BatchColumn.POSITION].tolist())}
         if position not in rows:
-            return "a batch is held where none begins"
+            return "a stored batch is at a position where no batch begins"
         column = facts.columns[:, rows[position]]
         magic = column[BatchColumn.MAGIC]
         if kind is SectionKind.RAW:
@@ -298,7 +298,7 @@ def contradiction_of_batches(facts: CollectedBatches, batches: Iterable[tuple[Se
             is_whole = len(batch) >= RECORD_BATCH_OVERHEAD and BATCH_HEADER.unpack_from(batch)[1] == len(batch) - LOG_OVERHEAD
             matches, crc = is_whole and batch[MAGIC_AT] == CURRENT_MAGIC, None
         if not (matches and (magic < CURRENT_MAGIC or _header_matches(batch, column, crc))):
-            return "a batch that is held is not the one that its facts tell of"
+            return "a stored batch contradicts its facts"
     return None
 
 

@@ -170,10 +170,10 @@ class SegmentReader:
 
     def _open_all(self, log: CollectedLog, columns: "NDArray[np.int64]") -> None:
         """Call `inspect_alone` for every batch with the right CRC; the facts have its result. Raises SourceError without it."""
-        rows = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]]
-        for position, size, base_offset, last_offset in rows[:, has_right_crc(columns)].T.tolist():
+        rows = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET]]
+        for position, size, base_offset in rows[:, has_right_crc(columns)].T.tolist():
             if self._inspect_alone is None:
-                raise log.missing_records_error((base_offset, last_offset + 1))
+                raise log.missing_records_error((base_offset, INT64_MAX))
             self._inspect_alone(log, position, size)
 
     def _check_rows(self, first: int) -> None:

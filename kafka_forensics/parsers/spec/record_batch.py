@@ -134,7 +134,7 @@ class Headers(Construct):
     def _parse(self, stream: BinaryIO, context: Container, path: str) -> list[object]:
         count = VARINT._parse(stream, context, path)
         if not 0 <= count <= stream_size(stream) - stream_tell(stream, path):
-            raise LengthError("more headers than bytes, or fewer than none", path=path)
+            raise LengthError("more headers than bytes, or a negative number of headers", path=path)
         headers: list[object] = []
         while len(headers) < count:
             headers.append(RECORD_HEADER.parse_stream(stream))

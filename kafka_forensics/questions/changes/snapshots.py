@@ -141,7 +141,7 @@ def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, l
     ((path, reached),) = matches
     source = open_source(path, reached)
     if source.stat("").kind is not EntryKind.DIRECTORY or not (os.path.isdir(path) or "://" in path):
-        raise UsageError(f"{path} is one snapshot and not a folder of them", hint="give the older and the newer: changes OLD NEW")
+        raise UsageError(f"{path} is one snapshot, not a folder of snapshots", hint="give the older and the newer: changes OLD NEW")
     snapshots: dict[str, list[str]] = {}
     links, others = [], []
     for entry in source.list(""):
@@ -156,9 +156,9 @@ def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, l
         elif entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS):
             others.append(entry.name)
     if links:
-        notes.append(f"links in {path} are not followed, give them as paths themselves: {listed(links)}")
+        notes.append(f"links in {path} are not followed, give their targets as paths: {listed(links)}")
     if others:
-        notes.append(f"archives in {path} of kinds that are not read, unpack them first: {listed(others)}")
+        notes.append(f"archives in {path} of unsupported kinds, unpack them first: {listed(others)}")
     return {name: snapshots[name] for name in sorted(snapshots, key=_natural_order)}
 
 
@@ -207,7 +207,7 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
     if refusal is not None:
         if len(snapshots) < 2:
             raise refusal
-        logging.getLogger(__name__).warning("skipped, as nothing of Kafka's is in them: %s", listed(strangers))
+        logging.getLogger(__name__).warning("skipped, without Kafka files: %s", listed(strangers))
     log_dirs = [log_dir for inputs in snapshots.values() for log_dir in inputs.log_dirs]
     if not any(inputs.incomplete for inputs in snapshots.values()):
         partitions = [
@@ -233,16 +233,19 @@ def _require_comparable(snapshots: Mapping[str, Inputs]) -> None:
     for older, newer in pairwise(snapshots):
         if cluster_ids[older] and cluster_ids[newer] and cluster_ids[older].isdisjoint(cluster_ids[newer]):
             clusters = f"{listed(sorted(cluster_ids[older]))} and {listed(sorted(cluster_ids[newer]))}"
-            both = f"snapshots {older} and {newer} are of different clusters: {clusters}"
-            raise UsageError(both, hint="compare those of one cluster")
+            both = f"snapshots {older} and {newer} belong to different clusters: {clusters}"
+            raise UsageError(both, hint="compare snapshots of one cluster")
     brokers = {name: {log_dir.broker for log_dir in inputs.log_dirs} for name, inputs in snapshots.items()}
     if not all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(snapshots)):
         return
     for unread in (unread for inputs in snapshots.values() for unread in inputs.incomplete):
         raise SourceError(unread.path, unread.reason)
     names = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(snapshots)[:4])
-    hint = f"brokers are known by meta.properties, else by their folders' names ({names}); are these brokers of one snapshot?"
-    raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
+    hint = (
+        f"brokers are identified by meta.properties, else by the names of their folders ({names});"
+        " do these brokers belong to one snapshot?"
+    )
+    raise UsageError("no broker is in two consecutive snapshots, so there is nothing to compare", hint=hint)
 
 
 def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> ComparedSnapshots:

@@ -99,8 +99,8 @@ def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progres
     Raises UsageError for paths without a log directory, for invalid options, and if `output` has the start of another bundle.
     """
     if options.pseudonyms is not None and options.records:
-        hint = "leave out one of them: no pseudonym stands for what is in records"
-        raise UsageError("records cannot be taken whole where pseudonyms stand for names", hint=hint)
+        hint = "leave out one of them: pseudonyms do not replace the content of records"
+        raise UsageError("whole records cannot be collected with pseudonyms", hint=hint)
     with _without_names_in_logs(options.pseudonyms):
         return _Collecting(_CollectInputs(paths, options), output, progress or (lambda _done, _total: None)).run()
 
@@ -236,11 +236,11 @@ class _Collecting:
         keys = {(partition.topic, partition.partition) for partition in partitions}
         for records in self._options.records:
             if records.topic in WITNESS_TOPICS:
-                hint = "its records hold credentials and settings; what the analysis uses of them is always taken"
-                raise UsageError(f"records of {records.topic} are no part of a bundle", hint=hint)
+                hint = "its records hold credentials and settings; the parts that the analysis uses are always collected"
+                raise UsageError(f"records of {records.topic} are not a part of a bundle", hint=hint)
             if (records.topic, records.partition) not in keys:
-                hint = "write --with-records TOPIC:PARTITION:FROM-TO, and give the log directory that holds it"
-                raise UsageError(f"there is no partition {records.topic}-{records.partition} to take records of", hint=hint)
+                hint = "write --with-records TOPIC:PARTITION:A..B, and give the log directory that has the partition"
+                raise UsageError(f"there is no partition {records.topic}-{records.partition} to collect records from", hint=hint)
 
     def _add(self, entry: CollectedEntry) -> list[object]:
         """Add the sections of a file; its row in the listing."""

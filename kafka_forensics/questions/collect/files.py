@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 5
 """Levels of directories below a path: a folder of folders of log directories, and what is in these."""
 TOPICS_WITH_NAMES: Final = WITNESS_TOPICS | {REMOTE_LOG_METADATA_TOPIC}
-NOT_KAFKAS: Final = "no file of Kafka's: its bytes are not collected"
+NOT_KAFKAS: Final = "not a Kafka file: its bytes are not collected"
 
 
 @dataclass(slots=True)
@@ -180,10 +180,10 @@ def file_tree(opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Ps
     for opened_path in opened:
         name = opened_path.source.name
         if isinstance(opened_path.source, BundleSource):
-            raise UsageError(f"{name} is a bundle already", hint="bundles are given to the other commands as they are")
+            raise UsageError(f"{name} is already a bundle", hint="give bundles to the other commands directly")
         if opened_path.discovery.files:
             hint = "give the broker's log directory, or the partition's directory in it"
-            raise UsageError(f"{name} is a file, and a bundle is made of log directories", hint=hint)
+            raise UsageError(f"{name} is a file; a bundle is made of log directories", hint=hint)
     return FileTree(opened, options, pseudonyms)
 
 

@@ -37,7 +37,7 @@ def at_low_priority() -> Iterator[None]:
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     is_idle = disk is not None and _set_disk_priority(IDLE)
     os.nice(NICE)
-    words = "the disk's idle time" if is_idle else "the disk's time as any other, for no idle priority can be set here"
+    words = "the disk's idle time" if is_idle else "normal disk priority, because this system has no idle priority"
     logging.getLogger(__name__).info("priority: nice %d, %s", os.getpriority(os.PRIO_PROCESS, 0), words)
     try:
         yield

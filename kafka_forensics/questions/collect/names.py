@@ -20,7 +20,7 @@ from kafka_forensics.storage.source import Entry, EntryKind
 
 _WITHOUT_NAMES: Final = re.compile(r"[a-z ,:]+")
 """Texts of this package or of the system that cannot have a name: no upper-case letter, digit, dot or slash."""
-_HIDDEN_REASON: Final = "for a reason that is not said, as it may hold names"
+_HIDDEN_REASON: Final = "for a reason that is left out, because it may hold names"
 
 
 def is_log_directory(listed: Sequence[Entry]) -> bool:

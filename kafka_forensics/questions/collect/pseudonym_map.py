@@ -21,7 +21,7 @@ from kafka_forensics.storage.private import open_private
 _VERSION: Final = 1
 _KEY_BYTES: Final = 32
 _KEY_NAME_DIGITS: Final = 16
-_HINT: Final = "name a file that --redact-map made, or one that is not there yet"
+_HINT: Final = "name a file that --redact-map made, or a new one"
 
 
 class PseudonymMap:
@@ -53,10 +53,10 @@ class PseudonymMap:
                 content = json.load(file)
                 names = {str(pseudonym): (str(row["kind"]), str(row["name"])) for pseudonym, row in content["names"].items()}
                 if content["version"] != _VERSION or len(bytes.fromhex(content["key"])) != _KEY_BYTES:
-                    raise UsageError(f"{path} is no map of pseudonyms of this version", hint=_HINT)
+                    raise UsageError(f"{path} is not a map of pseudonyms of this version", hint=_HINT)
                 return cls(content["key"], names, path)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-                raise UsageError(f"{path} is no map of pseudonyms", hint=_HINT) from error
+                raise UsageError(f"{path} is not a map of pseudonyms", hint=_HINT) from error
 
     @classmethod
     def in_memory(cls) -> "PseudonymMap":
@@ -108,7 +108,7 @@ class PseudonymMap:
             if self._path.exists():
                 current = PseudonymMap.at(self._path)
                 if current._key != self._key:
-                    raise UsageError(f"{self._path} was replaced by a map of another key", hint="run it again")
+                    raise UsageError(f"{self._path} was replaced by a map with another key", hint="run it again")
                 self._names = current._names | self._names
             self._write(self._path, replace=True)
 
@@ -119,7 +119,7 @@ class PseudonymMap:
             with atomic_text_file(path, open_private, replace=replace) as file:
                 file.write(text)
         except OSError as error:
-            raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another place") from error
+            raise UsageError(f"cannot write to {path}: {error.strerror}", hint="give --redact-map another path") from error
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def _locked(path: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
-                raise UsageError(f"cannot lock {path}: {error.strerror}", hint="give --redact-map another place") from error
+                raise UsageError(f"cannot lock {path}: {error.strerror}", hint="give --redact-map another path") from error
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 yield
                 return

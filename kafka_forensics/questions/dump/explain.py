@@ -39,34 +39,34 @@ if TYPE_CHECKING:
 
 _MEANINGS: Final = {
     "base_offset": "offset of the first record; kept by compaction",
-    "batch_length": "bytes behind this field; the whole batch has 12 more",
+    "batch_length": "bytes after this field; the whole batch has 12 more",
     "partition_leader_epoch": "epoch of the leader that appended the batch; outside the CRC",
     "magic": "format of the batch; 2 since Kafka 0.11",
-    "crc": "CRC-32C of all that follows, CRC-32 before magic 2 and in no index",
+    "crc": "CRC-32C of everything after this field; CRC-32 before magic 2",
     "last_offset_delta": "last offset = base offset + this",
-    "base_timestamp": "what record timestamps are counted from, or the delete horizon",
+    "base_timestamp": "base of the record timestamps, or the delete horizon",
     "max_timestamp": "largest timestamp of the records, or when the broker appended them",
     "producer_id": "idempotent producer",
     "producer_epoch": "raised to fence older instances of the producer",
     "base_sequence": "sequence of the first record; wraps from 2147483647 to 0",
     "records_count": "records present; fewer after compaction",
-    "offset": "of the message; of a compressed one that of its last record",
-    "size": "bytes of the message behind this field",
+    "offset": "of the message; for a compressed one, of its last record",
+    "size": "bytes of the message after this field",
     "timestamp": "",
     "key_length": "bytes of the key that follows",
     "value_length": "bytes of the value that follows",
     "relative_offset": "offset = base offset of the segment + this",
-    "position": "byte in the .log from which to look",
+    "position": "byte in the .log at which a search begins",
     "version": "of the layout",
-    "first_offset": "of the aborted transaction's data, perhaps in an earlier segment",
+    "first_offset": "of the aborted transaction's data, possibly in an earlier segment",
     "last_offset": "of the ABORT marker, or of the producer's last data",
-    "last_stable_offset": "what read_committed may read up to right after the abort",
+    "last_stable_offset": "last stable offset immediately after the abort",
     "count": "entries that follow",
     "last_sequence": "of the producer's last batch",
     "offset_delta": "last sequence - first sequence of that batch",
     "coordinator_epoch": "of the transaction coordinator that wrote the last marker",
     "current_txn_first_offset": "where the open transaction begins",
-    "record.length": "bytes of the record behind this field",
+    "record.length": "bytes of the record after this field",
     "record.attributes": "unused",
     "record.timestamp_delta": "timestamp = base timestamp + this",
     "record.offset_delta": "offset = base offset + this",
@@ -122,7 +122,7 @@ def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
 
 def _more(noun: str, limit: int) -> JsonRow:
     first = "first is" if limit == 1 else f"first {limit} are"
-    return ("more", None, None, "", noun, None, f"only the {first} taken apart; --offset A:B chooses others")
+    return ("more", None, None, "", noun, None, f"only the {first} shown in detail; --offset A..B chooses others")
 
 
 def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[JsonRow]:
@@ -191,7 +191,7 @@ def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Json
     stream = io.BytesIO(payload)
     for index in range(decoded.header.records_count):
         if index == MAX_RECORDS:
-            yield ("more", None, None, "", "records", None, f"only the first {MAX_RECORDS} of a batch are taken apart")
+            yield ("more", None, None, "", "records", None, f"only the first {MAX_RECORDS} of a batch are shown in detail")
             return
         before = stream.tell()
         if len(payload) < before + 5 and decoded.header.records_count > index + 1:

@@ -196,8 +196,8 @@ def _take_lone_files(
             parsed = parsed if stored is None else PartitionName(stored.topic, stored.partition)
             if parsed is None or named.kind in LOG_DIRECTORY_KINDS:
                 if is_only_path:
-                    hint = "--topic and --partition choose directories: leave them out for files given by themselves"
-                    raise UsageError(f"{source.name}: of which topic and partition it is cannot be told from its path", hint=hint)
+                    hint = "--topic and --partition choose directories: leave them out when you give files"
+                    raise UsageError(f"{source.name}: its path does not show its topic and partition", hint=hint)
                 inputs.left_out.append(source.name)
                 continue
             partitions.add((parsed.topic, parsed.partition))

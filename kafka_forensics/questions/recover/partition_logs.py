@@ -188,6 +188,15 @@ class PartitionLogs:
             equal += without(surviving, without(surviving, equal_to_holder))
         return normalised(equal), without(surviving, normalised(equal))
 
+    def note_uncollected_survivors(self, losses: Sequence[Loss]) -> None:
+        """Note the records that the kept log's bundle lacks too: they are needed once the lost ones are collected."""
+        log = self.log(self.kept)
+        if log is None or not log.is_collected:
+            return
+        parts = [self.surviving(loss.held_by) for loss in losses]
+        ranges = normalised(span for equal, others in parts for span in (*others, *(equal if self.planned.compacted else ())))
+        any(batch.data is None for batch in log.batches(ranges))
+
     def is_damaged(self, loss: Loss, start: int, end: int) -> bool:
         """Whether a holder of a loss has damage at some of these offsets."""
         return any(clipped(self.planned.replicas[self._numbers[broker]].damaged, start, end) for broker in loss.held_by)

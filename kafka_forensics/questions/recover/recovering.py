@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, WITNESS_TOPICS
+from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.model.recovered import CommittedCounts, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
@@ -56,6 +56,11 @@ class RecoveredPartition:
     """Whether the surviving log may hold some of the recovered records, because not all of its records could be read."""
 
     @property
+    def key(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
     def kept(self) -> Broker | None:
         """The broker whose copy is kept, None where the side is undecided."""
         return self.side.candidate.broker if isinstance(self.side, KeptSide) else None
@@ -80,6 +85,8 @@ class Recovery:
     """Files that could not be read, by the scan or when their records were read."""
     may_hold_more: Counter[tuple[str, Broker | None]] = field(default_factory=Counter)
     """Missing evidence of all partitions that may hold further records: (kind of `Missing`, broker) → partitions."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Internal topics → partitions that lose records; they are recovered only if `topic` names them."""
     result: ScanResult | None = None
 
     @property
@@ -124,7 +131,10 @@ def recover(
     take_remote_logs(inputs, options, witnesses.remote_log)
     require_matching_node_ids(inputs)
     check_dead(dead, inputs, witnesses.controller)
-    recoverer = _Recoverer(inputs, witnesses, name_of_kept(keep, inputs, dead), frozenset(dead), sink)
+    names_internal = options.topic_glob is not None and options.topic_glob.startswith("__")
+    recoverer = _Recoverer(
+        inputs, witnesses, name_of_kept(keep, inputs, dead), frozenset(dead), sink, with_internal_topics=names_internal
+    )
     answer = recoverer.answer
     answer.result = scan_inputs(inputs, options, progress, recoverer.look, witnesses)
     answer.incomplete += [unread for unread in answer.result.incomplete if unread not in answer.incomplete]
@@ -134,11 +144,21 @@ def recover(
 class _Recoverer:
     """Recovers each partition once the scan has judged it."""
 
-    def __init__(self, inputs: Inputs, witnesses: Witnesses, keep: str | None, dead: frozenset[str], sink: Sink) -> None:
+    def __init__(
+        self,
+        inputs: Inputs,
+        witnesses: Witnesses,
+        keep: str | None,
+        dead: frozenset[str],
+        sink: Sink,
+        *,
+        with_internal_topics: bool,
+    ) -> None:
         self.answer = Recovery(inputs.given)
         self._maker = PlanMaker(inputs, witnesses, PlanOptions(dead=dead))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._inputs, self._coordinators, self._keep, self._sink = inputs, witnesses.transaction_log, keep, sink
+        self._with_internal_topics = with_internal_topics
 
     def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Recover a judged partition, and keep its answer if it loses something or is the only one."""
@@ -150,9 +170,14 @@ class _Recoverer:
         plan, side = planned.plan, kept_side(planned, self._keep)
         partition = RecoveredPartition(plan.topic, plan.partition, side, at_most_is_bound=plan.at_most_is_bound)
         partition.missing = [(missing.kind, missing.broker) for missing in plan.missing]
-        loses = bool(plan.at_stake) or any(candidate.losses for candidate in plan.candidates)
         if isinstance(side, KeptSide):
             loses = bool(side.candidate.losses)
+        else:
+            loses = bool(plan.at_stake) or any(candidate.losses for candidate in plan.candidates)
+        if loses and plan.topic in WITNESS_TOPICS and not self._with_internal_topics:
+            answer.left_out[plan.topic] += 1
+            return
+        if isinstance(side, KeptSide):
             losses = [*side.candidate.losses, *_remote_losses(side.candidate, result.findings, replicas)]
             self._take_losses(partition, planned, side.candidate, losses, self._maker.present(replicas)[0])
         else:
@@ -194,6 +219,8 @@ class _Recoverer:
         versions = LosingVersions(logs, partition.ranges)
         for record in versions.records():
             self._sink(record)
+        if versions.unreadable["not_collected"]:
+            logs.note_uncollected_survivors(losses)
         kept_log = logs.log(kept.broker)
         partition.unreadable, partition.not_compared = versions.unreadable, kept_log is not None and kept_log.not_compared
         partition.not_compared |= logs.lacks_surviving

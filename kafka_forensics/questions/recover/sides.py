@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
@@ -10,10 +11,14 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.questions.plan import Planned, is_dead, name_of_copy, node_ids
 from kafka_forensics.replication.planner import Candidate
 
+RECOMMENDED: Final = "recommended"
+"""The value of --keep that keeps the leader that the plan recommends, in each partition another one."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeptSide:
-    """The election whose losses count, and who chose it: `asked` (--keep), `leader` (controllers' log), `recommended` (plan)."""
+    """The election whose losses count, and why: `asked` (--keep N), `plan` (--keep recommended), `leader` (controllers' log),
+    `recommended` (no copies conflict)."""
 
     candidate: Candidate
     why: str
@@ -23,13 +28,14 @@ class KeptSide:
     @property
     def sentence(self) -> str:
         """The choice in words, without a full stop."""
-        why = "no leader is known whose copy is here, and no copies conflict"
+        why = "no copy of a known leader was given, and no copies conflict"
         if self.some_are_dead:
-            why = "no leader is known that comes back, and of brokers that do no copies conflict"
+            why = "no known leader comes back, and the copies of the other brokers do not conflict"
         reasons = {
-            "asked": "as --keep says",
-            "leader": "which leads, by the controller's last word",
-            "recommended": f"whom the plan recommends: {why}",
+            "asked": "as requested with --keep",
+            "plan": "recommended by the plan",
+            "leader": "the leader in the controller's log",
+            "recommended": f"recommended by the plan: {why}",
         }
         return f"broker {self.candidate.broker} is kept, {reasons[self.why]}"
 
@@ -44,8 +50,8 @@ class Undecided:
 
 def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str | None:
     """The name here of the broker to keep. Raises UsageError if it is dead, or no copy of it is here."""
-    if keep is None:
-        return None
+    if keep in (None, RECOMMENDED):
+        return keep
     (node,) = node_ids([keep], inputs)
     contradicting = [name for name in sorted(dead) if is_dead([keep, node], name, *node_ids([name], inputs))]
     if contradicting:
@@ -59,38 +65,42 @@ def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str
         if any(directory.topic != CLUSTER_METADATA_TOPIC for directory in log_dir.found.partitions):
             brokers.add(log_dir.broker)
     names = listed(str(broker) for broker in sorted(brokers, key=broker_order))
-    hint = f"--keep takes a broker whose copy is here: {names}" if names else "give the log directories of its replicas"
-    raise UsageError(f"no copy here is of broker {keep}", hint=hint)
+    hint = f"--keep needs a broker with a given copy: {names}" if names else "give the log directories of its replicas"
+    raise UsageError(f"no copy belongs to broker {keep}", hint=hint)
 
 
 def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
     """The requested side, else that of the current leader, else the recommended one if no copies conflict."""
     partition, candidates = planned.given, planned.plan.candidates
     if not candidates:
-        hint = "`plan` says why, and what to mend before a broker starts"
-        return Undecided("nobody can lead on these copies, so that no side stays", hint)
+        hint = "`plan` shows why, and what to repair before a broker starts"
+        return Undecided("no broker can lead with these copies, so no side stays", hint)
     names = listed(str(candidate.broker) for candidate in candidates)
     is_live = [replica.is_live for replica in partition.replicas]
+    if keep == RECOMMENDED:
+        if planned.plan.contested_by is not None or planned.recommended is None:
+            return Undecided("the plan recommends no leader", f"choose the copy to keep with --keep N: {names}")
+        return KeptSide(planned.recommended, "plan")
     if keep is not None:
         requested = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
         if requested is None:
-            return Undecided(f"broker {keep} cannot lead on these copies", f"brokers that can lead here: {names}")
+            return Undecided(f"broker {keep} cannot lead with these copies", f"brokers that can lead here: {names}")
         return KeptSide(requested, "asked")
     if planned.current_leader is not None:
         return KeptSide(planned.current_leader, "leader")
     if any(ranges for (i, j), ranges in partition.differing.items() if is_live[i] and is_live[j]):
         leader = None if partition.control is None else partition.control.leader
         if leader is None:
-            why = "no controller's log here says who leads"
+            why = "no given controller's log shows the leader"
         elif leader < 0:
             why = "it has no leader"
         elif leader in partition.dead:
             why = f"its leader, broker {leader}, will not come back"
         else:
-            why = f"of its leader, broker {leader}, no copy is here that could start"
+            why = f"no given copy of its leader, broker {leader}, can start"
         return Undecided(
-            f"{why}, and the copies hold different records at the same offsets",
-            f"say which copy stays with --keep N: {names}; `plan` says what each would lose",
+            f"{why}, and the copies have different records at the same offsets",
+            f"choose the copy to keep with --keep N ({names}), or the leaders that `plan` recommends with --keep {RECOMMENDED}",
         )
     assert planned.recommended is not None
     return KeptSide(planned.recommended, "recommended", some_are_dead=not all(is_live))

@@ -12,7 +12,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import INTERNAL_TOPICS
-from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, offset_ranges, without
 from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.plan import Planned, SalvageForecast
 from kafka_forensics.questions.salvage.lineage import LeftBehind, LogCopy, LogLineage, committed_end, common, trace
@@ -26,7 +26,6 @@ from kafka_forensics.scanning.rereading.reader import LogReader
 
 ROUNDS: Final = 4
 """How often a lineage is traced again without offsets whose bytes are missing."""
-_RANGES_NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def choose(
     if not sources:
         raise RefusedError(Refused(*key, "nothing_read", "no copy of it could be read"))
     if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):
-        reason = "copies are of several topics of this name, and nothing says which is the present one"
+        reason = "the copies belong to several topics with this name, and no file shows which is the current one"
         hint = "give only copies with one topic id (partition.metadata)"
         raise RefusedError(Refused(*key, "topic_undecided", reason, hint))
     if key[0] in INTERNAL_TOPICS or any(source.plan.context.compacted for source in sources):
@@ -120,7 +119,7 @@ def _choose_lineage(
     gaps = without([(lineage.log_start_offset, lineage.log_end_offset)], found)
     choice.lineage = replace(lineage, gaps=gaps)
     if gaps and not allow_gaps:
-        reason = f"no copy has offsets {_some(gaps)}{' and more' if len(gaps) > _RANGES_NAMED else ''} of this lineage"
+        reason = f"no copy has {offset_ranges(gaps)} of this lineage"
         hint = "give the log directories of more brokers, or --allow-gaps"
         raise RefusedError(Refused(*sources[0].key, "gaps", reason, hint, gaps))
     return choice
@@ -130,15 +129,15 @@ def _check_rivals(sources: Sequence[SourceCopy], planned: Planned, lineage: LogL
     """Raise RefusedError if other records than those of the lineage were, or may have been, committed."""
     key = sources[0].key
     if planned.plan.contested_by is not None and prefer is None and lineage.left_behind:
-        reason = "which of its copies holds what was committed is not known: one has no high watermark"
+        reason = "it is unknown which of its copies has the committed records: one has no high watermark"
         raise RefusedError(Refused(*key, "rivals", reason, CHOOSE_BROKER))
     if lineage.rivals:
         theirs = tuple(dict.fromkeys(rival.broker for rival in lineage.rivals))
         ours = tuple(dict.fromkeys(rival.rival_of for rival in lineage.rivals if rival.rival_of is not None))
         spans = normalised((rival.start, rival.end) for rival in lineage.rivals)
         reason = (
-            f"from offset {spans[0][0]} on other records were committed on broker {listed(map(str, theirs))}"
-            f" than on broker {listed(map(str, ours))}"
+            f"from offset {spans[0][0]} on, broker {listed(map(str, theirs))} has other committed records than"
+            f" broker {listed(map(str, ours))}"
         )
         raise RefusedError(Refused(*key, "rivals", reason, CHOOSE_BROKER, spans, (*ours, *theirs)))
 
@@ -212,14 +211,14 @@ def _check_remote(sources: Sequence[SourceCopy], base: int, remote: Sequence[Lef
     line = context.log_start_checkpoint
     may_be_tiered = context.control is None and line is not None and line < replica.local_log_start_offset and not context.compacted
     if (replica.remote or may_be_tiered) and lacks_remote_epochs(replica):
-        reason = f"its leader-epoch-checkpoint on broker {context.broker} does not tell the epochs of its remote segments"
+        reason = f"its leader-epoch-checkpoint on broker {context.broker} lacks the epochs of its remote segments"
         hint = "give the copy of another replica, or the remote store; or --prefer-broker N for one that has the file"
         raise RefusedError(Refused(*key, "tiered", reason, hint, brokers=(context.broker,)))
     committed = [left for left in remote if left.committed_end > left.start]
     if committed and not prefer:
         reason = (
-            f"from offset {committed[0].start} on other records were committed on broker {committed[0].broker} than on broker"
-            f" {context.broker}, and are in remote storage"
+            f"from offset {committed[0].start} on broker {committed[0].broker} has other committed records, in remote storage, than"
+            f" broker {context.broker}"
         )
         spans = normalised((left.start, left.end) for left in committed)
         brokers = (context.broker, *dict.fromkeys(left.broker for left in committed))
@@ -235,17 +234,13 @@ def _check_remote_end(source: SourceCopy, leader: Candidate | None, remote_only:
     """Raise RefusedError if brokers would delete remote segments because no log has their epochs, or if remote segments prove
     offsets after the end of the base committed: a leader whose log ends before them writes other records there."""
     if leader is not None and leader.remote.forgotten:
-        reason = f"its leader would delete {leader.remote.forgotten} remote segments of epochs that no copy's log knows"
+        reason = f"its leader would delete {leader.remote.forgotten} remote segments with epochs that no copy's log has"
         hint = "give the copy of another replica, or --allow-gaps"
         raise RefusedError(Refused(*source.key, "tiered", reason, hint))
     if remote_only:
-        reason = f"remote segments have offsets {_some(remote_only)} of it, behind the end of every copy's log"
+        reason = f"remote segments have {offset_ranges(remote_only)} of it, after the end of every copy's log"
         hint = "give the log directories of more brokers, or --allow-gaps"
         raise RefusedError(Refused(*source.key, "gaps", reason, hint, remote_only))
-
-
-def _some(ranges: Sequence[Range]) -> str:
-    return ", ".join(f"[{start}, {end})" for start, end in ranges[:_RANGES_NAMED])
 
 
 def _without_embedded(

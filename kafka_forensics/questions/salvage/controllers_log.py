@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 KIND: Final = "controllers_log"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """Of `__cluster_metadata` in every cluster (Uuid.METADATA_TOPIC_ID)."""
-_MORE_COPIES: Final = "give the log directories of more controllers, or better copies of these, as they were when all had stopped"
+_MORE_COPIES: Final = "give the log directories of more controllers, or better copies of these, made after all had stopped"
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class ControllersLog:
             copy_range(file, entry.path, 0, file.size_in_bytes, descriptor)
         with LocalSource(str(directory)).open(entry.name) as written:
             if check_snapshot(written, snapshot.offset).problem is not None:
-                raise CopyChangedError(f"{entry.name} is not whole any more, and was when it was scanned")
+                raise CopyChangedError(f"{entry.name} is no longer whole; it was when it was scanned")
             size, digest = written.size_in_bytes, sha256_of(written)
         source_file = f"{plan.context.directory}/{entry.name}"
         return CopiedFile(f"{directory.name}/{entry.name}", size, plan.context.broker, plan.context.log_dir, source_file, digest)
@@ -123,18 +123,18 @@ def _defect(source: SourceCopy, copy: ControllerCopy) -> str | None:
     if not has_batches and not copy.snapshots:
         return "is empty"
     if has_batches and (source.good != ((start, end),) or bases[:1] != [start]):
-        return "lacks a part in the middle, or its beginning"
+        return "lacks its beginning or a part in the middle"
     if any(offset > end for offset in (*ends, *(offset for offset, _ in plan.directory.snapshots))):
-        return "ends before a snapshot of it"
+        return "ends before its snapshot"
     if any(entry.start_offset > end for entry in plan.context.epoch_checkpoint or ()) or replica.index_entries_beyond_log:
-        return "has lost its end: files beside it know of more"
+        return "has lost its end: other files have later offsets"
     if not copy.is_led:
-        return "has a batch of a leader epoch that no leader began there"
+        return "has a batch with a leader epoch that no leader began there"
     if start > 0 and not any(start <= offset for offset in ends):
-        return f"begins at offset {start}, and has no snapshot of what was before"
+        return f"begins at offset {start}, without a snapshot of the records before it"
     recorded = any(not stated.is_leader_change for stated in copy.stated)
     if recorded and not copy.is_dynamic:
-        return "has lost the record that says that voters are in the log"
+        return "has lost the record that marks that voters are in the log"
     if not recorded and (copy.is_dynamic or (copy.state is not None and copy.state.data_version > 0)):
         return "has lost the record of its voters"
     return None
@@ -150,8 +150,8 @@ def choose(copies: Sequence[QuorumCopy]) -> ControllersLog:
             copy.defect = "was given several times"
     whole = [copy for copy in copies if copy.defect is None]
     if not whole:
-        defects = "; ".join(f"that of {copy.facts.node} {copy.defect}" for copy in copies)
-        raise _refused(f"no copy of it is whole and good: {defects}", _MORE_COPIES, copies)
+        defects = "; ".join(f"the copy of {copy.facts.node} {copy.defect}" for copy in copies)
+        raise _refused(f"it has no whole, good copy: {defects}", _MORE_COPIES, copies)
     sets = _voter_sets(max(whole, key=lambda copy: copy.rank), copies)
     counted = [copy for copy in whole if any(copy.is_of_voter(voters) for voters in sets)]
     _require_majorities(sets, counted, copies)
@@ -164,7 +164,7 @@ def choose(copies: Sequence[QuorumCopy]) -> ControllersLog:
     _require_votes(sets, copies)
     epoch = max(copy.facts.epoch_seen for copy in copies) + 1
     if epoch > MAX_EPOCH:
-        raise _refused("copies tell of the last leader epoch that there can be", None, copies)
+        raise _refused("copies have the highest possible leader epoch", None, copies)
     voters = sorted({voter for stated in sets for voter in stated.directories})
     complete = {copy.facts.node for copy in counted}
     remembered = {copy.facts.node for copy in copies if copy.facts.remembers_votes}
@@ -185,20 +185,20 @@ def _refuse_different_moments(copies: Sequence[QuorumCopy]) -> None:
         raise _refused("the controllers' log has one partition, 0", None, copies)
     metas = [copy.source.plan.log_dir.meta for copy in copies]
     if len({meta.cluster_id for meta in metas if meta is not None} - {None}) > 1:
-        raise _refused("its copies are of several clusters", "give the log directories of one cluster", copies)
+        raise _refused("its copies belong to several clusters", "give the log directories of one cluster", copies)
     if any(copy.source.plan.context.live for copy in copies):
-        reason = "its copies are of running nodes, and so of different moments: no majority of them need hold what was committed"
-        raise _refused(reason, "stop all controllers, and copy their log directories then", copies)
+        reason = "its copies were made from running nodes at different times: a majority of them may lack committed records"
+        raise _refused(reason, "stop all controllers, then copy their log directories", copies)
 
 
 def _voter_sets(copy: QuorumCopy, copies: Sequence[QuorumCopy]) -> list[VoterSet]:
     """Every possible voter set, by this copy. Raises RefusedError if the copies do not name the voters."""
     sets = voter_sets(copy.facts, [other.facts for other in copies])
     if not sets:
-        raise _refused("nothing here names its voters", _MORE_COPIES, copies)
+        raise _refused("no file names its voters", _MORE_COPIES, copies)
     certain = [voters for voters in sets if voters is not None]
     if len(certain) < len(sets):
-        raise _refused("who voted before its voters last changed is not known", _MORE_COPIES, copies)
+        raise _refused("its voters before their last change are unknown", _MORE_COPIES, copies)
     return certain
 
 
@@ -223,13 +223,15 @@ def _refuse_contradictions(base: QuorumCopy, whole: Sequence[QuorumCopy], copies
     """Refuse copies that contradict each other: two leaders of an epoch, or committed records after the end."""
     for other in whole:
         if other is not base and (offset := _conflict(base, other)) is not None:
-            reason = f"from offset {offset} on {base.facts.node} and {other.facts.node} have other records of the same leader epoch"
+            reason = (
+                f"from offset {offset} on, {base.facts.node} and {other.facts.node} have different records of the same leader epoch"
+            )
             raise _refused(reason, "compare the copies: an epoch has one leader", [base, other], ((offset, base.end_offset),))
     for other in copies:
         if other.facts.snapshots and other.facts.snapshots[-1].offset > base.end_offset:
             reason = (
-                f"{other.facts.node} has a snapshot of what was committed up to offset {other.facts.snapshots[-1].offset}, and no"
-                " voter's whole copy reaches it"
+                f"{other.facts.node} has a snapshot of committed records up to offset {other.facts.snapshots[-1].offset}, and no"
+                " voter's whole copy reaches that offset"
             )
             raise _refused(reason, _MORE_COPIES, copies)
 
@@ -274,10 +276,8 @@ def _require_votes(sets: Sequence[VoterSet], copies: Sequence[QuorumCopy]) -> No
         unknown = [voter for voter in forgetful if voter not in shown]
         if len(forgetful) >= voters.majority and unknown:
             names = ", ".join(map(str, forgetful))
-            reason = (
-                f"the quorum-state of voters {names} is not known, and {unknown[0]} may have led an epoch that nothing here names"
-            )
-            raise _refused(reason, "give the log directories of these voters, quorum-state and all", copies)
+            reason = f"the quorum-state of voters {names} is unknown, and {unknown[0]} may have led an epoch that no file names"
+            raise _refused(reason, "give the log directories of these voters, with quorum-state", copies)
 
 
 def _log_of(base: QuorumCopy, copies: Sequence[QuorumCopy]) -> tuple[LogLineage, list[SegmentSlice]]:
@@ -292,7 +292,7 @@ def _log_of(base: QuorumCopy, copies: Sequence[QuorumCopy]) -> tuple[LogLineage,
             left.append(LeftBehind(copy.source.broker, agreed, copy.end_offset, agreed, rival_of))
     slices = list(slices_of(base.source, ranges, starts_log=True))
     if sum(part.size_in_bytes for part in slices) != base.source.replica.state.framing.bytes_decoded:
-        raise _refused(f"not all bytes of the copy of {base.facts.node} follow each other", None, [base])
+        raise _refused(f"the copy of {base.facts.node} has gaps between its bytes", None, [base])
     return LogLineage(0, start, end, ranges, (), left_behind=tuple(left)), slices
 
 

@@ -79,7 +79,7 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
         target = targets.get((log_dir.broker, path))
         if target is None:
             if log_dir.is_empty and log_dir.node_id is None:
-                text = f"nothing tells which node's log directory {log_dir.name} is, which is empty"
+                text = f"the node of the empty log directory {log_dir.name} is unknown"
                 raise UsageError(text, hint=f"give it with the node's id, as 3={log_dir.name}")
             broker = str(log_dir.broker if log_dir.node_id is None else log_dir.node_id)
             folder = _UNSAFE.sub("_", broker if broker.startswith("broker-") else f"broker-{broker}")
@@ -124,7 +124,7 @@ def _copy_files(inputs: Inputs, log_dir: LogDir, target: TargetDir) -> None:
     for name in {BOOTSTRAP, *([META_PROPERTIES] if is_good else [])} & entries.keys():
         data = inputs.read(log_dir.source, entries[name], lambda file: file.read_at(0, file.size_in_bytes))
         if data is None:
-            raise SourceError(entries[name].path, "it cannot be read any more")
+            raise SourceError(entries[name].path, "it can no longer be read")
         target.files[name] = data
 
 

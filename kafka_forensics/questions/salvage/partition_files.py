@@ -236,24 +236,26 @@ class _PartitionWriter:
             for chunk in SegmentReader(file, inspect=BatchChecks(deep=self._settings.deep)).chunks():
                 columns = chunk.columns
                 if chunk.damage:
-                    raise CopyChangedError(f"{name} has damage at byte {chunk.damage[0].position} that no scan saw in the copies")
+                    raise CopyChangedError(
+                        f"{name} has damage at byte {chunk.damage[0].position} that the scan did not find in the copies"
+                    )
                 if not columns.shape[1]:
                     continue
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
                 if int(base[0]) <= self._last_offset or bool((base[1:] <= last[:-1]).any()) or int(base[0]) < segment.base_offset:
-                    raise CopyChangedError(f"{name} has offsets that fall, which no scan saw in the copies")
+                    raise CopyChangedError(f"{name} has decreasing offsets, which the scan did not find in the copies")
                 expected = starts[found : np.searchsorted(starts, base[-1], side="right")]
                 if (base[np.searchsorted(base, expected)] != expected).any():
-                    raise CopyChangedError(f"{name} has other batches than a scan saw in the copies")
+                    raise CopyChangedError(f"{name} has other batches than the scan found in the copies")
                 found += expected.size
                 self._last_offset = int(last[-1])
                 indexes.step(columns)
                 aborted += self._producers.step(columns)
                 self._epochs.step(columns)
         if found < starts.size or (starts.size and self._last_offset + 1 != segment.slices[-1].end_offset):
-            raise CopyChangedError(f"{name} has other batches than a scan saw in the copies")
+            raise CopyChangedError(f"{name} has other batches than the scan found in the copies")
         if self._epochs.falls:
-            raise CopyChangedError(f"leader epochs fall in {name}: it is not of one lineage")
+            raise CopyChangedError(f"leader epochs decrease in {name}: it does not belong to one lineage")
         return indexes, aborted
 
     def _ranges(self, name: str, slices: Sequence[SegmentSlice]) -> Iterator[OutputRange]:

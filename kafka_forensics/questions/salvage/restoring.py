@@ -18,7 +18,7 @@ from kafka_forensics.model.constants import MAX_RELATIVE_OFFSET, REMOTE_LOG_META
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import TopicPartition
-from kafka_forensics.model.offset_ranges import Ranges, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, normalised, offset_ranges, without
 from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
 from kafka_forensics.parsers.internal_topics import write_copied_segment
 from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
@@ -45,22 +45,21 @@ from kafka_forensics.writers.batches import BatchFields, RecordToWrite, write_ba
 DEFAULT_METADATA_PARTITIONS: Final = 50
 """Kafka's default of `remote.log.metadata.topic.num.partitions`."""
 CHOSEN_BY: Final = "remote"
-REBUILT: Final = "it is built from what the remote store has"
-BEGINS_AFTER: Final = "no copy of it is here; its local log begins where the remote log ends"
+REBUILT: Final = "it is built from the remote store"
+BEGINS_AFTER: Final = "it has no copy; its local log begins where the remote log ends"
 STORE_HINT: Final = (
-    "give the whole remote store of this cluster; or --allow-gaps: brokers then know of no segment there, and readers get none"
+    "give the whole remote store of this cluster; or --allow-gaps: brokers then know no segment there, and readers get no records"
 )
-OF_REMOTE_RECORDS: Final = "no copy of it is here; it has the records of remote storage"
+OF_REMOTE_RECORDS: Final = "it has no copy; it gets the records of remote storage"
 LEFT_OUT: Final = (
-    "remote segments before its log start, after which others are missing, are not in the rebuilt __remote_log_metadata, or brokers"
-    " would delete them"
+    "remote segments before its log start that are followed by missing ones are not in the rebuilt __remote_log_metadata: otherwise"
+    " brokers would delete them"
 )
 GAPS_HINT: Final = (
     "give further copies: other brokers, other log directories, backups; or --allow-gaps: readers then skip these offsets"
 )
 COUNT_HINT: Final = "give --metadata-partitions N: the brokers' rlmm.config.remote.log.metadata.topic.num.partitions, by default 50"
 _RECORDS_OF_BATCH: Final = 500
-_GAPS_NAMED: Final = 4
 _LACKING_NAMED: Final = 8
 """Partitions that a refusal of `__remote_log_metadata` names."""
 _NO_BROKER: Final = -1
@@ -133,11 +132,11 @@ class Restorer:
         for partition in () if self.from_store else sorted(self.rebuilt):
             if self._count is None:
                 key = REMOTE_LOG_METADATA_TOPIC, partition
-                yield Refused(*key, "no_copy", "no copy of it is here, and how many partitions it has is not known", COUNT_HINT)
+                yield Refused(*key, "no_copy", "it has no copy, and its number of partitions is unknown", COUNT_HINT)
             else:
                 lacking = self._lacking.get(partition, {})
-                names = [f"{ranges_text(gaps)} of {topic}-{number}" for (topic, number), gaps in lacking.items()]
-                text = f"{self.stores.names} lacks offsets {first_few(names, _LACKING_NAMED)}"
+                names = [f"{offset_ranges(gaps)} of {topic}-{number}" for (topic, number), gaps in lacking.items()]
+                text = f"{self.stores.names} lacks {first_few(names, _LACKING_NAMED)}"
                 if names and not allow_gaps:
                     yield Refused(REMOTE_LOG_METADATA_TOPIC, partition, "gaps", f"{text}, which no reader would get", STORE_HINT)
                     continue
@@ -304,14 +303,8 @@ class Restorer:
 
 def lacking(key: TopicPartition, gaps: Ranges, unread: SourceError | None) -> Refused:
     """The refusal of a partition with offsets that neither a copy nor a remote store has."""
-    reason = f"neither a copy nor remote storage has its offsets {ranges_text(gaps)}" + ("" if unread is None else f": {unread}")
+    reason = f"neither a copy nor remote storage has its {offset_ranges(gaps)}" + ("" if unread is None else f": {unread}")
     return Refused(*key, "gaps", reason, GAPS_HINT, gaps, is_tiered=True)
-
-
-def ranges_text(ranges: Ranges) -> str:
-    """The first ranges of offsets."""
-    named = ", ".join(f"[{start}, {end})" for start, end in ranges[:_GAPS_NAMED])
-    return named + (" and more" if len(ranges) > _GAPS_NAMED else "")
 
 
 def log_start_of(lineage: StoredLineage, line: int | None, *, is_rebuilt: bool) -> int:

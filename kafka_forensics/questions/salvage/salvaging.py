@@ -27,7 +27,7 @@ from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import LeaderEpochs
 from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
 from kafka_forensics.model.json_objects import json_text
-from kafka_forensics.model.offset_ranges import clipped, normalised, without
+from kafka_forensics.model.offset_ranges import clipped, normalised, offset_ranges, without
 from kafka_forensics.model.remote_log import RemoteLogHistory, RemoteSegment
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.questions.plan import PlanMaker, PlanOptions, name_of_copy, require_matching_node_ids
@@ -62,7 +62,7 @@ from kafka_forensics.questions.salvage.partition_files import (
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_parts import log_start_line, producers_before, remote_epochs
 from kafka_forensics.questions.salvage.remote_records import remote_slices, store_origins
-from kafka_forensics.questions.salvage.restoring import LEFT_OUT, Restorer, lacking, log_start_of, ranges_text
+from kafka_forensics.questions.salvage.restoring import LEFT_OUT, Restorer, lacking, log_start_of
 from kafka_forensics.questions.salvage.slices import Choice, SegmentSlice, SourceCopy
 from kafka_forensics.questions.salvage.target import output_directory
 from kafka_forensics.questions.salvage.whole_copies import first_dirty_offset, known_epochs
@@ -90,7 +90,7 @@ BUILD_DIR: Final = ".built"
 """Directory of the output in which partitions are built until all of them are scanned."""
 CONTROLLERS_BUILD_DIR: Final = ".controllers"
 """The same for the controllers' log. It is scanned separately, or the scan would expect the replicas that it lists."""
-WHOLE_HINT: Final = "copy the log directory whole; or say --whole if what is not in the copy is gone"
+WHOLE_HINT: Final = "copy the whole log directory; or use --whole if the missing files are lost"
 NAME: Final = "salvage"
 """Broker name of the output in its scan."""
 
@@ -129,7 +129,7 @@ def salvage(
         salvager.find_targets()
         free = shutil.disk_usage(directory).free
         if salvaged.bytes_to_write > free:
-            text = f"{output} would take {size(salvaged.bytes_to_write)}, and its disk has {size(free)} free"
+            text = f"{output} needs {size(salvaged.bytes_to_write)}, but its disk has {size(free)} free"
             raise UsageError(text, hint="choose a directory on another disk, or make room")
         announce(salvaged)
         salvager.write()
@@ -145,14 +145,14 @@ def salvage(
 def _check_inputs(inputs: Inputs, salvage_options: SalvageOptions) -> None:
     bundle = next((source for source in inputs.sources if isinstance(source, BundleSource)), None)
     if bundle is not None:
-        raise UsageError(f"{bundle.name} is a bundle, and holds no records", hint="give the log directories themselves")
+        raise UsageError(f"{bundle.name} is a bundle, which has no records", hint="give the log directories")
     prefer = salvage_options.prefer_broker
     names = list(dict.fromkeys(str(plan.context.broker) for plan in inputs.replicas))
     flags = {"--from-store": salvage_options.from_store, "--rebuild-metadata": salvage_options.rebuild_metadata}
     for flag in [flag for flag, is_set in flags.items() if is_set and not inputs.store_places]:
         raise UsageError(f"{flag} needs a remote store among the paths", hint="give the directory or bucket with its objects")
     if prefer is not None and prefer not in names:
-        raise UsageError(f"no copy here is of broker {prefer}", hint=f"brokers here: {listed(names)}")
+        raise UsageError(f"no copy belongs to broker {prefer}", hint=f"brokers here: {listed(names)}")
 
 
 def _finish(salvaged: Salvaged, result: ScanResult, inputs: Inputs) -> None:
@@ -244,7 +244,7 @@ class _Salvager:
         sources = [self._source(replica, result) for replica in replicas]
         log = controllers_log.choose([controllers_log.quorum_copy(source, copies[id(source.plan.context)]) for source in sources])
         if rejected := [finding for finding in self.witnesses.findings if finding.kind == "METADATA_RECORD_REJECTED"]:
-            hint = "`kafka-forensics scan` says which record it is, and why"
+            hint = "`scan` shows the record and the reason"
             offsets = tuple((finding.place.offset_start or 0, finding.place.offset_end or 0) for finding in rejected)
             reason = f"controllers stop at its record {offsets[0][0]}, which they cannot apply"
             raise RefusedError(Refused(*METADATA_LOG, controllers_log.KIND, reason, hint, offsets))
@@ -298,7 +298,7 @@ class _Salvager:
             to_write.targets = targets_of(to_write.partition.key, self._salvaged.log_dirs, controller)
             if not to_write.targets:
                 reason = "the controllers' log assigns it to log directories that were not given"
-                hint = "give them, or an empty directory for a disk that is replaced: N=DIR"
+                hint = "give them, or an empty directory for a replaced disk: N=DIR"
                 self._salvaged.refused.append(Refused(*to_write.partition.key, "no_log_dir", reason, hint))
         self._partitions = [to_write for to_write in self._partitions if to_write.targets]
         used = {id(target) for to_write in self._partitions for target in to_write.targets}
@@ -374,7 +374,7 @@ class _Salvager:
                 and key not in handled | refused
             ):
                 refused.add(key)
-                reason = f"it is not in the copy of broker {row.broker}, which seems to be a part of its log directory"
+                reason = f"it is not in the copy of broker {row.broker}, which seems to be only a part of its log directory"
                 self._salvaged.refused.append(Refused(*key, "no_copy", reason, WHOLE_HINT, brokers=(row.broker,), is_tiered=True))
 
     def _is_tiered(self, row: ExpectedReplica) -> bool:
@@ -397,7 +397,7 @@ class _Salvager:
         stores, controller = list_remote_stores(self._inputs), self.witnesses.controller
         if is_of_this_cluster(self._inputs, stores, () if controller is None else controller.topics):
             return None
-        return f"{stores.names} holds no topic of these copies by its id: another cluster's store?"
+        return f"{stores.names} has no topic id of these copies: does the store belong to another cluster?"
 
     @cached_property
     def _restorer(self) -> Restorer:
@@ -443,7 +443,7 @@ class _Salvager:
             begin = min(begin, to_write.log_start) if is_start_known else to_write.log_start
             if gaps := without([(begin, start)], lineage.stored):
                 self._restorer.require(key, to_write.partition.topic_id, gaps)
-                to_write.partition.warning = f"remote storage lacks offsets {ranges_text(gaps)} of it, which no reader gets"
+                to_write.partition.warning = f"remote storage lacks {offset_ranges(gaps)} of it; readers do not get them"
             elif lineage.segments[0].end_offset < to_write.log_start:
                 to_write.partition.warning = LEFT_OUT
 
@@ -573,7 +573,7 @@ class _Salvager:
                 wrong.append("that a broker would cut it, or not start")
             if wrong:
                 reason = f"a scan of the salvaged log finds {listed(wrong)}"
-                hint = "its copies are not what they seem: scan them"
+                hint = "scan its copies: they have more damage than the salvage found"
                 self._salvaged.refused.append(Refused(*key, "not_sound", reason, hint))
                 self._remove(key)
                 continue
@@ -648,17 +648,17 @@ def _no_copy(key: TopicPartition, rows: list[ExpectedReplica], *, is_tiered: boo
     best = max(rows, key=lambda row: row.high_watermark or 0)
     reason = f"the controllers' log assigns it to broker {listed(str(row.broker) for row in rows)}"
     if best.high_watermark:
-        reason = f"{HIGH_WATERMARK_FILE} of broker {best.broker} gives it {best.high_watermark} committed offsets"
+        reason = f"{HIGH_WATERMARK_FILE} of broker {best.broker} has {best.high_watermark} committed offsets of it"
     elif REMOTE_LOG_METADATA_TOPIC in best.expected_by:
-        reason = f"broker {best.broker} copied segments of it to remote storage, as {REMOTE_LOG_METADATA_TOPIC} says"
+        reason = f"broker {best.broker} copied its segments to remote storage, according to {REMOTE_LOG_METADATA_TOPIC}"
     if key[0] == REMOTE_LOG_METADATA_TOPIC:
-        reason += "; without it brokers know no remote segment that it lists"
+        reason += "; without it brokers do not find the remote segments that it lists"
     needs_store = not has_store and (is_tiered or key[0] == REMOTE_LOG_METADATA_TOPIC)
     hint = "give the remote store, too, or " if needs_store else "give "
     hint += "further copies: other brokers, other log directories, backups"
-    hint += "" if is_tiered else "; or --allow-gaps: brokers then begin it empty"
+    hint += "" if is_tiered else "; or --allow-gaps: brokers then start it empty"
     brokers = tuple(row.broker for row in rows)
-    return Refused(*key, "no_copy", f"no copy of it is here, though {reason}", hint, brokers=brokers, is_tiered=is_tiered)
+    return Refused(*key, "no_copy", f"it has no copy, although {reason}", hint, brokers=brokers, is_tiered=is_tiered)
 
 
 def _is_kept(finding: Finding, salvaged: Salvaged) -> bool:

@@ -25,12 +25,14 @@ def output_directory(output: Path) -> Iterator[Path]:
                 yield unfinished
     except OSError as error:  # reading raises SourceError
         text = f"cannot write {output}: {why(error, str(output.parent))}"
-        raise UsageError(text, hint="nothing of it is left there; choose another place, or make room") from error
+        raise UsageError(text, hint="its files were removed again; choose another place, or make room") from error
     try:
         sync_directory(str(output.parent))
     except OSError as error:
         text = f"{output} is whole, but its name may not be on disk: {why(error, str(output.parent))}"
-        raise UsageError(text, hint="look for it after the next start of this machine, before the copies go") from error
+        raise UsageError(
+            text, hint="check that it exists after the next start of this machine, before you delete the copies"
+        ) from error
 
 
 def _make(output: Path, unfinished: Path) -> None:
@@ -38,10 +40,10 @@ def _make(output: Path, unfinished: Path) -> None:
     if output.exists() and any(output.iterdir()):
         raise UsageError(f"{output} is not empty", hint="choose a directory that is empty or does not exist yet")
     if output.is_mount():
-        hint = f"name a directory in it, as {output / 'salvaged'}: it is built beside its place, on the same disk"
-        raise UsageError(f"{output} is where a disk is mounted, and cannot be given its name at the end", hint=hint)
+        hint = f"name a directory in it, as {output / 'salvaged'}: it is built next to its final place, on the same disk"
+        raise UsageError(f"{output} is a mount point, so the finished directory cannot be renamed to it", hint=hint)
     try:
         unfinished.mkdir()
     except FileExistsError:
         hint = "if no salvage is running, one was killed there: remove that directory, and run this command again"
-        raise UsageError(f"{unfinished} is there already", hint=hint) from None
+        raise UsageError(f"{unfinished} already exists", hint=hint) from None

@@ -15,7 +15,7 @@ from kafka_forensics.model.batches import BatchColumn, has_right_crc
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, without
+from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, normalised, offset_ranges, without
 from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.questions.salvage.lineage import BASE, LeftBehind, LineageRange, LogLineage, committed_end, conflicting
@@ -28,11 +28,10 @@ DIFFERING: Final = kinds_with(Trait.PARTS_REPLICAS) - {"REPLICA_DIFFERS"} | {"TO
 """Findings that say that copies hold different records."""
 _CONTRADICTING: Final = ("contents", "markers")
 """Reasons why the latest values of a key differ that no missing record explains."""
-CHOOSE_BROKER: Final = "choose whose records to keep with --prefer-broker; `plan` and `compare` show both sides"
+CHOOSE_BROKER: Final = "choose the broker whose records to keep with --prefer-broker; `plan` and `compare` show both sides"
 MAY_BE_STALE: Final = (
-    "keys whose newest value or tombstone was left out may be missing, have an older value, or be back from deletion"
+    "keys whose newest value or tombstone was left out may be missing, have an older value, or be present although deleted"
 )
-_RANGES_NAMED: Final = 4
 
 
 @dataclass(slots=True)
@@ -139,7 +138,7 @@ class WholeCopyChooser:
         if not source.is_whole or is_incomplete:
             check.problems.append(f"is damaged{_at(check.damaged)}")
         elif check.damaged:
-            check.problems.append(f"has lost a segment, or the end of one,{_at(check.damaged)}")
+            check.problems.append(f"has lost a segment, or the end of a segment,{_at(check.damaged)}")
         expected_start = self._expected_start()
         if expected_start is not None and expected_start < start:
             check.problems.append(f"lacks the start of the log{_at([(expected_start, start)])}")
@@ -198,7 +197,7 @@ class WholeCopyChooser:
             raise self._refused_as_differing()
         damaged = {other.number: other.damaged for other in (*checks, check)}
         warnings = [
-            f"the copy of broker {check.broker} was taken, because {other}"
+            f"the copy of broker {check.broker} was chosen, because {other}"
             for other in checks
             if str(other.broker) == prefer and other is not check
         ]
@@ -248,8 +247,8 @@ class WholeCopyChooser:
         hint = "give the log directories of more brokers"
         if first is not None:
             hint += (
-                f"; or --allow-gaps: the copy of broker {first.broker} is taken, and keys may be missing, have older values, or be"
-                " back from deletion"
+                f"; or --allow-gaps: the copy of broker {first.broker} is used, and keys may be missing, have older values, or be"
+                " present although deleted"
             )
         reason = f"{subject}: {'; '.join(map(str, checks))}"
         return self._refused(reason, hint, () if first is None else first.gaps, [check.broker for check in checks])
@@ -276,11 +275,9 @@ def _at(ranges: Sequence[Range]) -> str:
     if not ranges:
         return ""
     closed = [(start, end) for start, end in ranges if end < NO_END]
-    named = [", ".join(f"[{start}, {end})" for start, end in closed[:_RANGES_NAMED])] if closed else []
-    if len(closed) > _RANGES_NAMED:
-        named.append("more")
-    named += [f"from {start} on" for start, end in ranges if end == NO_END]
-    return f" at offsets {' and '.join(named)}"
+    named = [offset_ranges(closed)] if closed else []
+    named += [f"from offset {start} on" for start, end in ranges if end == NO_END]
+    return f" at {' and '.join(named)}"
 
 
 def _holes(source: SourceCopy, slices: Sequence[SegmentSlice], log_end_offset: int) -> Iterator[Range]:

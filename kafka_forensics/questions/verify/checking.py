@@ -63,7 +63,7 @@ def verify(
     if isinstance(document, PlanDocument):
         return _of_plan(inputs, document, options, executed, progress)
     if executed != ExecutedPlan():
-        raise UsageError("--elected and --recovered go with a plan, and this is the manifest of a salvage", hint="leave them out")
+        raise UsageError("--elected and --recovered require a plan, and this is the manifest of a salvage", hint="leave them out")
     return _of_salvage(inputs, document, options, progress)
 
 
@@ -102,8 +102,9 @@ def _require_one_cluster(document: PlanDocument, inputs: Inputs) -> None:
     pseudonyms = (PSEUDONYM.fullmatch(cluster_id) for cluster_id in document.cluster_ids)
     is_redacted = is_redacted or any(match is not None and match["kind"] == NameKind.CLUSTER for match in pseudonyms)
     if ids and document.cluster_ids and not is_redacted and ids.isdisjoint(document.cluster_ids):
-        text = f"the plan is of cluster {', '.join(document.cluster_ids)}, and these copies of {', '.join(sorted(map(str, ids)))}"
-        raise UsageError(text, hint="give the copies of the cluster that was planned for, or the plan of this one")
+        copied = ", ".join(sorted(map(str, ids)))
+        text = f"the plan is for cluster {', '.join(document.cluster_ids)}, but these copies are from {copied}"
+        raise UsageError(text, hint="give copies of the cluster in the plan, or a plan of this cluster")
 
 
 def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions, progress: Progress | None) -> VerifyResult:

@@ -206,4 +206,4 @@ _HOW: Final = "give the file of `plan PATH... --format json --output plan.json`,
 
 
 def _not_a_document(path: str, reason: str) -> UsageError:
-    return UsageError(f"{path} is no plan, and no manifest of a salvage: {reason[:200]}", hint=_HOW)
+    return UsageError(f"{path} is not a plan or salvage manifest: {reason[:200]}", hint=_HOW)

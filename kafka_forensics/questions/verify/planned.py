@@ -30,7 +30,7 @@ def check_elected(wanted: Iterable[PlannedPartition], elected: str | None) -> No
     """Raise UsageError for a leader that no partition of the plan has an election of."""
     known = sorted({str(candidate.broker) for planned in wanted for candidate in planned.candidates})
     if known and elected is not None and elected not in known:
-        raise UsageError(f"the plan has no election of broker {elected}", hint=f"brokers it has elections of: {listed(known)}")
+        raise UsageError(f"the plan has no election of broker {elected}", hint=f"it has elections of brokers {listed(known)}")
 
 
 def promised(

@@ -112,22 +112,22 @@ def read_lost_records(directory: str) -> dict[tuple[str, int], LostRecords]:
                 inside = content(key, _bytes(row.value), headers)
                 lost.setdefault((row.topic, row.partition), LostRecords()).add(key, inside, row.offset, row.timestamp_ms)
     except (ValueError, RecursionError, MemoryError, msgspec.ValidationError) as error:
-        raise UsageError(f"{directory} holds no records of `recover`: {str(error)[:200]}", hint=_HOW) from error
+        raise UsageError(f"{directory} has no records of `recover`: {str(error)[:200]}", hint=_HOW) from error
     if not any(file.name == "records.jsonl" and file.sha256 == hasher.hexdigest() for file in report.files):
-        raise UsageError(f"records.jsonl in {directory} is not the one that report.json there speaks of", hint=_HOW)
+        raise UsageError(f"records.jsonl in {directory} is not the one in report.json there", hint=_HOW)
     for recovered in report.partitions:
         if recovered.kept is not None and (recovered.topic, recovered.partition) in lost:
             lost[recovered.topic, recovered.partition].kept = recovered.kept.broker
     if any(records.kept is None for records in lost.values()):
-        raise UsageError(f"report.json in {directory} does not say for whom all of these records were recovered", hint=_HOW)
+        raise UsageError(f"report.json in {directory} does not name the broker for all of these records", hint=_HOW)
     return lost
 
 
 def check_kept(topic: str, partition: int, elected: Broker, lost: LostRecords) -> None:
     """Raise UsageError for records that were recovered to keep another broker than the elected one."""
     if lost.kept is not None and lost.kept != elected:
-        text = f"the records of {topic}-{partition} were recovered to keep broker {lost.kept}, and broker {elected} was to lead"
-        raise UsageError(text, hint=f"add --elected {lost.kept}, or give what was recovered to keep broker {elected}")
+        text = f"the records of {topic}-{partition} were recovered to keep broker {lost.kept}, but broker {elected} should lead"
+        raise UsageError(text, hint=f"add --elected {lost.kept}, or give the records that were recovered to keep broker {elected}")
 
 
 def _bytes(content: str | _Base64 | None) -> bytes | None:

@@ -119,6 +119,6 @@ def _answers(task: Task, count: int, copies: list[_WorkerCopy]) -> Iterator[byte
                     del copy.numbers[0]
                 except (EOFError, OSError):
                     running.remove(copy)
-                    logging.getLogger(__name__).warning("a process that helped has ended before its time: its work is done here")
+                    logging.getLogger(__name__).warning("a worker process ended early: its work continues here")
                     answers |= {unanswered: task(unanswered) for unanswered in copy.numbers}
         yield answers.pop(number)

@@ -121,7 +121,7 @@ def unpack(packed: bytes, opener: Opener | None = None) -> Any:
 
     head, _, body = packed.partition(b"\0")
     if not head.startswith(_MAGIC):
-        raise SerializationError("these bytes are no packed value")
+        raise SerializationError("these bytes are not a packed value")
     version = head.removeprefix(_MAGIC).decode("ascii", "replace")
     if version != __version__:
         raise SerializationError(f"packed by kafka-forensics {version or 'of no version'}, and this is {__version__}")
@@ -132,7 +132,7 @@ def unpack(packed: bytes, opener: Opener | None = None) -> Any:
         plain = msgspec.msgpack.decode(pa.decompress(memoryview(body)[_SIZE.size :], size_in_bytes, "zstd"))
         return _Unpacker(opener).value(plain)
     except _MALFORMED as error:
-        raise SerializationError(f"these bytes are no packed value: {error}") from error
+        raise SerializationError(f"these bytes are not a packed value: {error}") from error
 
 
 class _ClassLayout(NamedTuple):

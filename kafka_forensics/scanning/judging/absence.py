@@ -47,10 +47,12 @@ _FIRST_TO_SET_ASIDE: Final = 15
 EXAMPLES: Final = 6
 """Partitions named for each broker, internal topics last."""
 NAMES_LISTED: Final = 16
-_TOPIC_DELETED: Final = "the topic was deleted, as the controller's log says"
-_MOVED: Final = "the replica was moved away, as the controller's log says"
-_NOT_RUN_SINCE: Final = "the broker has not run since the replica was given to it, and copies it from the leader then"
-_DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest snapshot, while this broker was away"
+_TOPIC_DELETED: Final = "the controller's log shows that the topic was deleted"
+_MOVED: Final = "the controller's log shows that the replica was moved away"
+_NOT_RUN_SINCE: Final = (
+    "the broker has not run since the replica was assigned to it; when it starts, it copies the replica from the leader"
+)
+_DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest snapshot, while this broker was down"
 _MADE_EARLIER: Final = "the other copies were made before that checkpoint was written, while their brokers ran"
 
 
@@ -464,7 +466,7 @@ def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedRepli
         evidence |= {"replicas": len(gone), "expected_by": [CONTROLLER]}
         return finding("LOG_DIR_WIPED", place, evidence)
     evidence |= {"may_have_held": len(gone)} if gone else {}
-    evidence |= {"harmless_if": "the broker is new, or the disk was just added, and held nothing yet"}
+    evidence |= {"harmless_if": "the broker is new, or the disk was just added and is still empty"}
     severity = Severity.INFO if reading.directory.is_empty and not gone else None
     return finding("LOG_DIR_WIPED", place, evidence, severity=severity, confidence=Confidence.SUSPECTED)
 

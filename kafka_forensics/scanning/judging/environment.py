@@ -54,8 +54,8 @@ _FIRST_TO_REFUSE: Final = 15
 """`metadata.version` 3.7-IV0, from which brokers do not serve a log without topic id."""
 _FIRST_TO_SET_ASIDE: Final = 20
 """`metadata.version` 3.8-IV0, from which brokers rename its directory to `-stray`."""
-_BEFORE_3_7: Final = "the broker is of Kafka before 3.7, which gives the log the id that the controllers have for the topic"
-_NOT_COPIED: Final = "only the copy is without these files, and no broker starts on it"
+_BEFORE_3_7: Final = "the broker runs Kafka before 3.7, which gives the log the id that the controllers have for the topic"
+_NOT_COPIED: Final = "only the copy lacks these files, and no broker starts with it"
 
 
 def environment_findings(inputs: Inputs) -> list[Finding]:

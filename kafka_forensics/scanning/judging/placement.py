@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _INTERNAL: Final = "__"
 """Prefix of topics whose records brokers assign to partitions."""
 _BY_CONTROLLER: Final = "the controller's log"
-_BY_DIRECTORIES: Final = "the partition directories among the copies, of which the last ones may be missing"
+_BY_DIRECTORIES: Final = "the partition directories among the copies, where the last ones may be missing"
 
 
 class TopicPlacements:

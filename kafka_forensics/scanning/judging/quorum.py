@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import QuorumEvidence
 
 _OTHER_DIRECTORY = "their metadata.log.dir is another directory, which was not given"
-_OTHER_MOMENTS = "the copies were made at different moments, while the nodes ran"
+_OTHER_MOMENTS = "the copies were made at different times, while the nodes ran"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from kafka_forensics.evidence.inputs import (
 from kafka_forensics.evidence.options import ScanOptions, fits, may_match, shown_storage_options
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity, TopicPartition
+from kafka_forensics.model.json_objects import Json, rfc3339
 from kafka_forensics.model.remote_log import RemoteLog
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, RemoteExtent, ScanResult, Totals, worst
 from kafka_forensics.parsers.kernels.compiling import have_compiled
@@ -66,7 +67,6 @@ from kafka_forensics.storage.open import back_end_counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.model.json_objects import Json
     from kafka_forensics.scanning.folding.keys import DeferredKeys
 
 
@@ -139,11 +139,13 @@ class ArgumentsByPlace:
 
     def __init__(self, inputs: Inputs, options: ScanOptions) -> None:
         copied = () if options.copied is None else (f"--{options.copied.value}",)
+        as_of_ms = options.as_of_ms
+        as_of = () if as_of_ms is None else ("--as-of", rfc3339(as_of_ms) or str(as_of_ms))
         shown = shown_storage_options(inputs.reached)
         self._all = RerunArguments(
             inputs.given,
             tuple(argument for name, value in shown for argument in ("--storage-option", f"{name}={value}")),
-            (*copied, *(("--live",) if options.live else ())),
+            (*copied, *(("--live",) if options.live else ()), *as_of),
         )
         self._of_partitions: dict[tuple[str, int], RerunArguments] = {}
         if sum(len(path) + 1 for path in inputs.given) > PATHS_SHOWN:
@@ -290,7 +292,7 @@ class Scan:
         reads_stores: bool = True,
     ) -> None:
         """`reads_stores`: whether a deep scan reads the objects of remote stores."""
-        assert not inputs.without_ids, "topic ids are read before anything is judged"
+        assert not inputs.without_ids, "topic ids are read before anything is checked"
         options = with_bundle_options(inputs.sources, options)
         self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
         if options.deep and reads_stores:
@@ -334,7 +336,7 @@ class Scan:
         log = logging.getLogger(__name__)
         log.info("engine %s; storage: %s", engine, ", ".join(back_end_counts(inputs.sources)) or "none")
         if any(isinstance(source, BundleSource) for source in inputs.sources):
-            log.info("bundles have no keys: how these are placed (KEY_PLACEMENT) is told of log directories only")
+            log.info("bundles have no keys: only log directories show their placement (KEY_PLACEMENT)")
         log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
 
     def take(self, answer: PartitionAnswer | RemoteLogAnswer) -> None:
@@ -498,7 +500,7 @@ def interrupted_result(inputs: Inputs, options: ScanOptions) -> ScanResult:
 def _interrupted(engine: str, inputs: Inputs, taken: int) -> Incomplete:
     planned = {plan.context.topic_partition for plan in inputs.replicas}
     path = inputs.given[0] if len(inputs.given) == 1 else f"{len(inputs.given)} paths"
-    why = ": Spark gives all answers together, when its job ends" if engine == "spark" and not taken else ""
+    why = ": Spark returns all results when its job ends" if engine == "spark" and not taken else ""
     return Incomplete(path, f"interrupted after {taken} of {len(planned)} partitions{why}")
 
 
@@ -549,7 +551,7 @@ def _unless_hidden(finding: Finding) -> Finding:
     """`COMMITTED_LOST_EVERYWHERE` as suspected, because something that was not read may hold a copy."""
     if finding.kind != "COMMITTED_LOST_EVERYWHERE":
         return finding
-    evidence = {**finding.evidence, "harmless_if": "a copy in what could not be read holds them"}
+    evidence = {**finding.evidence, "harmless_if": "a copy that could not be read has them"}
     return replace(finding, confidence=Confidence.SUSPECTED, evidence=evidence)
 
 

@@ -12,6 +12,7 @@ from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BatchColumn, Record, has_right_crc
+from kafka_forensics.model.bundles import NeededRecords
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, INT64_MAX
 from kafka_forensics.model.coordinators import Decision, TransactionLog
 from kafka_forensics.model.offset_ranges import Ranges
@@ -140,12 +141,13 @@ class LogRangeReader:
         data = file.batch(position)
         if data is not None and len(data) == facts[BatchColumn.SIZE_IN_BYTES]:
             return data
-        self._add_incomplete(path, file.missing_records_error(self.requested).reason)
+        error = file.missing_records_error(self.requested)
+        self._add_incomplete(path, error.reason, error.needed)
         return None
 
-    def _add_incomplete(self, path: str, reason: str) -> None:
+    def _add_incomplete(self, path: str, reason: str, needed: NeededRecords | None = None) -> None:
         context = self.replica.context
-        unread = Incomplete(path, reason, context.topic, context.partition, context.broker)
+        unread = Incomplete(path, reason, context.topic, context.partition, context.broker, needed)
         if unread not in self.incomplete:
             self.incomplete.append(unread)
 

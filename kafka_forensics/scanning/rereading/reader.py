@@ -42,7 +42,7 @@ from kafka_forensics.scanning.rereading.message_formats import (
     contents_of_records,
 )
 from kafka_forensics.scanning.rereading.seeking import start_position_of
-from kafka_forensics.storage.bundles import BundleSource, CollectedLog
+from kafka_forensics.storage.bundles import BundleSource, CollectedLog, needed_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -248,7 +248,8 @@ class LogReader:
         start, end, number = self._needed.get(path, (*offsets, len(self.incomplete)))
         start, end = min(start, offsets[0]), max(end, offsets[1])
         self._needed[path] = start, end, number
-        self.incomplete[number : number + 1] = [Incomplete(path, log.missing_records_error((start, end)).reason)]
+        error = log.missing_records_error((start, end))
+        self.incomplete[number : number + 1] = [Incomplete(path, error.reason, needed=error.needed)]
 
     def _note_unread(self, replica: Replica, error: SourceError) -> None:
         self.incomplete.append(not_read(self._source(replica), error))
@@ -319,7 +320,7 @@ class LogReader:
                     return None
                 data = read_batch(file, position, size)
         except SourceError as error:
-            self.incomplete.append(Incomplete(path, error.reason))
+            self.incomplete.append(Incomplete(path, error.reason, needed=needed_records(error)))
             return None
         moved = next((misplaced for misplaced in replica.misplaced if misplaced.place == batch.place), None)
         return decode_batch(data if moved is None else moved.rewritten(data), position=position)

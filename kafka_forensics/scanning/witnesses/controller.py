@@ -188,7 +188,7 @@ class _Replayer:
         return ControllerEvidence(history, self._malformed.findings() + self._unknown.findings() + self._rejected.findings())
 
     def _read_snapshot(self, file: SnapshotFile) -> MetadataSnapshot | None:
-        """A whole `.checkpoint`, None if it cannot be read any more; notes its malformed records and those of unknown kinds."""
+        """A whole `.checkpoint`, None if it can no longer be read; notes its malformed records and those of unknown kinds."""
         snapshot = self._copies.inputs.read(
             file.plan.log_dir.source, file.entry, lambda opened: parse_snapshot(opened, file.offset)
         )

@@ -61,7 +61,7 @@ def set_stored_logs(inputs: Inputs, stores: RemoteStores, topic_ids: Iterable[st
     topics."""
     if not is_judged(inputs, stores, topic_ids):
         if stores.is_complete and inputs.remote_log is not None and stores:
-            _LOGGER.warning("note: %s: holds no topic of these copies by its id, so it is another cluster's", stores.names)
+            _LOGGER.warning("note: %s: has no topic id of these copies, so it belongs to another cluster", stores.names)
         return
     for context in (plan.context for plan in inputs.replicas):
         if context.remote_log is not None:
@@ -99,9 +99,7 @@ def list_remote_stores(inputs: Inputs) -> RemoteStores:
             except SourceError as error:
                 inputs.incomplete.append(not_read(source, error))
         for name in (store.name for store in inputs.stores if store.lacks_logs):
-            _LOGGER.warning(
-                "note: %s: holds no log of its segments (are they Iceberg tables?): it is neither read nor judged", name
-            )
+            _LOGGER.warning("note: %s: holds no log of its segments (are they Iceberg tables?): it is not checked", name)
     stores = RemoteStores(inputs.stores, is_complete=len(inputs.stores) == len(inputs.store_places))
     parts: dict[tuple[str, int], list[StoredPartition]] = {}
     for store in inputs.stores:

@@ -149,7 +149,7 @@ class ArchiveSource(ByteSource):
         except SourceError as error:
             note(self.problems, error.reason)
         if self.problems and not self._tree.root.children and not self.rejected:
-            raise SourceError(self.name, f"nothing can be read of this archive: {self.problems[-1]}")
+            raise SourceError(self.name, f"nothing in this archive can be read: {self.problems[-1]}")
 
 
 class TarSource(ArchiveSource):
@@ -203,7 +203,9 @@ class ZipSource(ArchiveSource):
             raise SourceError(path, "encrypted")
         if place.method not in {STORED, DEFLATED}:
             method = METHOD_NAMES.get(place.method, "unknown")
-            raise SourceError(path, f"compressed with method {place.method} ({method}), which is not read; stored and deflated are")
+            raise SourceError(
+                path, f"compressed with method {place.method} ({method}), which is not supported; supported are stored and deflated"
+            )
         record = local_record(self._file, place.position)
         if record is None:
             raise SourceError(path, f"no header of this member at byte {place.position} of the archive")
@@ -211,7 +213,7 @@ class ZipSource(ArchiveSource):
         if place.method == DEFLATED:
             return MemberFile(path, size, self._stream(path, size, start, place), 0)
         if place.compressed_size != size:
-            raise SourceError(path, f"stored, but of {place.compressed_size} bytes in the archive and {size} outside")
+            raise SourceError(path, f"stored, but with {place.compressed_size} bytes in the archive and {size} bytes declared")
         return MemberFile(path, size, self._file, start)
 
     def _stream(self, path: str, size_in_bytes: int, start: int, place: ZipPlace) -> InflatedStream:

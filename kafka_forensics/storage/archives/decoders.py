@@ -120,7 +120,7 @@ class GzipDecoder:
         if not data:
             return False
         if not data.startswith(b"\x1f\x8b"):
-            raise DecodeError("bytes behind the gzip stream are no gzip stream")
+            raise DecodeError("bytes after the gzip stream are not a gzip stream")
         self._state.restart(data)
         return True
 
@@ -159,7 +159,7 @@ class DeflateDecoder:
         self._crc = zlib.crc32(made, self._crc)
         self._left -= len(made)
         if self._left == 0 and self._crc != self._expected_crc:
-            self._report(f"CRC-32 is {self._crc:08x}, the archive says {self._expected_crc:08x}")
+            self._report(f"CRC-32 is {self._crc:08x}, but {self._expected_crc:08x} in the archive")
         return made
 
     def snapshot(self) -> Self:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.offset_ranges import normalised
+from kafka_forensics.model.offset_ranges import normalised, offset_range
 from kafka_forensics.storage.local import CIRCLE, DANGLING, MAX_LINKS, OUTSIDE, TOO_MANY
 from kafka_forensics.storage.source import ByteFile, EntryKind, errors_named, is_below_root, path_parts
 
@@ -305,5 +305,5 @@ class MemberFile(ByteFile):
 
     def _require(self, count: int, wanted: int, position: int) -> None:
         if count < wanted:
-            missing = f"[{position + count}, {position + wanted})"
-            raise SourceError(self._path, f"the archive is cut short or damaged: bytes {missing} of this member are missing")
+            missing = offset_range(position + count, position + wanted, "byte")
+            raise SourceError(self._path, f"the archive is cut short or damaged, without {missing} of this member")

@@ -250,7 +250,7 @@ class TarIndex:
                 return
             header = parse_header(block)
             if header is None:
-                note(self._problems, f"no tar header at byte {start}: what follows is not read")
+                note(self._problems, f"no tar header at byte {start}: the rest is not read")
                 return
             self._position = start + BLOCK
             if not self._read_member(header):
@@ -271,7 +271,7 @@ class TarIndex:
         for position in range(start, limit, BLOCK_SIZE):
             data = self._reader.read_at(position, BLOCK_SIZE)
             if data.strip(b"\0"):
-                note(self._problems, f"there are bytes behind the end marker at byte {start}, which are not read")
+                note(self._problems, f"bytes after the end marker at byte {start} are not read")
                 return
             if len(data) < BLOCK_SIZE:
                 return
@@ -285,7 +285,7 @@ class TarIndex:
         if header.type_flag in _WITHOUT_DATA:
             size_in_bytes = 0
         if size_in_bytes is None or self._position + padded(size_in_bytes) > INT64_MAX:
-            note(self._problems, f"impossible size before byte {self._position}: what follows is not read")
+            note(self._problems, f"impossible size before byte {self._position}: the rest is not read")
             return False
         mtime = pax.get(b"mtime", self._mtime)
         header = replace(
@@ -304,7 +304,7 @@ class TarIndex:
         """Read a header that describes the next one; False if nothing after it can be read."""
         start = self._position
         if header.size_in_bytes > _MAX_EXTENDED:
-            note(self._problems, f"extended header of {header.size_in_bytes} bytes at byte {start}: what follows is not read")
+            note(self._problems, f"extended header of {header.size_in_bytes} bytes at byte {start}: the rest is not read")
             return False
         data = self._reader.read_at(start, header.size_in_bytes)
         if len(data) < header.size_in_bytes:
@@ -318,7 +318,7 @@ class TarIndex:
         else:
             records = parse_pax(data)
             if records is None:
-                note(self._problems, f"damaged pax header at byte {start}: the member behind it may have a wrong name or size")
+                note(self._problems, f"damaged pax header at byte {start}: the member after it may have a wrong name or size")
             elif header.type_flag == b"g":
                 self._mtime = dict(records).get(b"mtime", self._mtime)
             else:
@@ -343,7 +343,7 @@ class TarIndex:
             self._tree.add(name, ArchiveMember(EntryKind.SYMLINK, 0, header.mtime_ns, target=target_name))
         elif kind != _VOLUME_LABEL:
             if kind == b"M":
-                note(self._problems, f"a part of several: {name} began in the part before")
+                note(self._problems, f"one part of several: {name} began in the previous part")
             self._tree.add(name, ArchiveMember(EntryKind.OTHER, 0, header.mtime_ns))
 
     def _regular(self, header: TarHeader, name: str, pax: dict[bytes, bytes]) -> ArchiveMember:

@@ -199,7 +199,7 @@ class ZipIndex:
             for record in self._directory(*directory):
                 self._add(record)
         elif self._file.read_at(0, 4) == LOCAL_SIGN:
-            note(self._problems, "no zip directory at the end, so it is cut short; members are taken from their own headers")
+            note(self._problems, "no zip directory at the end: the archive is cut short; members are read from their local headers")
             for record in self._walk():
                 self._add(record)
         else:
@@ -246,7 +246,7 @@ class ZipIndex:
                 window_start, at = position, 0
             central = central_record(window, at, shift)
             if central is None:
-                note(self._problems, f"damaged zip directory at byte {position}: members behind it are not listed")
+                note(self._problems, f"damaged zip directory at byte {position}: members after it are not listed")
                 return
             record, at = central
             yield record
@@ -261,7 +261,7 @@ class ZipIndex:
             is_whole = data_end <= self._file.size_in_bytes
             if record.flags & SIZES_FOLLOW and record.compressed_size == 0:
                 if record.method != DEFLATED or record.flags & ENCRYPTED:
-                    note(self._problems, f"nothing tells where the data of {record.name} end: what follows is not read")
+                    note(self._problems, f"the end of the data of {record.name} is unknown: the rest is not read")
                     return
                 data_end, size_in_bytes, crc, is_whole = measure_deflate(self._file, data_start)
                 record = replace(record, compressed_size=data_end - data_start, size_in_bytes=size_in_bytes, crc=crc)
@@ -271,7 +271,7 @@ class ZipIndex:
                 return
             position = self._after_descriptor(data_end) if record.flags & SIZES_FOLLOW else data_end
         if self._file.read_at(position, 4) not in {CENTRAL_SIGN, b""}:
-            note(self._problems, f"no zip header at byte {position}: what follows is not read")
+            note(self._problems, f"no zip header at byte {position}: the rest is not read")
 
     def _after_descriptor(self, position: int) -> int:
         """The position of the next header after the descriptor at `position`; `position` itself if there is none."""

@@ -25,4 +25,4 @@ from kafka_forensics.storage.bundles.layout import (
     write_batches_section,
     write_frames,
 )
-from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog
+from kafka_forensics.storage.bundles.source import BundleSource, CollectedLog, needed_records

@@ -110,10 +110,10 @@ def part_chunks(
 def read_index(part: bytes | memoryview, number: int) -> PartIndex:
     """The index of a decompressed part. Raises FormatError."""
     if len(part) < _PART_HEADER.size:
-        raise FormatError("a part of a bundle without a head")
+        raise FormatError("a part of a bundle without a header")
     magic, size = _PART_HEADER.unpack_from(part)
     if magic != _MAGIC or size > len(part) - _PART_HEADER.size:
-        raise FormatError("no part of a bundle")
+        raise FormatError("not a part of a bundle")
     position = _PART_HEADER.size + size
     match parse_json(bytes(part[_PART_HEADER.size : position])):
         case {"begun": list(begun), "sections": list(rows), "files": list(files)} if all(isinstance(path, str) for path in begun):
@@ -133,7 +133,7 @@ def _section(row: object, number: int, position: int) -> tuple[str, BundleSectio
         case [str(path), str(kind), int(start), int(end), int(size)] if kind in SECTION_KINDS:
             if all(map(is_number, (start, end, size))) and start <= end and size <= MAX_SECTION_BYTES:
                 return path, BundleSection(number, position, size, SectionKind(kind), start, end)
-    raise FormatError("a section of a bundle that makes no sense")
+    raise FormatError("an invalid section of a bundle")
 
 
 def is_number(value: object, least: int = 0, end: int = MAX_FILE_BYTES) -> bool:
@@ -149,7 +149,7 @@ def parse_json(data: bytes, most: int = MAX_VALUES) -> object:
     try:
         parsed: object = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FormatError("no JSON where a bundle has some") from error
+        raise FormatError("invalid JSON in a bundle") from error
     return parsed
 
 
@@ -177,7 +177,7 @@ def write_frames(frames: list[Frame]) -> bytes:
 def read_frames(section: bytes) -> list[Frame]:
     """The frames of a section. Raises FormatError."""
     if len(section) % _FRAME.size or len(section) > _FRAME.size * MAX_HELD:
-        raise FormatError("frames that are cut short, or too many")
+        raise FormatError("truncated frames, or too many")
     return [Frame(*numbers) for numbers in _FRAME.iter_unpack(section)]
 
 
@@ -192,13 +192,13 @@ def read_batches_section(section: bytes) -> dict[int, bytes]:
     start = 0
     while start < len(section):
         if start + _BATCH_HEADER.size > len(section):
-            raise FormatError("a held batch without a head")
+            raise FormatError("a stored batch without a header")
         position, size = _BATCH_HEADER.unpack_from(section, start)
         start += _BATCH_HEADER.size
         if start + size > len(section):
-            raise FormatError("a held batch that is cut short")
+            raise FormatError("a truncated stored batch")
         if position in batches or len(batches) == MAX_HELD:
-            raise FormatError("two held batches at one byte, or too many")
+            raise FormatError("two stored batches at one byte, or too many")
         batches[position] = section[start : start + size]
         start += size
     return batches

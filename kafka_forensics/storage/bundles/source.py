@@ -2,17 +2,17 @@
 
 import bisect
 import re
-import shlex
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 
 from kafka_forensics.errors import FormatError, SourceError
-from kafka_forensics.model.bundles import BundleDescription
-from kafka_forensics.model.offset_ranges import normalised
+from kafka_forensics.model.bundles import BundleDescription, NeededRecords, collect_requests
+from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.offset_ranges import normalised, offset_range
 from kafka_forensics.storage.archives import (
     BLOCK,
     ArchiveMember,
@@ -97,7 +97,7 @@ class BundleSource(ArchiveSource):
         with errors_named(path):
             if container is None or not self._find_members_by_seal():
                 TarIndex(self._file, self._members, tar_problems, None).run()
-        tar_problems += [f"a member that no bundle has: {name}" for name in self._members.rejected]
+        tar_problems += [f"an unexpected member: {name}" for name in self._members.rejected]
         tar_problems += [f"several members are called {name}: the last is read" for name in self._members.replaced]
         self._sealed: dict[str, object] | None = None
         """Member → [size, SHA-256]."""
@@ -151,14 +151,14 @@ class BundleSource(ArchiveSource):
         if not isinstance(member, ArchiveMember) or not isinstance(place, TarPlace):
             raise SourceError(self.name, f"a bundle without {name}")
         if place.extents is not None or place.unreadable:
-            raise SourceError(self.name, f"{name} is a sparse member, and no bundle has any")
+            raise SourceError(self.name, f"{name} is a sparse member, which a bundle cannot have")
         if member.size_in_bytes > limit:
             raise SourceError(self.name, f"{name} in the bundle has {member.size_in_bytes:,} bytes, and at most {limit:,} are read")
         data = self._file.read_at(place.position, member.size_in_bytes)
         if len(data) < member.size_in_bytes:
             raise SourceError(self.name, f"cut short in the data of {name}")
         if name != layout.SEAL and self._sealed is not None and self._sealed.get(name) != [len(data), sha256(data).hexdigest()]:
-            raise SourceError(self.name, f"{name} is not what was sealed: the bundle was changed or damaged")
+            raise SourceError(self.name, f"the checksum of {name} is wrong: the bundle was changed or damaged")
         return data
 
     def _read_seal(self) -> dict[str, object] | None:
@@ -166,12 +166,12 @@ class BundleSource(ArchiveSource):
         try:
             sealed = parse_json(self._member(layout.SEAL, layout.MAX_SEAL_BYTES), layout.MAX_SEALED_VALUES)
         except (SourceError, FormatError):
-            note(self.problems, "without a seal: it was cut short, or its making is not finished; what it holds is read")
+            note(self.problems, "checksums are missing: it was cut short or is not finished; its content is read")
             return None
         match sealed:
             case {"members": dict(members)}:
                 return members
-        note(self.problems, "its seal makes no sense: what it holds is read")
+        note(self.problems, "its checksums are invalid: its content is read")
         return None
 
     def _compare_with_seal(self) -> None:
@@ -180,8 +180,8 @@ class BundleSource(ArchiveSource):
             return
         found = set(_member_names(self._members.root)) - {layout.SEAL}
         for names, difference in (
-            (found - self._sealed.keys(), "that were not there when it was sealed"),
-            (self._sealed.keys() - found, "fewer than when it was sealed"),
+            (found - self._sealed.keys(), "that its checksums do not list"),
+            (self._sealed.keys() - found, "fewer than its checksums list"),
         ):
             if names:
                 count = f"{len(names)} members" if len(names) > 1 else "1 member"
@@ -192,7 +192,7 @@ class BundleSource(ArchiveSource):
         try:
             fields: Any = parse_json(self._member(layout.ABOUT, layout.MAX_ABOUT_BYTES))
         except FormatError as error:
-            raise SourceError(self.name, f"no bundle: {error.reason}") from error
+            raise SourceError(self.name, f"not a bundle: {error.reason}") from error
         match fields:
             case {"format": str(name), "version": version} if name == layout.FORMAT and is_number(version, end=1 << 31):
                 if version != layout.VERSION:
@@ -200,10 +200,10 @@ class BundleSource(ArchiveSource):
                     raise SourceError(self.name, f"bundle version {version} is not supported {reads}")
                 key_name = fields.get("redaction")
                 if key_name is not None and not (isinstance(key_name, str) and _KEY_NAME.fullmatch(key_name)):
-                    reason = f"{layout.ABOUT} has an invalid value of redaction, so cannot tell pseudonyms from names"
+                    reason = f"{layout.ABOUT} has an invalid value of redaction, so pseudonyms cannot be distinguished from names"
                     raise SourceError(self.name, f"invalid bundle: {reason}")
                 return _about(fields)
-        raise SourceError(self.name, "no bundle of facts: bundle.json says nothing of one")
+        raise SourceError(self.name, "not a bundle of facts: bundle.json does not describe one")
 
     def _read_listing(self) -> None:
         """Fill the tree by the listing; without a readable one, by the indexes of all complete parts."""
@@ -211,7 +211,7 @@ class BundleSource(ArchiveSource):
             listing = decompressed(self._member(layout.LISTING, layout.MAX_LISTING_BYTES), layout.MAX_LISTING_BYTES)
             self._add_listed(parse_json(listing, layout.MAX_LISTED_VALUES))
         except (FormatError, SourceError) as error:
-            note(self.problems, f"its listing cannot be read ({error.reason}): files are known by what is in the parts")
+            note(self.problems, f"its listing cannot be read ({error.reason}): files are listed from its parts")
             self._set_tree(MemberTree())
             self._list_parts()
 
@@ -224,11 +224,11 @@ class BundleSource(ArchiveSource):
                         case [str(path), int(mtime_ns)] if _is_time(mtime_ns) and _is_text(path):
                             self._tree.add_directory(path, mtime_ns)
                         case _:
-                            raise FormatError("a directory that makes no sense")
+                            raise FormatError("an invalid directory")
                 for row in files:
                     self._add_file(row)
                 return
-        raise FormatError("no listing of a bundle")
+        raise FormatError("not a listing of a bundle")
 
     def _add_file(self, row: object, *, is_cut: bool = False) -> None:
         """Put a file into the tree, by its row. Raises FormatError."""
@@ -246,15 +246,15 @@ class BundleSource(ArchiveSource):
                 list(sections),
             ] if kind in _KINDS and _is_time(mtime_ns) and is_number(size) and (allocated is None or is_number(allocated)):
                 if not all(_is_text(text) for text in (path, refused, left_out, checksum)):
-                    raise FormatError("a file with a name that none can have")
+                    raise FormatError("a file with an impossible name")
                 place = BundlePlace(list(map(_section, sections)), allocated, left_out, is_log, refused, checksum, is_cut)
                 self._tree.add(path, ArchiveMember(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
                 if left_out is None and _KINDS[kind] is EntryKind.FILE:
                     place.contradiction = _contradiction(path, size, place)
                 if place.contradiction is not None:
-                    note(self.problems, f"it contradicts itself: of {path} {place.contradiction}")
+                    note(self.problems, f"it contradicts itself: {path}: {place.contradiction}")
                 return
-        raise FormatError("a file that makes no sense")
+        raise FormatError("an invalid file entry")
 
     def _list_parts(self) -> None:
         """Fill the tree by the indexes of all readable parts; a file without its row, which ends it, has the sections so far."""
@@ -345,19 +345,35 @@ class BundleSource(ArchiveSource):
             raise SourceError(path, CUT)
         return CollectedFile(self, path, member.size_in_bytes, place.sections)
 
-    def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> SourceError:
-        """The error for bytes of a log, with these offsets (first, last), that the bundle does not hold."""
+    def missing_records_error(self, path: str, offsets: tuple[int, int] | None) -> "MissingRecordsError":
+        """The error for bytes of a log, with these offsets [start, end), that the bundle does not hold."""
         directory = path.rpartition("/")[0].rpartition("/")[2]
         topic, _, partition = directory.rpartition("-")
         where = "" if self.about.broker is None else f" on broker {self.about.broker}"
         if offsets is None or not topic or not partition.isdigit():
-            return SourceError(path, f"needs the records, which are no part of a bundle: read the log itself{where}")
+            return MissingRecordsError(path, f"needs the records, which a bundle does not have: read the log directory{where}")
         if self.about.redaction is not None:
-            return SourceError(path, f"needs the records, which no bundle with pseudonyms has: read the log itself{where}")
-        records = shlex.quote(f"{topic}:{partition}:{offsets[0]}-{offsets[1]}")
-        paths = " ".join(map(shlex.quote, self.about.paths)) or "LOG_DIR"
-        command = f"kafka-forensics collect {paths} --with-records {records} --output FILE.kfb"
-        return SourceError(path, f"needs the records: run `{command}`{where}")
+            reason = f"needs the records, which a bundle with pseudonyms does not have: read the log directory{where}"
+            return MissingRecordsError(path, reason)
+        if topic in WITNESS_TOPICS:
+            return MissingRecordsError(path, f"needs the records, which no bundle has of {topic}: read the log directory{where}")
+        needed = NeededRecords(self.name, self.about, topic, int(partition), *offsets)
+        [request] = collect_requests([needed])
+        reason = f"needs the records: run `{self.about.collect_command(request.records)}`{where}"
+        return MissingRecordsError(path, reason, needed)
+
+
+class MissingRecordsError(SourceError):
+    """A bundle lacks records; `needed` are those that another bundle could have."""
+
+    def __init__(self, path: str, reason: str, needed: NeededRecords | None = None) -> None:
+        super().__init__(path, reason)
+        self.needed = needed
+
+
+def needed_records(error: SourceError) -> NeededRecords | None:
+    """The records that another bundle could have, if a bundle lacks them."""
+    return error.needed if isinstance(error, MissingRecordsError) else None
 
 
 class CollectedFile(ByteFile):
@@ -418,11 +434,11 @@ class CollectedLog(ByteFile):
             if section.start >= end:
                 return
             if section.start != covered_end:
-                raise SourceError(self._path, f"the bundle has no facts of bytes {covered_end} to {section.start}")
+                raise SourceError(self._path, f"the bundle has no facts of {offset_range(covered_end, section.start, 'byte')}")
             covered_end = section.end
             yield section, self._source.section(self._path, section)
         if covered_end < min(end, self.size_in_bytes):
-            raise SourceError(self._path, f"the bundle has no facts of bytes {covered_end} to {self.size_in_bytes}")
+            raise SourceError(self._path, f"the bundle has no facts of {offset_range(covered_end, self.size_in_bytes, 'byte')}")
         if self._is_cut and end >= self.size_in_bytes:
             raise SourceError(self._path, CUT)
 
@@ -465,20 +481,20 @@ class CollectedLog(ByteFile):
         covered_end = start
         for section in self._after(SectionKind.KEYS, start, end):
             if section.start > covered_end:
-                raise SourceError(self._path, f"the bundle has no hashes of bytes {covered_end} to {section.start}")
+                raise SourceError(self._path, f"the bundle has no hashes of {offset_range(covered_end, section.start, 'byte')}")
             covered_end = max(covered_end, section.end)
             yield self._source.section(self._path, section)
         if covered_end < end:
-            raise SourceError(self._path, f"the bundle has no hashes of bytes {covered_end} to {end}")
+            raise SourceError(self._path, f"the bundle has no hashes of {offset_range(covered_end, end, 'byte')}")
 
     def missing_hashes_error(self) -> SourceError:
         """The error for a request of keys, if it was collected without their hashes."""
         topic = self._path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
         if self._source.about.redaction is not None:
-            reason = f"needs hashes of its keys, as the topic is compacted: collect it with --compacted and the name of {topic}"
+            reason = f"needs hashes of its keys, since the topic is compacted: collect it with --compacted and the name of {topic}"
             return SourceError(self._path, reason)
-        command = f"kafka-forensics collect LOG_DIR --compacted {shlex.quote(topic)} --output FILE.kfb"
-        return SourceError(self._path, f"needs hashes of its keys, as the topic is compacted: run `{command}`")
+        command = replace(self._source.about, compacted=topic).collect_command([])
+        return SourceError(self._path, f"needs hashes of its keys, since the topic is compacted: run `{command}`")
 
     def _batches_of(self, section: BundleSection) -> dict[int, bytes]:
         """Batches of a section by position. Raises SourceError."""
@@ -490,7 +506,7 @@ class CollectedLog(ByteFile):
         except FormatError as error:
             raise SourceError(self._path, f"part {section.part} of the bundle: {error.reason}") from error
         if not all(section.start <= position < section.end for position in batches):
-            raise self.broken("a batch that is held lies outside of its bytes")
+            raise self.broken("a stored batch is outside its bytes")
         self._last_batches = section, batches
         return batches
 
@@ -506,8 +522,8 @@ class CollectedLog(ByteFile):
         """The error for facts that contradict each other."""
         return SourceError(self._path, f"the bundle contradicts itself: {reason}")
 
-    def missing_records_error(self, offsets: tuple[int, int] | None = None) -> SourceError:
-        """The error for a request of records with these offsets (first, last)."""
+    def missing_records_error(self, offsets: tuple[int, int] | None = None) -> MissingRecordsError:
+        """The error for a request of records with these offsets [start, end)."""
         return self._source.missing_records_error(self._path, offsets)
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -547,32 +563,32 @@ def _section(row: object) -> BundleSection:
         case [int(part), int(position), int(size), str(kind), int(start), int(end)] if kind in layout.SECTION_KINDS:
             if all(map(is_number, (part, position, size, start, end))) and start <= end:
                 return BundleSection(part, position, size, SectionKind(kind), start, end)
-    raise FormatError("a section that makes no sense")
+    raise FormatError("an invalid section")
 
 
 def _contradiction(path: str, size_in_bytes: int, place: BundlePlace) -> str | None:
     """Why `collect` cannot have written this of a file of this name and size; None if it can."""
     if place.is_log is (_LOG_NAME.fullmatch(path.rpartition("/")[2]) is None):
-        return "the name says otherwise what it is"
+        return "its kind contradicts its name"
     ends = dict.fromkeys(SectionKind, 0)
     keys_start = -1
     """Several sections of hashes may be of the same bytes."""
     for section in place.sections:
         if (section.kind is SectionKind.BYTES) is place.is_log:
-            return "there is what only other files have"
+            return "it has sections that only other kinds of files have"
         is_repeated = section.kind is SectionKind.KEYS and section.end == ends[section.kind] and section.start == keys_start
         if not (is_repeated or ends[section.kind] <= section.start) or not section.start <= section.end <= size_in_bytes:
-            return "sections lie over each other, or beyond its size"
+            return "sections overlap, or are beyond its size"
         if section.start == section.end and section.kind is not SectionKind.BYTES:
-            return "a section speaks of no bytes"
+            return "a section covers no bytes"
         keys_start = section.start if section.kind is SectionKind.KEYS else keys_start
         if section.kind is SectionKind.BYTES and section.end - section.start != section.size_in_bytes:
             return "sections have other sizes than their bytes"
         if section.kind is SectionKind.BATCHES and section.start != ends[section.kind]:
-            return f"there are no facts of bytes {ends[section.kind]} to {section.start}"
+            return f"there are no facts of {offset_range(ends[section.kind], section.start, 'byte')}"
         ends[section.kind] = section.end
     if place.is_log and ends[SectionKind.BATCHES] < size_in_bytes:
-        return f"there are no facts of bytes {ends[SectionKind.BATCHES]} to {size_in_bytes}"
+        return f"there are no facts of {offset_range(ends[SectionKind.BATCHES], size_in_bytes, 'byte')}"
     return None
 
 
@@ -601,7 +617,7 @@ def _is_text(text: str | None) -> bool:
 
 
 def _about(fields: dict[str, Any]) -> BundleDescription:
-    broker, paths = fields.get("broker"), fields.get("paths")
+    broker, paths, compacted = fields.get("broker"), fields.get("paths"), fields.get("compacted")
     partitions = fields.get(layout.TRANSACTION_PARTITIONS, 0)
     return BundleDescription(
         broker if is_number(broker, -1, 1 << 31) or (isinstance(broker, str) and _is_text(broker)) else None,
@@ -611,6 +627,7 @@ def _about(fields: dict[str, Any]) -> BundleDescription:
         fields.get("topics") is not None or fields.get("partition") is not None,
         partitions if is_number(partitions, end=_MAX_TRANSACTION_PARTITIONS) else 0,
         fields.get("redaction"),
+        compacted if isinstance(compacted, str) and _is_text(compacted) else None,
     )
 
 

@@ -114,13 +114,13 @@ def source_error(path: str, failure: RequestFailure) -> SourceError:
     """The error for the user: the reason, and what to do about it."""
     reason = failure.words
     if failure.kind == "missing":
-        reason = "no such object (deleted since it was listed, or never there)"
+        reason = "no such object (deleted since it was listed, or it never existed)"
     elif failure.kind == "forbidden":
-        reason = f"{DENIED}; the service said: {failure.words}"
+        reason = f"{DENIED}; response of the service: {failure.words}"
     elif failure.words.startswith(_NO_ENDPOINT):
         reason = f"{STILL_FAILING} after {len(PAUSES) + 1} attempts; {failure.words}"
     elif failure.kind == "transient":
-        reason = f"{STILL_FAILING} after {len(PAUSES) + 1} attempts; try again later; the service said: {failure.words}"
+        reason = f"{STILL_FAILING} after {len(PAUSES) + 1} attempts; try again later; response of the service: {failure.words}"
     return SourceError(path, reason)
 
 

@@ -240,7 +240,7 @@ class ObjectReader:
         etag = metadata.get("ETag")  # text, whatever its stubs say
         if etag is not None and not self._is_known(self._path, etag):
             file.close()
-            raise SourceError(self._path, "replaced since it was first read: its ETag is another one")
+            raise SourceError(self._path, "replaced since it was first read: its ETag changed")
         return file
 
     def _read(self, position: int, size: int) -> bytearray:
@@ -255,7 +255,7 @@ class ObjectReader:
             other = bytes(byte ^ 0xFF for byte in mark)
             if _read_marked(file, position + size - tail, tail, other)[-1:] != data[-1:]:
                 file.close()
-                raise EOFError("the service sent fewer bytes than were asked for")
+                raise EOFError("the service sent fewer bytes than requested")
         with self._lock:
             self._idle.append(file)
         return data

@@ -26,7 +26,7 @@ MOST_MATCHES: Final = 10_000
 _PATTERN: Final = frozenset("*?[")
 _MOST_SIBLINGS: Final = 10_000
 """Names considered for a hint."""
-_BUCKETS: Final = "check its name, and what the credentials may see (docs/storage.md)"
+_BUCKETS: Final = "check its name and the rights of the credentials (docs/storage.md)"
 
 
 def open_remote(uri: str, options: StorageOptions) -> RemoteSource:
@@ -81,7 +81,7 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     """The error for a missing URI, with the most similar existing name."""
     above, slash, name = place.name.rpartition("/")
     if place.scheme in {"s3", "gs", "abfs"} and above.endswith("/"):
-        return PathMissingError(f"{place.name}: no such bucket, or no right to see it", hint=_BUCKETS)
+        return PathMissingError(f"{place.name}: no such bucket, or no right to read it", hint=_BUCKETS)
     bucket = place.root.partition("/")[0]
     try:
         if place.scheme in {"s3", "gs"} and source.at(bucket).is_missing:
@@ -136,7 +136,7 @@ def open_filesystem(place: RemotePlace, options: StorageOptions, *, uploads: boo
             return openers.get(place.scheme, _fsspec)(place, options, uploads)
         except ValueError as error:
             reason = options.hide(str(error)).partition("\n")[0]
-            raise UsageError(f"{place.name}: these storage options do not go together: {reason}", hint="docs/storage.md") from None
+            raise UsageError(f"{place.name}: these storage options conflict: {reason}", hint="docs/storage.md") from None
 
     try:
         return attempt(opened, options, _permanent_java_failure if place.scheme == "hdfs" else None)
@@ -159,9 +159,7 @@ def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
     _require_known(place, options, ("role_arn", "external_id", "force_virtual_addressing"))
     if (options.secret_key is None) != (options.access_key is None):
         only = "access_key" if options.secret_key is None else "secret_key"
-        raise UsageError(
-            f"{place.name}: access_key and secret_key go together", hint=f"only {only} is given: give both, or neither"
-        )
+        raise UsageError(f"{place.name}: access_key requires secret_key", hint=f"only {only} is given: give both, or neither")
     given: Json = {name: options.get(name) for name in ("role_arn", "external_id")}
     given |= {"access_key": options.access_key, "secret_key": options.secret_key, "session_token": options.session_token}
     given |= {"endpoint_override": options.endpoint, "scheme": options.scheme, "region": options.region}
@@ -211,7 +209,7 @@ def _abfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple
         root = f"{container}{slash}{path}"
     if not given["account_name"]:
         hint = "write abfs://container@account.dfs.core.windows.net/path, or give --storage-option account_name=..."
-        raise UsageError(f"{place.name}: which storage account is not said", hint=hint)
+        raise UsageError(f"{place.name}: no storage account is given", hint=hint)
     if given["account_key"]:
         given["sas_token"] = None  # the account key grants more
     if options.endpoint is not None:
@@ -238,7 +236,7 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
         natives = ", ".join(f"{scheme}://" for scheme in PYARROW_SCHEMES)
         raise UsageError(
             f"{place.name}: {place.scheme}:// needs fsspec; without it there are {natives} and file://",
-            hint="pip install 'kafka-forensics[fsspec]' and the back end's own package",
+            hint="pip install 'kafka-forensics[fsspec]' and the back end's package",
         ) from None
     from pyarrow.fs import PyFileSystem
 

@@ -165,8 +165,8 @@ def _endpoint(text: str | None, scheme: str | None) -> tuple[str | None, str | N
     parts = urlsplit(text if "://" in text else f"{scheme or 'https'}://{text}")
     if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc or parts.query:
         raise UsageError(
-            "the storage option endpoint is no host, host:port, or http(s) URL of those",
-            hint="credentials are options of their own",
+            "the storage option endpoint must be a host, host:port, or an http(s) URL with these",
+            hint="credentials are separate options",
         )
     return parts.netloc + parts.path.rstrip("/"), parts.scheme if "://" in text else scheme
 

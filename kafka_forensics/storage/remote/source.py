@@ -371,7 +371,7 @@ class RemoteSource(ByteSource):
             with failures_named(path):
                 size = attempt(lambda: self._filesystem.get_file_info(info.path), self._options).size
         if size is None:
-            raise SourceError(path, "the service does not tell how large this object is, so its end cannot be known")
+            raise SourceError(path, "the service does not report the size of this object, so its end is unknown")
         return size
 
     def _reader(self, path: str, listed: int) -> ObjectReader:
@@ -420,7 +420,7 @@ class RemoteSource(ByteSource):
 
     def _warn_unknown(self, path: str, error: SourceError) -> None:
         where = f"{self.name}/{path}" if path else self.name
-        logging.getLogger(__name__).warning("%s: whether it changed meanwhile is not known: %s", where, error.reason)
+        logging.getLogger(__name__).warning("%s: it is unknown whether it changed while it was read: %s", where, error.reason)
 
 
 def _let_requests_run_together() -> None:

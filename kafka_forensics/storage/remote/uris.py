@@ -52,7 +52,7 @@ def remote_place(uri: str) -> RemotePlace:
     root = (authority + slash + path).rstrip("/")
     name = f"{typed}://{root}"
     if scheme in PYARROW_SCHEMES and scheme != "hdfs" and not authority:
-        raise UsageError(f"{name}: names no bucket", hint=f"write {typed}://bucket/path")
+        raise UsageError(f"{name}: has no bucket", hint=f"write {typed}://bucket/path")
     if "\0" in root or any(part in {".", ".."} for part in root.split("/")):
         raise UsageError(f"{name}: a path with . or .. in it", hint="write the path of the object or directory itself")
     return RemotePlace(name, scheme, root, tuple(options))
@@ -147,7 +147,7 @@ def options_for_uri(uri: str, options: Iterable[tuple[str, str]]) -> Pairs:
             described = json.loads(value)
             place, pairs = str(described["at"]), [(str(option), str(text)) for option, text in described["options"]]
         except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"there is no storage option {name}", hint="docs/storage.md tells them") from error
+            raise UsageError(f"there is no storage option {name}", hint="docs/storage.md lists them") from error
         if f"{uri.rstrip('/')}/".startswith(f"{place.rstrip('/')}/"):
             near.append((place, pairs))
     return (*general, *(pair for _, pairs in sorted(near, key=lambda options_at: len(options_at[0])) for pair in pairs))

@@ -104,7 +104,7 @@ def _index(file: ByteFile, manifest: "SegmentManifest", part: RemotePart) -> Byt
     if index is None:
         raise FormatError(f"holds no {part.value} of this segment")
     if index.size > _MAX_INDEX_BYTES:
-        raise FormatError(f"its {part.value} of {index.size:,} bytes is not read")
+        raise FormatError(f"its {part.value} is not read: it has {index.size:,} bytes")
     data = file.read_at(index.position, index.size)
     if len(data) < index.size:
         raise FormatError(f"ends inside its {part.value}")
@@ -116,7 +116,7 @@ def _log(file: ByteFile, path: str, manifest: "SegmentManifest") -> ByteFile:
     chunks = manifest.chunk_index
     sizes = transformed_sizes(chunks) if manifest.compression else [chunks.original_file_size]
     if sum(sizes) != file.size_in_bytes:
-        raise FormatError(f"has {file.size_in_bytes:,} bytes, and {sum(sizes):,} by its manifest")
+        raise FormatError(f"has {file.size_in_bytes:,} bytes, but {sum(sizes):,} in its manifest")
     return _CompressedLog(file, path, chunks, sizes) if manifest.compression else file
 
 
@@ -180,7 +180,7 @@ def decode_chunk_sizes(data: bytes, count: int) -> list[int]:
     try:
         (listed_count,) = struct.unpack_from(">i", data)
         if listed_count != count:
-            raise FormatError(f"lists {listed_count:,} chunks of a log that has {count:,}")
+            raise FormatError(f"lists {listed_count:,} chunks of a log with {count:,}")
         if count < 2:
             return list(struct.unpack_from(">i", data, 4)) if count else []
         base, width = struct.unpack_from(">ib", data, 4)
@@ -230,7 +230,7 @@ class _CompressedLog(ByteFile):
         except FormatError as error:
             raise SourceError(self._path, f"{place}: {error}") from error
         if len(data) != expected:
-            raise SourceError(self._path, f"{place}: holds {len(data):,} bytes of {expected:,}")
+            raise SourceError(self._path, f"{place}: has {len(data):,} bytes of {expected:,}")
         self._kept = number, data
         return data
 

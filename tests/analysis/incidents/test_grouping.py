@@ -88,7 +88,7 @@ TOGETHER: dict[str, tuple[list[Finding], dict[str, Any]]] = {
     "a name that explains every finding": (BOTH, {"known_as": "KAFKA-10751"}),
     "not a partition that does not look like it": (BOTH[:3], {"known_as": None}),
     "not a kind that it does not explain": ([*BOTH, FOLLOWS], {"known_as": None}),
-    "not what does not fit": ([lost(0), matched(0, does_not_fit=["one replica alone had the records"])], {"known_as": None}),
+    "not what does not fit": ([lost(0), matched(0, does_not_fit=["only one replica had the records"])], {"known_as": None}),
     "not what is suspected": ([lost(0), replace(matched(0), confidence=Confidence.SUSPECTED)], {"known_as": None}),
     "what follows of damage": (
         [DAMAGE, of("INDEX_MISMATCH", 0, 2), of("RECOVERY_WOULD_TRUNCATE", 0, 2, 100, 300)], {"findings": [0, 1, 2]}

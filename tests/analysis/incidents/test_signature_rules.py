@@ -74,7 +74,7 @@ def test_a_condition_against_outweighs_conditions_for_a_match(weight: Weight, an
     assert match(condition(Weight.MUST, YES), condition(weight, answer)) is None
     finding = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES, "more"), condition(weight, answer, "other"))
     assert finding is not None
-    text = "not so: other" if weight is Weight.EXPECTED else "other"
+    text = "not true: other" if weight is Weight.EXPECTED else "other"
     assert (finding.confidence, finding.evidence["does_not_fit"]) == (Confidence.SUSPECTED, [text])
 
 

@@ -118,8 +118,8 @@ def test_without_the_isr_or_a_members_log_it_is_unknown(about: PartitionControl 
 @pytest.mark.parametrize(
     ("ends", "missing", "words"),
     [
-        ({"b1": 9, "b2": 9}, (3,), "how far consumers can read is not known: no log of broker 3, a member of the ISR"),
-        ({"b1": 9}, (2, 3), "how far consumers can read is not known: no logs of brokers 2, 3, members of the ISR"),
+        ({"b1": 9, "b2": 9}, (3,), "the end of readable records is unknown: no log of broker 3, a member of the ISR"),
+        ({"b1": 9}, (2, 3), "the end of readable records is unknown: no logs of brokers 2, 3, members of the ISR"),
         ({"b1": 9, "b2": 4}, (3,), "held at 4 or before: by broker 2, and no log of broker 3, a member of the ISR"),
     ],
 )
@@ -196,8 +196,8 @@ def test_the_high_watermark_waits_for_the_minimum_of_the_isr(
     ("checkpointed", "held_back_by", "end", "words"),
     [
         (9, "nothing", 9, "readable"),
-        (6, "unknown", None, "readable to 6 at least: nothing says who is in the ISR"),
-        (None, "unknown", None, "how far consumers can read is not known: nothing says who is in the ISR"),
+        (6, "unknown", None, "readable to 6 at least: the ISR is unknown"),
+        (None, "unknown", None, "the end of readable records is unknown: the ISR is unknown"),
     ],
 )
 def test_without_the_isr_only_the_checkpoint_proves_offsets_readable(
@@ -215,10 +215,10 @@ def test_the_high_watermark_of_an_isr_below_its_minimum_is_not_known_without_a_c
     answer = judged(replicas(b1=9, b2=7), partition_control)
     assert (answer.held_back_by, answer.readable_end_offset) == ("unknown", None)
     assert readers_text(answer) == (
-        "how far consumers can read is not known: no checkpoint has the high watermark; ISR of 2, below min.insync.replicas 3"
+        "the end of readable records is unknown: no checkpoint has the high watermark; ISR of 2, below min.insync.replicas 3"
     )
     found = replicas(b2=7)
     found[0].context.high_watermark = 6
     assert readers_text(judged(found, partition_control)) == (
-        "how far consumers can read is not known: no log of broker 1, a member of the ISR"
+        "the end of readable records is unknown: no log of broker 1, a member of the ISR"
     )

@@ -85,7 +85,7 @@ def test_equal_records_in_other_batches_are_rewritten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holes", "words"), [(64, ""), (65, "and 1 more such range behind it"), (70, "and 6 more such ranges behind it")]
+    ("holes", "words"), [(64, ""), (65, "and 1 more such range after it"), (70, "and 6 more such ranges after it")]
 )
 def test_further_gaps_are_counted(holes: int, words: str) -> None:
     logs = Logs()

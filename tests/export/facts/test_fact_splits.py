@@ -196,9 +196,9 @@ def test_tasks_have_only_files_that_the_options_select(tmp_path: Path) -> None:
     assert files(topics=("orders",), offset_from=20, partitions=((0, 0),)) == {f"orders-0/{segment_file(20)}"}
     assert files(topics=("orders",), offset_to=20, partitions=((0, 0),)) == {f"orders-0/{segment_file(0)}"}
     for limits, message in (
-        ({"topics": ("odrers",)}, "nothing fits topics=odrers"),
-        ({"partitions": ((3, 4),)}, "nothing fits partitions=3-4"),
-        ({"brokers": ("9",)}, "nothing fits brokers=9"),
+        ({"topics": ("odrers",)}, "nothing matches topics=odrers"),
+        ({"partitions": ((3, 4),)}, "nothing matches partitions=3-4"),
+        ({"brokers": ("9",)}, "nothing matches brokers=9"),
     ):
         with pytest.raises(UsageError, match=message):
             files(**limits)

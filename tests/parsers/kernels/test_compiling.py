@@ -283,7 +283,7 @@ def test_code_that_cannot_be_cached_is_written_nowhere_else(
     compiling._say_not_cached.cache_clear()
     with caplog.at_level("INFO", logger="kafka_forensics"):
         assert uncached.compiled(1) == 7
-    assert "kernels are compiled in memory, for this process alone: " in caplog.text
+    assert "kernels are compiled in memory, only for this process: " in caplog.text
     assert [*(tmp_path / "HOME").iterdir(), *(tmp_path / "XDG_CACHE_HOME").iterdir()] == []
     assert not list(Path(__file__).parent.rglob("*never_cached*"))
 

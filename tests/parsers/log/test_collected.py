@@ -122,7 +122,7 @@ def test_rows_that_contradict_the_size_of_the_file_are_found() -> None:
     assert contradiction(facts, 0, end) is None
     assert contradiction(facts, 1, end) is not None
     assert contradiction(facts, 0, end - 1) is not None
-    assert contradiction(facts, 0, end + 1) == "there are bytes that are neither of a batch nor damaged"
+    assert contradiction(facts, 0, end + 1) == "some bytes are neither a batch nor damaged"
     assert contradiction(read_batches(batches_section(columns[:, [0, 1, 3]])), 0, end) is not None
     columns[BatchColumn.MAGIC, 2] = 256
     assert contradiction(read_batches(batches_section(columns)), 0, end) == "no batch has such a magic"

@@ -40,8 +40,8 @@ def test_truncated_committed_records_that_others_hold_are_a_warning(snapshots: S
     (row,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
     assert (row.committed_end, row.held_by) == (HIGH_WATERMARK, (1, 3))
     assert message(result.findings[0]) == (
-        f"t-0: offsets 55 to 71 were committed in snapshot {OLD} (replication-offset-checkpoint of broker 2) and are gone on broker"
-        f" 2 in snapshot {NEW}; they are still on brokers 1 and 3."
+        f"t-0: offsets 55 to 71 were committed in snapshot {OLD} (replication-offset-checkpoint of broker 2) and are missing"
+        f" on broker 2 in snapshot {NEW}; they are still on brokers 1 and 3."
     )
 
 
@@ -55,7 +55,7 @@ def test_committed_records_that_no_broker_holds_are_critical(snapshots: Snapshot
     (finding,) = result.findings
     assert finding.evidence["replaced_by"] == ([7] if replaced else [])
     assert finding.evidence["held_before"] == [1, 2, 3]
-    assert (advice(finding) or "").startswith(f"Keep snapshot {OLD} as it is, since it has these records.")
+    assert (advice(finding) or "").startswith(f"Keep snapshot {OLD} as it is: it has these records.")
 
 
 def test_only_replaced_records_are_lost_and_none_after_them(snapshots: Snapshots) -> None:
@@ -139,7 +139,7 @@ def test_older_copies_of_brokers_without_a_truncation_are_listed(snapshots: Snap
     critical = next(finding for finding in snapshots.compare().findings if finding.severity.value == "critical")
     assert (critical.place.offset_start, critical.place.offset_end) == (29, LOST)
     assert (critical.evidence["brokers"], critical.evidence["held_before"]) == ([2], [1, 2])
-    assert "no copy of the newer one has them, those of brokers 1 and 2 in the older one do" in message(critical)
+    assert "no copy in the newer one has them; in the older one brokers 1 and 2 had them" in message(critical)
 
 
 def test_possible_holders_and_the_proof_of_commitment_are_listed(snapshots: Snapshots) -> None:
@@ -245,7 +245,7 @@ def test_an_empty_log_that_starts_later_has_appended_records(snapshots: Snapshot
     deleted, appended = result.changes[:2]
     assert (deleted.batches, deleted.records, deleted.bytes) == (None, None, None)
     assert appended.batches == sum(batch.last_offset >= 60 for batch in HEALTHY.batches)
-    assert change_text(deleted).startswith("deleted; appended since the older snapshot and below the log start again")
+    assert change_text(deleted).startswith("deleted; appended since the older snapshot and already below the log start")
     assert result.findings == []
 
 

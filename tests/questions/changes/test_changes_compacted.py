@@ -50,10 +50,10 @@ def test_removal_of_a_keys_latest_record_is_a_finding(tmp_path: Path) -> None:
     assert findings(result) == [("KEYS_LOST_SINCE", "critical", 1, 2)] * 3
     assert message(result.findings[0]) == (
         f"t-0 on broker 1: snapshot {NEW} lacks the latest record of 1 key at offset 1 that snapshot {OLD} has, and no rule of"
-        " compaction explains it; nothing is there of 1 key."
+        " compaction explains it; it has no record of 1 key."
     )
     assert advice(result.findings[0]) == (
-        f"Keep snapshot {OLD} as it is, since it has these records, and look for them on the other replicas of the newer one with"
+        f"Keep snapshot {OLD} as it is: it has these records. Look for them on the other replicas of the newer snapshot with"
         f" `kafka-forensics compare {tmp_path / NEW} --topic t --partition 0`."
     )
     within = [finding for scan in result.snapshots.values() for finding in scan.findings if finding.severity.rank > 0]

@@ -53,8 +53,8 @@ def test_requested_records_are_collected(broker: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("requested", "words"),
     [
-        (RequestedRecords("__consumer_offsets", 0, 0, 9), "no part of a bundle"),
-        (RequestedRecords("__cluster_metadata", 0, 0, 9), "no part of a bundle"),
+        (RequestedRecords("__consumer_offsets", 0, 0, 9), "not a part of a bundle"),
+        (RequestedRecords("__cluster_metadata", 0, 0, 9), "not a part of a bundle"),
         (RequestedRecords("orders", 7, 0, 9), "there is no partition orders-7"),
     ],
 )

@@ -54,4 +54,4 @@ def test_other_machines_set_only_the_nice_value(monkeypatch: pytest.MonkeyPatch,
     with at_low_priority():
         assert low_priority._disk_priority() is None
     [message] = caplog.messages
-    assert message.endswith("the disk's time as any other, for no idle priority can be set here")
+    assert message.endswith("normal disk priority, because this system has no idle priority")

@@ -87,7 +87,7 @@ def test_other_files_are_refused_and_unchanged(text: str, tmp_path: Path) -> Non
     path = tmp_path / "names.json"
     path.write_text(text)
     path.chmod(0o600)
-    with pytest.raises(UsageError, match="no map of pseudonyms"):
+    with pytest.raises(UsageError, match="not a map of pseudonyms"):
         PseudonymMap.at(path)
     assert path.read_text() == text
 

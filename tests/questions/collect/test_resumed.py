@@ -122,7 +122,7 @@ def test_a_bundle_is_continued_however_often_it_is_stopped(broker: Path, tmp_pat
         path = tmp_path / "cut.kfb"
         path.write_bytes(file.getvalue())
         result = kf.scan([str(path)])
-        assert not any("over each other" in gap.reason for gap in result.incomplete)
+        assert not any("overlap" in gap.reason for gap in result.incomplete)
         assert result.verdict not in {"clean", "info"}
     resumed = finished(broker, file, tmp_path / "resumed.kfb")
     assert sum(bool(part.begun) for part in unpack_bundle(resumed).parts) > 1
@@ -173,9 +173,9 @@ def test_the_start_of_another_bundle_is_refused(other: CollectOptions, broker: P
     file = stopped(broker)
     before = file.getvalue()
     file.seek(0)
-    with pytest.raises(UsageError, match="another bundle, or one made with other options") as caught:
+    with pytest.raises(UsageError, match="another bundle, or to other options") as caught:
         collect([str(broker)], other, file)
-    assert "it is gone on with by the options with which it was begun" in (caught.value.hint or "")
+    assert "it continues only with the options with which it was started" in (caught.value.hint or "")
     assert file.getvalue() == before
 
 

@@ -125,9 +125,9 @@ def test_logs_of_different_topics_are_shown_from_their_first_difference(tmp_path
         (ScanOptions(topic_glob="audt"), "no topic 'audt'", "did you mean --topic audit --partition 0?"),
         (ScanOptions(topic_glob="audit-0"), "no topic 'audit-0'", "did you mean --topic audit --partition 0?"),
         (ScanOptions(topic_glob="orders", partition=7), "no partition 'orders-7'", "did you mean --topic orders --partition "),
-        (ScanOptions(topic_glob="orders"), "takes one partition, 2 are there", "from orders-0, orders-1"),
-        (ScanOptions(), "takes one partition, 14 are there", "from append-time-0, audit-0, "),
-        (ScanOptions(topic_glob="audit", broker="2"), "one replica of audit-0 only, that of broker 2", "leave out --broker"),
+        (ScanOptions(topic_glob="orders"), "needs one partition, but there are 2", "from orders-0, orders-1"),
+        (ScanOptions(), "needs one partition, but there are 14", "from append-time-0, audit-0, "),
+        (ScanOptions(topic_glob="audit", broker="2"), "only one replica of audit-0, on broker 2", "leave out --broker"),
         (ScanOptions(topic_glob="zzzzzz"), "no topic 'zzzzzz'", "there is append-time-0, "),
     ],
 )

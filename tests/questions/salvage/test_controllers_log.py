@@ -138,7 +138,7 @@ def test_unknown_voters_are_refused(tmp_path: Path) -> None:
         for name in ("a", "b", "c"):
             log.append(topic(name))
         put(tmp_path / "in", node, log, None)
-    assert refused(tmp_path).reason == "nothing here names its voters"
+    assert refused(tmp_path).reason == "no file names its voters"
 
 
 def test_every_set_of_voters_that_is_named_must_have_its_majority(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_two_leaders_of_one_epoch_are_refused(tmp_path: Path) -> None:
     other.append(topic("another")).append(topic("t1-3"))
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4)), 3: other})
     refusal = refused(tmp_path)
-    assert "other records of the same leader epoch" in refusal.reason
+    assert "different records of the same leader epoch" in refusal.reason
     assert refusal.offsets == ((3, 5),)
 
 
@@ -169,7 +169,7 @@ def test_an_epoch_without_a_leaders_record_is_refused(tmp_path: Path) -> None:
     log.leader_epoch = 77
     log.append(topic("last"))
     put_all(tmp_path / "in", {1: written((1, 4)), 2: log})
-    assert "2 has a batch of a leader epoch that no leader began there" in refused(tmp_path).reason
+    assert "2 has a batch with a leader epoch that no leader began there" in refused(tmp_path).reason
 
 
 def test_a_copy_that_has_lost_its_end_does_not_count(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_snapshots_are_copied_with_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("snapshots", "defect"),
     [
-        ([], "begins at offset 3, and has no snapshot"),
-        ([(2, snapshot(topic("t")))], "begins at offset 3, and has no snapshot"),
+        ([], "begins at offset 3, without a snapshot"),
+        ([(2, snapshot(topic("t")))], "begins at offset 3, without a snapshot"),
         ([(5, snapshot(topic("t"), footer=False))], "has a snapshot that is not whole"),
         ([(5, flip_bit(snapshot(topic("t")), 160))], "has a snapshot that is not whole"),
-        ([(9, snapshot(topic("t")))], "ends before a snapshot of it"),
+        ([(9, snapshot(topic("t")))], "ends before its snapshot"),
     ],
 )
 def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: list[tuple[int, bytes]], defect: str) -> None:
@@ -219,7 +219,7 @@ def test_without_the_snapshot_a_copy_does_not_count(tmp_path: Path, snapshots: l
 def test_a_snapshot_after_the_end_of_all_logs_proves_later_commits(tmp_path: Path) -> None:
     put_all(tmp_path / "in", {1: written((1, 4)), 2: written((1, 4))})
     put_snapshot(put(tmp_path / "in", 9, written((1, 9))), 8, snapshot(topic("t")))
-    assert "a snapshot of what was committed up to offset 8" in refused(tmp_path).reason
+    assert "a snapshot of committed records up to offset 8" in refused(tmp_path).reason
 
 
 # All votes must be known, or no election is possible since.
@@ -238,7 +238,7 @@ def test_a_possible_unknown_leader_is_refused(tmp_path: Path) -> None:
     """2 may have voted for 3, which may be a later leader."""
     put(tmp_path / "in", 1, written((1, 4)), 3)
     put(tmp_path / "in", 2, written((1, 4)), None)
-    assert "the quorum-state of voters 2, 3 is not known, and 3 may have led" in refused(tmp_path).reason
+    assert "the quorum-state of voters 2, 3 is unknown, and 3 may have led" in refused(tmp_path).reason
 
 
 def test_without_any_quorum_state_all_logs_suffice(tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ def test_a_disk_with_too_little_space_is_refused_immediately(
 ) -> None:
     real = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=500))
-    with pytest.raises(UsageError, match=r"out would take 2\d\d kB, and its disk has 500 B free"):
+    with pytest.raises(UsageError, match=r"out needs 2\d\d kB, but its disk has 500 B free"):
         whole(copies, tmp_path / "out")
     assert not [*tmp_path.glob("out*")]
 
@@ -388,5 +388,5 @@ def test_an_unreadable_meta_properties_is_rebuilt_and_an_empty_directory_needs_a
     assert "node.id=2\n" in meta
     assert "directory.id=" in meta
     (tmp_path / "disk").mkdir()
-    with pytest.raises(UsageError, match="nothing tells which node's log directory"):
+    with pytest.raises(UsageError, match="the node of the empty log directory"):
         whole([*paths, f"new={tmp_path / 'disk'}"], tmp_path / "no")

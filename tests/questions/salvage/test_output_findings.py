@@ -171,7 +171,7 @@ def test_a_finding_of_no_single_partition_is_listed_once(tmp_path: Path, monkeyp
     manifest = document(salvaged)
     Draft202012Validator(json_schema("salvage")).validate(manifest)
     assert [row["kind"] for row in manifest["new"]] == [row.kind for row in salvaged.new]
-    for format_name in ("table", "tsv"):
+    for format_name in ("text", "tsv"):
         with StringIO() as stream:
             write_salvaged(salvaged, format_name, Destination(stream, width=200, colour=False))
             assert stream.getvalue().count("CHECKPOINT_MALFORMED") == len(salvaged.new)

@@ -97,7 +97,7 @@ def test_committed_rivals_are_refused(tmp_path: Path) -> None:
     for prefer in ("west", "2"):
         assert not salvage(named, tmp_path / prefer, ScanOptions(), SalvageOptions(prefer)).refused
         assert log_of(tmp_path / prefer) == b"".join(common + new)
-    with pytest.raises(UsageError, match="no copy here is of broker 4"):
+    with pytest.raises(UsageError, match="no copy belongs to broker 4"):
         salvage(named, tmp_path / "none", ScanOptions(), SalvageOptions("4"))
 
 

@@ -40,7 +40,7 @@ def test_of_several_whole_copies_the_recommended_or_preferred_one_is_used(tmp_pa
         salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
         (partition,) = salvaged.partitions
         assert (partition.base, partition.chosen_by) == (1, "plan"), "the copy of broker 3 ends too early"
-        reason = "the copy of broker 1 was taken, because the copy of broker 3 ends at offset 10, before 12"
+        reason = "the copy of broker 1 was chosen, because the copy of broker 3 ends at offset 10, before 12"
         assert partition.warning == reason
         assert f"note: {NAME}: {reason}" in summary_lines(salvaged, quiet=False)
         assert salvaged.is_whole
@@ -220,7 +220,7 @@ def test_a_rival_whose_different_records_were_cleaned_supplies_nothing(tmp_path:
 def test_a_start_of_the_log_that_only_a_rival_has_is_reported(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in")
     (tmp_path / "in" / "broker-2" / NAME / segment_file(0)).unlink()
-    assert "the copy of broker 2 lacks the start of the log at offsets [0, 10)" in refused(tmp_path, prefer="2").reason
+    assert "the copy of broker 2 lacks the start of the log at offsets 0 to 9" in refused(tmp_path, prefer="2").reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2", allow_gaps=True).partitions
     assert partition.log_start_offset == 10
     assert {(left.broker, left.start) for left in partition.left_behind if left.end <= 10} >= {(1, 0), (3, 0)}
@@ -234,7 +234,7 @@ def test_a_value_that_only_a_rival_has_is_refused(tmp_path: Path) -> None:
         put_segment(tmp_path / "in" / f"broker-{broker}" / NAME, 0, first)
     shutil.rmtree(tmp_path / "in" / "broker-3")
     (refused,) = salvaged_of(tmp_path / "in", tmp_path / "out", prefer="2").refused
-    assert "lacks the latest value of a key that another copy has at offsets [4, 5)" in refused.reason
+    assert "lacks the latest value of a key that another copy has at offset 4" in refused.reason
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "gaps", prefer="2", allow_gaps=True).partitions
     assert (1, 4, 5) in [(records.broker, records.start, records.end) for records in partition.left_behind]
     assert not salvaged_of(tmp_path / "in", tmp_path / "other", prefer="1").refused

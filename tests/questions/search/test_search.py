@@ -319,7 +319,7 @@ def test_topic_partition_broker_and_limit_select_records(cluster: Path) -> None:
         ("orders", 0, 3, at) for at in range(3)
     ]
     assert search_rows(cluster, Conditions(offset_start=0, offset_end=0)) == []
-    with pytest.raises(UsageError, match="nothing fits --topic o"):
+    with pytest.raises(UsageError, match="nothing matches --topic o"):
         search_rows(cluster, wanted, options=ScanOptions(topic_glob="o?ders", partition=7))
     assert len(search_rows(cluster, wanted, options=ScanOptions(topic_glob="o*", partition=1))) == 6
     limited = search([str(cluster)], ScanOptions(), wanted, limit=2)

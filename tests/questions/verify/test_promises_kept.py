@@ -167,7 +167,7 @@ def test_a_high_watermark_from_before_the_truncation_is_no_finding(say: str, tmp
 def test_an_invalid_plan_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(text)
-    with pytest.raises(UsageError, match="is no plan"):
+    with pytest.raises(UsageError, match="is not a plan"):
         read_promises(str(file))
     with pytest.raises(UsageError, match="cannot read"):
         read_promises(str(tmp_path / "none.json"))
@@ -181,7 +181,7 @@ def test_impossible_numbers_are_refused(place: tuple[str, str], value: int, plan
     for row in document["partitions"][0][place[0]]:
         row[place[1]] = value
     plan.write_text(json.dumps(document))
-    with pytest.raises(UsageError, match="is no plan"):
+    with pytest.raises(UsageError, match="is not a plan"):
         read_promises(str(plan))
 
 
@@ -221,10 +221,10 @@ def test_an_invalid_recovery_is_refused(lost: Path) -> None:
     whole = (lost / "records.jsonl").read_text()
     for text in ("[]\n", "{\n", '{"topic": "t"}\n', "[" * 100_000):
         (lost / "records.jsonl").write_text(text)
-        with pytest.raises(UsageError, match="holds no records of `recover`"):
+        with pytest.raises(UsageError, match="has no records of `recover`"):
             read_lost_records(str(lost))
     (lost / "records.jsonl").write_text(whole[: whole.index("\n") + 1])
-    with pytest.raises(UsageError, match=r"is not the one that report.json there speaks of"):
+    with pytest.raises(UsageError, match=r"is not the one in report.json there"):
         read_lost_records(str(lost))
     (lost / "report.json").unlink()
     with pytest.raises(UsageError, match=r"cannot read .*report.json"):
@@ -233,10 +233,10 @@ def test_an_invalid_recovery_is_refused(lost: Path) -> None:
 
 def test_records_recovered_for_another_leader_are_refused(incident: Path, plan: Path, lost: Path) -> None:
     executed_plan = ExecutedPlan("2", read_lost_records(str(lost)))
-    with pytest.raises(UsageError, match="recovered to keep broker 1, and broker 2 was to lead"):
+    with pytest.raises(UsageError, match="recovered to keep broker 1, but broker 2 should lead"):
         verify([str(incident / "before")], read_promises(str(plan)), ScanOptions(), executed_plan)
     (lost / "report.json").write_text((lost / "report.json").read_text().replace('"audit"', '"other"'))
-    with pytest.raises(UsageError, match="does not say for whom"):
+    with pytest.raises(UsageError, match="does not name the broker"):
         read_lost_records(str(lost))
 
 
@@ -244,7 +244,7 @@ def test_copies_of_another_cluster_are_refused(tmp_path: Path, plan: Path) -> No
     copies = put_audit(tmp_path / "other")
     for file in copies.rglob("meta.properties"):
         file.write_text(re.sub("cluster.id=.*", "cluster.id=AAAAAAAAAAAAAAAAAAAAAQ", file.read_text()))
-    with pytest.raises(UsageError, match=r"the plan is of cluster .*, and these copies of AAAAAAAAAAAAAAAAAAAAAQ"):
+    with pytest.raises(UsageError, match=r"the plan is for cluster .*, but these copies are from AAAAAAAAAAAAAAAAAAAAAQ"):
         promises_of(copies, plan)
 
 

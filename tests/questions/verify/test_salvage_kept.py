@@ -114,7 +114,7 @@ def test_a_gap_without_an_end_excuses_nothing(end: int | None, reason: str, copi
 
 def test_a_manifest_without_offsets_is_refused(copies: Path) -> None:
     put_manifest(copies, inherited=[{"kind": "BATCH_CRC_MISMATCH"}])
-    with pytest.raises(UsageError, match="is no plan"):
+    with pytest.raises(UsageError, match="is not a plan"):
         promises_of(copies)
 
 

@@ -84,7 +84,7 @@ def test_settings_are_restored_to_their_values() -> None:
     """Unclean elections are allowed for all brokers, and also for topic u."""
     control = replace(in_sync(1), unclean_by_default=True)
     partitions = partition("t", control, 5, 8, 5), partition("u", replace(control, unclean_by_topic=True), 8, 5, 5)
-    steps = steps_of(Plans([Planned(planned, planner.plan_partition(planned)) for planned in partitions], 2), None)
+    steps = steps_of(Plans([Planned(planned, planner.plan_partition(planned)) for planned in partitions], 2))
     commands = [str(step.command).partition(" --entity-")[2] for step in steps if "forbid" in step.kind or "restore" in step.kind]
     all_brokers, topic = "type brokers --entity-default", "type topics --entity-name u"
     setting = "--add-config unclean.leader.election.enable="
@@ -186,7 +186,7 @@ def test_the_order_elects_recommended_leaders(cluster: list[tuple[planner.PlanPa
     assert sum(len(start.leads) for start in starts.rounds) == len(requests)
     assert {*(start.broker for start in starts.rounds), *starts.others} == set(brokers)
     if starts.impossible:
-        assert {step.kind for step in steps_of(Plans(planned, len(planned)), None)} & {"start", "salvage"} == {"salvage"}
+        assert {step.kind for step in steps_of(Plans(planned, len(planned)))} & {"start", "salvage"} == {"salvage"}
         return
     played = {planned_partition.topic: replicas for planned_partition, replicas in cluster}
     play(starts, played, allowed=allowed)
@@ -196,7 +196,7 @@ def test_the_order_elects_recommended_leaders(cluster: list[tuple[planner.PlanPa
         assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
     final = Plans(planned, len(planned))
     final.recommend_by_start_order()
-    leaders = {topic: step.brokers for step in steps_of(final, None) if step.kind == "leads" for topic, _ in step.partitions}
+    leaders = {topic: step.brokers for step in steps_of(final) if step.kind == "leads" for topic, _ in step.partitions}
     assert leaders == {
         planned.plan.topic: (planned.plan.recommended,) for planned in final.planned if planned.plan.topic in leaders
     }

@@ -49,7 +49,7 @@ def test_the_parent_does_what_a_killed_copy_did_not_finish(deadly: set[int], cap
     answers = [answer.split() for answer in forked(task, 40, 2)]
     assert [int(square) for square, _ in answers] == [number * number for number in range(40)]
     assert all(int(answers[number][1]) == before for number in deadly)
-    assert "its work is done here" in caplog.text
+    assert "its work continues here" in caplog.text
     assert multiprocessing.active_children() == []
 
 

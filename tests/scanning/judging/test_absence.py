@@ -60,8 +60,8 @@ def test_deleted_records_after_the_end_of_all_logs_are_not_lost(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("settings", "premise", "harmless_if"),
     [
-        ([("retention.ms", "-1")], "retention as the controller's log has it", "retention was set lower for a while"),
-        ([("cleanup.policy", "compact")], "the controller's log has the topic as compacted", "cleanup.policy was delete"),
+        ([("retention.ms", "-1")], "retention from the controller's log", "retention was set lower for a while"),
+        ([("cleanup.policy", "compact")], "in the controller's log the topic is only compacted", "cleanup.policy was delete"),
     ],
 )
 def test_a_missing_first_segment_has_its_premises(

@@ -61,8 +61,8 @@ def test_a_raised_number_of_partitions_has_a_message(tmp_path: Path) -> None:
     moved = finding.evidence["keys_in_several_partitions"]
     assert 60 < moved < 140
     assert message(finding) == (
-        "Keys of topic orders went by murmur2 over 2 partitions until 2023-11-14T22:16:41Z, and since then by murmur2 over 4"
-        f" partitions; {moved} keys of 200 looked at lie in several partitions, so that nothing keeps the order of their records."
+        "Keys of topic orders were placed by murmur2 over 2 partitions until 2023-11-14T22:16:41Z, and since then by murmur2 over 4"
+        f" partitions; {moved} of 200 sampled keys are in several partitions, so the order of their records is not kept."
     )
     assert finding.evidence["premises"][0].startswith("number of partitions: the partition directories")
 

@@ -261,7 +261,7 @@ def test_a_store_of_another_cluster_proves_nothing(tmp_path: Path, caplog: pytes
     put_store(tmp_path, (7, 8), segment_id(77))
     with caplog.at_level(logging.WARNING):
         assert found(tmp_path) == []
-    assert "another cluster's" in caplog.text
+    assert "another cluster" in caplog.text
 
 
 def test_segments_of_another_history_are_no_damage_of_the_log(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_checkpoint_with_very_many_lines_is_summarised(brokers: Brokers) -> No
         assert merged.severity is Severity.INFO or advice(merged)
 
 
-ONLY = "Only one copy was looked at"
+ONLY = "Only one copy was scanned"
 
 
 def damaged(root: Path) -> Brokers:

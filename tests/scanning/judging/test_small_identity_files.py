@@ -20,7 +20,7 @@ from tests.support.controllers import ControllerLog, topic
         (
             b"version=1\nnode.id=100\ncluster.id=\n",
             "error",
-            "its cluster.id is empty (line 3), so what it says is unknown; the node runs",
+            "its cluster.id is empty (line 3); its content is unknown; the node runs",
         ),
     ],
 )

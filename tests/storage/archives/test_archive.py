@@ -164,4 +164,4 @@ def test_a_zip_member_with_a_wrong_checksum_is_read_and_reported(tmp_path: Path)
     source = open_source(str(path))
     assert source.problems == []
     assert source.open("a.log").read_at(0, 4000) == b"abc" * 1000
-    assert source.problems == [f"a.log: CRC-32 is {crc:08x}, the archive says {crc ^ 1:08x}"]
+    assert source.problems == [f"a.log: CRC-32 is {crc:08x}, but {crc ^ 1:08x} in the archive"]

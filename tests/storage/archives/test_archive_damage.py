@@ -120,9 +120,9 @@ def test_a_tar_cut_in_a_member_names_it_and_gives_its_first_bytes(tmp_path: Path
     assert source.stat("b/a.log").size_in_bytes == 3000
     with source.open("b/a.log") as file:
         assert file.read_at(0, 2000) == FILES["b/a.log"][:2000]
-        with pytest.raises(SourceError, match=r"b/a\.log: the archive is cut short or damaged: bytes \[2000, 2001\)"):
+        with pytest.raises(SourceError, match=r"b/a\.log: the archive is cut short or damaged, without byte 2000 "):
             file.read_at(0, 2001)
-        with pytest.raises(SourceError, match=r"\[2000, 3000\)"):
+        with pytest.raises(SourceError, match=r"without bytes 2000 to 2999 "):
             file.read_into(1000, memoryview(bytearray(9999)))
 
 
@@ -139,7 +139,7 @@ def test_bytes_after_the_end_marker_are_reported(suffix: str, tmp_path: Path) ->
     files, problems = check(data, suffix, tmp_path, FILES)
     assert files == len(FILES)
     assert len(problems) == 1
-    assert "behind the end marker" in problems[0]
+    assert "after the end marker" in problems[0]
 
 
 def test_a_damaged_header_ends_the_list_and_is_reported(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_damaged_header_ends_the_list_and_is_reported(tmp_path: Path) -> None:
     second = 512 + 3072
     data[second + 130] ^= 0x01
     files, problems = check(bytes(data), ".tar", tmp_path, FILES)
-    assert (files, problems) == (1, [f"no tar header at byte {second}: what follows is not read"])
+    assert (files, problems) == (1, [f"no tar header at byte {second}: the rest is not read"])
 
 
 @pytest.mark.parametrize("form", ["gnu sparse", "pax sparse 1.0", "pax sparse 0.1", "pax sparse 0.0"])
@@ -240,7 +240,7 @@ def test_a_wrong_pax_header_is_reported(tmp_path: Path) -> None:
     at = data.index(b"18 comment=")
     data[at : at + 2] = b"99"
     _, problems = check(bytes(data), ".tar", tmp_path, None)
-    assert problems == ["damaged pax header at byte 512: the member behind it may have a wrong name or size"]
+    assert problems == ["damaged pax header at byte 512: the member after it may have a wrong name or size"]
     huge = damaged_header({124: b"00100000000\0", 156: b"x"})
     assert "extended header of 16777216 bytes" in check(huge, ".tar", tmp_path, None)[1][0]
     assert "impossible size" in check(pax_member({"size": "99999999999999999999"}, b"abc"), ".tar", tmp_path, None)[1][0]
@@ -283,7 +283,7 @@ def test_a_zip_with_a_damaged_directory_gives_the_members_before(tmp_path: Path)
     second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
     data[second] ^= 1
     found = check(bytes(data), ".zip", tmp_path, FILES)
-    assert found == (1, [f"damaged zip directory at byte {second}: members behind it are not listed"])
+    assert found == (1, [f"damaged zip directory at byte {second}: members after it are not listed"])
 
 
 def test_zip_members_with_wrong_sizes_and_positions_are_unreadable(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_file_that_is_no_archive_is_an_error_with_a_reason(suffix: str, tmp_pa
     for content in (b"", b"x", b"no archive at all " * 100, b"\0" * 100):
         path = tmp_path / f"a{suffix}"
         path.write_bytes(content)
-        with pytest.raises(SourceError, match="nothing can be read of this archive: "):
+        with pytest.raises(SourceError, match="nothing in this archive can be read: "):
             open_source(str(path))
 
 

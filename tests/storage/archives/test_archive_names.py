@@ -127,7 +127,7 @@ TARS = {
         ],
         {"last": b"last"},
         {"old-directory": DIRECTORY, "rest of a file": "other", "vendor": "other"},
-        problems=["a part of several: rest of a file began in the part before"],
+        problems=["one part of several: rest of a file began in the previous part"],
         form=tarfile.GNU_FORMAT,
     ),
 }

@@ -98,7 +98,7 @@ def test_a_link_to_another_path_is_not_followed(disks: Path, target: str) -> Non
     (disks / "one" / "link").symlink_to(target.format(disks=disks))
     source, _ = opened(disks / "one", disks / "two")
     assert refusal(source, "link") == directory.OUTSIDE
-    with pytest.raises(SourceError, match="out of what was given"):
+    with pytest.raises(SourceError, match="outside the given paths"):
         source.list("link")
     with pytest.raises(SourceError, match="not followed"):
         source.open("link/secret")
@@ -268,7 +268,7 @@ def test_a_file_replaced_by_a_link_between_stat_and_open_is_an_error(disks: Path
         return info
 
     monkeypatch.setattr(os, "stat", swap)
-    with pytest.raises(SourceError, match="changed meanwhile"):
+    with pytest.raises(SourceError, match="changed while it was read"):
         source.open("t-0/log")
 
 
@@ -285,7 +285,7 @@ def test_an_input_file_is_checked_again_after_it_is_opened(disks: Path, monkeypa
         return real_open(path, *rest, **keywords)
 
     monkeypatch.setattr(os, "open", swap)
-    with pytest.raises(SourceError, match="changed meanwhile"):
+    with pytest.raises(SourceError, match="changed while it was read"):
         source.open("link")
 
 

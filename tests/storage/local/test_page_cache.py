@@ -157,7 +157,7 @@ def test_cached_pages_stay_without_cachestat(
     read(uncached_source(on_disk))
     assert half <= resident(on_disk)
     assert not set(range(PAGES)) <= resident(on_disk), "some pages were read only after the check"
-    assert caplog.messages == ["the page cache: RWF_NOWAIT tells what is in it; pages that were not are dropped again"]
+    assert caplog.messages == ["the page cache: RWF_NOWAIT reports its content; pages that were not in it before are dropped again"]
 
 
 @BOTH

@@ -119,12 +119,12 @@ def test_directories_are_listed_one_by_one_if_a_recursive_listing_fails(many: st
 
 def test_a_missing_object_is_one_line_with_the_nearest_name(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"snapshots/broker-1/x": b"1"})
-    buckets = "check its name, and what the credentials may see (docs/storage.md)"
+    buckets = "check its name and the rights of the credentials (docs/storage.md)"
     for uri, reason, hint in (
         (f"s3://{name}/snapshots/broker-2", "no such object or directory", f"did you mean s3://{name}/snapshots/broker-1?"),
         (f"s3://{name}/other/broker-2", "no such object or directory", f"nothing is at s3://{name}/other either"),
         (f"s3://no-{name}/snapshots", f"no such bucket: no-{name}", buckets),
-        (f"s3://no-{name}", "no such bucket, or no right to see it", buckets),
+        (f"s3://no-{name}", "no such bucket, or no right to read it", buckets),
         (f"s3://{ACCESS_KEY}:{SECRET_KEY}@{name}/y", "no such object or directory", None),
     ):
         with pytest.raises(PathMissingError) as caught:
@@ -135,7 +135,7 @@ def test_a_missing_object_is_one_line_with_the_nearest_name(bucket: Bucket, prox
 
 def test_an_archive_on_a_service_is_refused(bucket: Bucket, proxy: S3Proxy) -> None:
     name = bucket({"bundle.tar.gz": b"1", "broker.tar/meta.properties": b"version=1\n"})
-    with pytest.raises(UsageError, match=r"bundle\.tar\.gz: archives are read from local disks only"):
+    with pytest.raises(UsageError, match=r"bundle\.tar\.gz: archives are read only from local disks"):
         opened(f"s3://{name}/bundle.tar.gz", proxy)
     assert [entry.name for entry in opened(f"s3://{name}/broker.tar", proxy).list()] == ["meta.properties"]
 
@@ -248,4 +248,4 @@ def test_a_failed_check_is_not_reported_as_a_change(bucket: Bucket, proxy: S3Pro
     manifest.record(source, source.stat("a/f"))
     proxy.fault = lambda *_: 500
     assert manifest.changes() == []
-    assert "a: whether it changed meanwhile is not known: still failing" in caplog.text
+    assert "a: it is unknown whether it changed while it was read: still failing" in caplog.text

@@ -66,7 +66,7 @@ def test_an_object_listed_without_its_size_is_not_empty(has_size: bool, monkeypa
         assert scan_result.totals.records == plain.totals.records > 0
     else:
         assert {incomplete.reason for incomplete in scan_result.incomplete} == {
-            "the service does not tell how large this object is, so its end cannot be known"
+            "the service does not report the size of this object, so its end is unknown"
         }
 
 
@@ -95,7 +95,7 @@ def test_no_output_contains_credentials(
     options = ["--storage-option", f"endpoint={proxy.endpoint}", "--storage-option", f"session_token={TOKEN}"]
     output = ""
     for place in (with_key, f"name={with_key}/broker-1", f"={with_key}", f"{with_key}/no*", f"{with_key}?region={SECRET_KEY}x"):
-        for format_name in ("json", "table") if place == with_key else ("tsv",):
+        for format_name in ("json", "text") if place == with_key else ("tsv",):
             written = tmp_path / f"out.{format_name}"
             outcome(["scan", place, *options, "--format", format_name, "--output", str(written), "--debug", "-v"])
             output += written.read_text() if written.exists() else ""

@@ -259,9 +259,9 @@ HOSTILE_MANIFESTS: dict[str, tuple[Change, str]] = {
     "long": (at("chunkIndex", "originalFileSize", value=1 << 31), NOT_A_MANIFEST),
     "huge chunks": (chunks(10, chunk_size=(1 << 31) - 1, file_size=(1 << 31) - 1), "compressed chunks of 2,147,483,647 bytes"),
     "many chunks": (chunks(10, chunk_size=1, file_size=(1 << 31) - 1), "a log of 2,147,483,647 chunks is not read"),
-    "fewer chunks": (chunks(10, 10), "lists 2 chunks of a log that has 9"),
-    "more chunks": (listing(struct.pack(">i", (1 << 31) - 1)), "lists 2,147,483,647 chunks of a log that has 9"),
-    "negative count": (listing(struct.pack(">i", -1)), "lists -1 chunks of a log that has 9"),
+    "fewer chunks": (chunks(10, 10), "lists 2 chunks of a log with 9"),
+    "more chunks": (listing(struct.pack(">i", (1 << 31) - 1)), "lists 2,147,483,647 chunks of a log with 9"),
+    "negative count": (listing(struct.pack(">i", -1)), "lists -1 chunks of a log with 9"),
     "no list": (listing(b""), "its list of chunks is cut short"),
     "cut list": (listing(struct.pack(">iib", 9, 10, 1) + b"\0" * 5), "its list of chunks is malformed"),
     "long list": (listing(struct.pack(">iib", 9, 10, 1) + b"\0" * 50), "its list of chunks is malformed"),
@@ -272,8 +272,8 @@ HOSTILE_MANIFESTS: dict[str, tuple[Change, str]] = {
     "negative base": (listing(struct.pack(">iib8xi", 9, -10, 1, 5)), "its list of chunks has a size out of range"),
     "no bytes": (chunks(*[1] * 8, 0), "its list of chunks has a size out of range"),
     "large size": (chunks(*[1] * 8, 1 << 30), "its list of chunks has a size out of range"),
-    "other sizes": (chunks(*[30] * 9), r"has [0-9,]+ bytes, and 270 by its manifest"),
-    "overlapping": (chunks(*[2000] * 9), r"has [0-9,]+ bytes, and 18,000 by its manifest"),
+    "other sizes": (chunks(*[30] * 9), r"has [0-9,]+ bytes, but 270 in its manifest"),
+    "overlapping": (chunks(*[2000] * 9), r"has [0-9,]+ bytes, but 18,000 in its manifest"),
 }
 
 
@@ -294,7 +294,7 @@ def test_a_hostile_manifest_is_refused_with_a_reason(name: str, tmp_path: Path) 
         ({"position": -1, "size": 1}, NOT_A_MANIFEST),
         ({"position": 0, "size": -1}, NOT_A_MANIFEST),
         ({"position": 0, "size": 1 << 31}, NOT_A_MANIFEST),
-        ({"position": 0, "size": (1 << 31) - 1}, "its index of 2,147,483,647 bytes is not read"),
+        ({"position": 0, "size": (1 << 31) - 1}, "its index is not read: it has 2,147,483,647 bytes"),
         ({"position": (1 << 31) - 1, "size": 1}, "ends inside its index"),
         ({"position": 0, "size": 1000}, "ends inside its index"),
         (None, NOT_A_MANIFEST),
@@ -384,12 +384,12 @@ def test_a_chunk_that_is_too_short_is_refused(size: int, tmp_path: Path) -> None
     path = put_aiven(tmp_path, segment_of(LOG), change=lambda manifest: manifest)
     put_aiven(tmp_path, segment_of(b"\0" * 1000), compression=True, change=chunks(len(data), file_size=1000))
     path.write_bytes(data)
-    with opened(tmp_path) as file, pytest.raises(SourceError, match=f"chunk 0 at byte 0: holds {size} bytes of 1,000"):
+    with opened(tmp_path) as file, pytest.raises(SourceError, match=f"chunk 0 at byte 0: has {size} bytes of 1,000"):
         file.read_at(0, 10)
 
 
 def test_a_log_of_another_size_than_its_manifest_says_is_refused(tmp_path: Path) -> None:
     path = put_aiven(tmp_path, segment_of(LOG))
     path.write_bytes(LOG[:-1])
-    with pytest.raises(SourceError, match="has 8,299 bytes, and 8,300 by its manifest"):
+    with pytest.raises(SourceError, match="has 8,299 bytes, but 8,300 in its manifest"):
         opened(tmp_path)

@@ -79,7 +79,7 @@ class KeyReader:
         if not file.has_hashes:
             raise file.missing_hashes_error()
         if self.options.hash_key is not None and self.options.hash_key != hash_key_of([self.plan]):
-            reason = "its key hashes use another key: collect both with the same --redact-map, or both without"
+            reason = "its key hashes use another key: collect both with the same --redact-map, or both without one"
             raise SourceError(self._segment_path(), reason)
         return CollectedHashes(file)
 

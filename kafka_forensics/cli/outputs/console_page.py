@@ -1,0 +1,116 @@
+"""Paragraphs with labels, printed to a console."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from kafka_forensics.cli.outputs.words import aligned
+from kafka_forensics.cli.streams import Destination, command_lines, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES: Final = {
+    "critical": "bold white on red",
+    "error": "bold red",
+    "warning": "yellow",
+    "info": "cyan",
+    "unknown": "bold magenta",
+    "clean": "green",
+}
+_WORD: Final = re.compile(r"\S+")
+
+
+_GUTTER: Final = 10
+_LABEL_WIDTH: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class FirstScreen:
+    """What the text of a command begins with, in at most 12 lines of 80 columns."""
+
+    verdict: str
+    """One of VERDICTS."""
+    sentence: str
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    """(label, text) of what was lost, what can be recovered, which brokers stay stopped."""
+    command: str | None = None
+    """The next command."""
+
+
+def first_screen_text(screen: FirstScreen, to: Destination) -> str:
+    """The lines that a command's text begins with, as wide as `to`."""
+    page = ConsolePage(to.console())
+    with page.console.capture() as capture:
+        page.first_screen(screen)
+    return capture.get()
+
+
+class ConsolePage:
+    """Prints paragraphs, each with a label in the columns before it."""
+
+    def __init__(self, console: "Console") -> None:
+        self.console = console
+
+    def print_lines(self, lines: Iterable[Text]) -> None:
+        """Print lines as they are, even if they are wider than the console."""
+        for line in lines:
+            line.rstrip()
+            self.console.print(line, soft_wrap=True)
+
+    def hanging(self, label: Text, body: Text, indent: int, deeper: int = 0) -> None:
+        """Print `label`, and `body` from column `indent` on; lines after the first are `deeper` if it has to be wrapped."""
+        width = max(20, self.console.width - indent)
+        if body.cell_len > width:
+            width = max(20, width - deeper)
+        for number, line in enumerate(_cut_at_slashes(body, width).wrap(self.console, width)):
+            line.rstrip()
+            whole = Text().append_text(label) if number == 0 else Text()
+            whole.append(" " * (indent + (deeper if number else 0) - whole.cell_len))
+            self.console.print(whole.append_text(line), soft_wrap=True)
+
+    def paragraph(self, text: str, indent: int, style: str = "") -> None:
+        """Print `text` without a label."""
+        self.hanging(Text(), Text(text, style), indent)
+
+    def heading(self, verdict: str, text: Text) -> None:
+        """Print a paragraph with its verdict in the columns before it."""
+        label = verdict if verdict in ("clean", "info") else verdict.upper()
+        self.hanging(Text(label, STYLES[verdict]), text, _GUTTER)
+
+    def labelled(self, label: str, text: str, style: str = "dim") -> None:
+        """Print a paragraph with a label in `style` before it."""
+        self.hanging(Text(f"  {label}", style), Text(text), _LABEL_WIDTH)
+
+    def command(self, command: str, indent: int, label: str = "") -> None:
+        """Print a command in lines that a shell reads as one, with a label before the first."""
+        for number, line in enumerate(command_lines(printable(command), self.console.width - indent - 2)):
+            text = Text("" if number else f"  {label}" if label else "", "bold")
+            text.append(" " * (indent - text.cell_len) + ("  " if number else "$ ") + line, "not bold")
+            self.console.print(text, soft_wrap=True)
+
+    def first_screen(self, screen: FirstScreen) -> None:
+        """Print what a command's text begins with."""
+        self.heading(screen.verdict, Text(screen.sentence, "bold"))
+        for label, text in screen.lines:
+            self.labelled(label, text, "bold")
+        if screen.command is not None:
+            self.command(screen.command, _LABEL_WIDTH, "" if screen.lines and screen.lines[-1][0] == "next" else "next")
+
+    def replicas(self, rows: Iterable[list[str]], style: str = "") -> None:
+        """Print rows of `replica_words` in columns."""
+        for line in aligned(rows, self.console.width - 2):
+            self.hanging(Text(), Text(line, style), 2, deeper=4)
+
+
+def _cut_at_slashes(body: Text, width: int) -> Text:
+    """`body` with a line break in each path longer than `width`, after the last directory that fits."""
+    cuts = []
+    for word in _WORD.finditer(body.plain):
+        begin = word.start()
+        while word.end() - begin > width and (slash := body.plain.rfind("/", begin, begin + width)) >= 0:
+            cuts.append(begin := slash + 1)
+    return Text("\n").join(body.divide(cuts)) if cuts else body

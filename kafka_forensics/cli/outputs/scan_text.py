@@ -1,0 +1,410 @@
+"""A scan's answer as text: the first screen, then incidents, or partitions with all their findings, worst first."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rich.text import Text
+
+from kafka_forensics.cli.outputs.console_page import STYLES, ConsolePage, FirstScreen
+from kafka_forensics.cli.outputs.words import (
+    SHOWN_ROWS,
+    by_kind,
+    by_severity,
+    cost_words,
+    crowded_brokers,
+    headline,
+    is_harmless,
+    lost_words,
+    name,
+    nothing_found,
+    partition_ranges,
+    place_words,
+    replica_words,
+    scope_words,
+    waiting_readers,
+)
+from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.model.amounts import first_few, plural
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.incidents import Incident, IncidentPartition
+from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
+from kafka_forensics.wording import (
+    Overview,
+    advice,
+    incident_advice,
+    incident_command,
+    incident_message,
+    incident_time,
+    incident_title,
+    message,
+    named_brokers,
+    offset_range,
+    overview_of,
+    rerun_command,
+    severity_order,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SHOWN_OF_A_KIND: Final = 3
+_COMMAND: Final = re.compile(r"`(kafka-[^`]+)`(?:\.(?=\s|$)|$)")
+_SHOWN_IN_FULL: Final = 2
+"""Incidents that are shown in full; of more, each has a few lines."""
+_SHOWN_INCIDENTS: Final = 12
+_NAMED_PARTITIONS: Final = 6
+_GUTTER: Final = 10
+_INDENT: Final = 4
+
+Key = tuple[str | None, int | None]
+"""Topic and partition; None for findings about brokers and directories."""
+
+
+class _Group(NamedTuple):
+    """A partition with its findings; `summary` is None where the findings are about no partition that was scanned."""
+
+    summary: PartitionSummary | None
+    key: Key
+    findings: list[Finding]
+
+    @property
+    def verdict(self) -> str:
+        return verdict_of(self.findings) if self.summary is None else self.summary.verdict
+
+    @property
+    def is_partly_read(self) -> bool:
+        return self.summary is not None and bool(self.summary.not_read)
+
+    @property
+    def harmless(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity is Severity.INFO]
+
+    @property
+    def severity_order(self) -> tuple[int, tuple[int, bool, int]]:
+        """Sort key, the worst verdict first."""
+        return -VERDICTS.index(self.verdict), min(map(severity_order, self.findings), default=(0, False, 0))
+
+
+def write_text(result: ScanResult, to: Destination, *, verbose: bool, by: str = "incident") -> None:
+    """Write the text to `to`, wrapped to its width: the first screen, then incidents, or every partition with findings.
+
+    Harmless findings and partitions without findings appear only if `verbose`.
+    """
+    page = _ScanPage(to.console(), result, verbose=verbose)
+    page.begin()
+    page.first_screen(_first_screen(result))
+    groups = _groups(result)
+    if verbose:
+        for incident in result.incidents:
+            if len(incident.partitions) > 1:
+                page.incident(incident, SHOWN_ROWS)
+    if by == "partition" or verbose:
+        _write_partitions(page, groups, verbose=verbose)
+    else:
+        _write_incidents(page, result, groups)
+
+
+def _first_screen(result: ScanResult) -> FirstScreen:
+    overview = overview_of(result.incidents)
+    lines = [("lost", _loss_text(overview))] if overview.lost_at_most else []
+    if readers := waiting_readers(result.findings):
+        lines.append(("readers", readers))
+    command = None
+    if result.incidents:
+        worst, *others = result.incidents
+        sentence = printable(_incident_text(worst)) + (f"; and {plural(len(others), 'more incident')}" if others else "")
+        lines.append(("do first", _keep_stopped(overview) if overview.lost_at_most else printable(incident_advice(worst))))
+        command = _next_command(result)
+    else:
+        sentence = _harmless_text(result)
+    if result.incomplete:
+        lines.append(("not read", f"{plural(len(result.incomplete), 'input')} could not be read, or not completely"))
+    return FirstScreen(result.verdict, sentence, lines, command)
+
+
+def _harmless_text(result: ScanResult) -> str:
+    """`nothing found in 12 partitions, …`, or how many harmless findings there are."""
+    if not (result.totals.partitions or result.findings):
+        return "nothing was judged"
+    found = by_severity(result.findings)
+    return f"{found or nothing_found(result)} in {scope_words(result)}{'; -v shows all' if found else ''}"
+
+
+def _incident_text(incident: Incident) -> str:
+    """What happened, when, by which name it is known, and to which partitions."""
+    moment, partitions = incident_time(incident), incident.partitions
+    text = incident_title(incident) + (f", {moment}" if moment else "")
+    text += "" if incident.known_as is None else f" ({incident.known_as})"
+    if len(partitions) == 1:
+        return f"{name(partitions[0].topic, partitions[0].partition)}: {text}"
+    return f"{text}: {_extent(partitions)}" if partitions else text
+
+
+def _extent(partitions: Sequence[IncidentPartition]) -> str:
+    """`96 partitions of 16 topics`."""
+    topics = {partition.topic for partition in partitions}
+    topic = f"topic {printable(next(iter(topics)))}" if len(topics) == 1 else plural(len(topics), "topic")
+    return f"{plural(len(partitions), 'partition')} of {topic}"
+
+
+def _loss_text(overview: Overview) -> str:
+    """What was lost, and how much of it which copies hold."""
+    least, most = overview.lost_at_least, overview.lost_at_most
+    noun, partitions = overview.noun, plural(overview.partitions, "partition")
+    if not least:
+        text = f"no loss is proven; at most {plural(f'{most:,}', noun)} of {partitions} {'is' if most == 1 else 'are'} at risk"
+    elif least == most:
+        text = f"{plural(f'{most:,}', noun)} of {partitions}, proven"
+    else:
+        text = f"at least {least:,} and at most {plural(f'{most:,}', noun)} of {partitions}"
+    if not overview.recoverable:
+        return f"{text}; no copy given here holds {'it' if most == 1 else 'them'}"
+    amount = "all" if overview.recoverable == most else f"{overview.recoverable:,}"
+    verb = "holds" if len(overview.holders) == 1 else "hold"
+    return f"{text}; {named_brokers(list(overview.holders))} {verb} {amount} of them"
+
+
+def _keep_stopped(overview: Overview) -> str:
+    """Which brokers stay stopped until what is copied."""
+    if not overview.recoverable:
+        return "Keep every broker stopped, and copy every log directory and every backup elsewhere."
+    who, their = named_brokers(list(overview.holders)), "its" if len(overview.holders) == 1 else "their"
+    until = f"Keep {who} stopped until {their} log directories are copied elsewhere."
+    return f"{until} Copy those of the other brokers, too, before any of them starts."
+
+
+def _next_command(result: ScanResult) -> str | None:
+    """The command that shows more of the worst incident that has one, for its only topic or partition."""
+    commands = ((incident, command) for incident in result.incidents if (command := incident_command(incident)) is not None)
+    incident, command = next(commands, (None, None))
+    if incident is None or command is None:
+        return None
+    topics = {partition.topic for partition in incident.partitions}
+    chosen, arguments = ["--topic", *topics] if len(topics) == 1 else [], result.rerun_arguments
+    if len(incident.partitions) == 1:
+        chosen += ["--partition", str(incident.partitions[0].partition)]
+        arguments = result.findings[incident.findings[0]].rerun_arguments
+    return rerun_command(command, arguments, *chosen)
+
+
+def _write_partitions(page: "_ScanPage", groups: list[_Group], *, verbose: bool) -> None:
+    """A block for every partition that has findings or was not fully read, the worst first; if `verbose` the others are counted."""
+    clean = [group for group in groups if not group.findings and not group.is_partly_read]
+    shown = [
+        group for group in groups if group not in clean and (verbose or group.is_partly_read or not is_harmless(group.findings))
+    ]
+    for group in sorted(shown, key=attrgetter("severity_order")):
+        page.block(group)
+    if verbose:
+        page.count_clean(clean)
+
+
+def _write_incidents(page: "_ScanPage", result: ScanResult, groups: list[_Group]) -> None:
+    """Incidents, the worst first: of several partitions with a table of these, of one partition with its replicas and findings.
+    Then the partitions that were not fully read."""
+    narrow: dict[Key, list[Incident]] = {}
+    for incident in result.incidents:
+        if len(incident.partitions) < 2:
+            narrow.setdefault(_key_of(incident), []).append(incident)
+    blocks = [incident for incident in result.incidents if len(incident.partitions) > 1 or narrow[_key_of(incident)][0] is incident]
+    by_key = {group.key: group for group in groups}
+    in_full = len(blocks) <= _SHOWN_IN_FULL
+    hidden = not in_full
+    for incident in blocks[:_SHOWN_INCIDENTS]:
+        if len(incident.partitions) > 1 and (in_full or incident is blocks[0]):
+            page.incident(incident, SHOWN_ROWS // min(len(blocks), _SHOWN_IN_FULL))
+            hidden = True
+        elif in_full:
+            key = _key_of(incident)
+            group = by_key.get(key, _Group(None, key, []))
+            findings = [result.findings[number] for of_partition in narrow[key] for number in of_partition.findings]
+            page.block(_Group(group.summary, key, findings), narrow[key])
+        else:
+            page.incident_line(incident)
+    if len(blocks) > _SHOWN_INCIDENTS:
+        page.begin()
+        page.paragraph(plural(len(blocks) - _SHOWN_INCIDENTS, "more incident"), 2)
+    shown = set(narrow) if in_full else set()
+    page.not_read([group for group in groups if group.is_partly_read and group.key not in shown])
+    if hidden:
+        page.more("every finding", "--by", "partition")
+
+
+def _key_of(incident: Incident) -> Key:
+    """The partition of an incident that has at most one."""
+    return (incident.partitions[0].topic, incident.partitions[0].partition) if incident.partitions else (None, None)
+
+
+def _groups(result: ScanResult) -> list[_Group]:
+    """Findings of no scanned partition, then every partition with its findings, in the order of the result."""
+    partitions: dict[Key, PartitionSummary] = {(partition.topic, partition.partition): partition for partition in result.partitions}
+    findings: dict[Key, list[Finding]] = {}
+    for finding in result.findings:
+        findings.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+    keys = [key for key in findings if key not in partitions] + list(partitions)
+    return [_Group(partitions.get(key), key, findings.get(key, [])) for key in keys]
+
+
+def partition_lines(incident: Incident, findings: list[Finding], limit: int, width: int) -> Iterator[str]:
+    """A heading and at most `limit` rows in columns, one row for the partitions of a topic whose records the same brokers hold;
+    then the number of other partitions. The column of kinds is left out where it does not fit `width`."""
+    kinds: dict[Key, Counter[str]] = {}
+    if len(incident.kinds) > 1:
+        for number in incident.findings:
+            place = findings[number].place
+            kinds.setdefault((place.topic, place.partition), Counter())[findings[number].kind] += 1
+    groups: dict[tuple[object, ...], list[IncidentPartition]] = {}
+    for partition in incident.partitions:
+        of_partition = frozenset(kinds.get((partition.topic, partition.partition), ()))
+        groups.setdefault((partition.topic, tuple(partition.held_by), of_partition), []).append(partition)
+    ordered = sorted(groups.values(), key=lambda group: (-sum(partition.lost_at_most for partition in group), group[0].topic))
+    shown = ordered if len(ordered) <= limit else ordered[: limit - 1]
+    rows = [["partitions", "offsets", "lost" if incident.lost_at_least else "at risk", "good copies on", "found"]]
+    for group in shown:
+        first = group[0]
+        found = sum((kinds.get((partition.topic, partition.partition), Counter()) for partition in group), Counter())
+        start, end = first.offset_start, first.offset_end
+        is_equal = all((partition.offset_start, partition.offset_end) == (start, end) for partition in group)
+        rows.append(
+            [
+                partition_ranges((partition.topic, partition.partition) for partition in group),
+                offset_range(start, end) if is_equal else "",
+                lost_words(incident, group),
+                printable(", ".join(map(str, first.held_by))),
+                _counted_kinds(found),
+            ]
+        )
+    columns = [column for column in range(5) if any(row[column] for row in rows[1:])]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    if columns[-1] == _FOUND and sum(widths[column] + 3 for column in columns) - 3 > width:
+        columns.pop()
+    for row in rows:
+        cells = (row[column].rjust(widths[column]) if column == _LOST else row[column].ljust(widths[column]) for column in columns)
+        yield "   ".join(cells).rstrip()
+    if others := [partition for group in ordered[len(shown) :] for partition in group]:
+        lost = lost_words(incident, others)
+        yield f"{_extent(others)} more" + (f", {lost} {'lost' if incident.lost_at_least else 'at risk'}" if lost else "")
+
+
+_LOST: Final = 2
+_FOUND: Final = 4
+"""Indexes of columns of `partition_lines`."""
+
+
+def _counted_kinds(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind}{f' {count}' if count > 1 else ''}" for kind, count in counts.items())
+
+
+class _ScanPage(ConsolePage):
+    def __init__(self, console: "Console", result: ScanResult, *, verbose: bool) -> None:
+        super().__init__(console)
+        self._result, self._verbose = result, verbose
+        self._crowded = crowded_brokers(result)
+        self._has_begun = False
+        self._advice_given: dict[str, str] = {}
+        """Advice given for this partition → the kind it was given for."""
+
+    def begin(self) -> None:
+        """Begin a part of the page, with a blank line before it unless it is the first."""
+        if self._has_begun:
+            self.console.print()
+        self._has_begun = True
+
+    def incident(self, incident: Incident, limit: int) -> None:
+        """What happened, when, what it cost, what to do first; at most `limit` rows of partitions, the longest loss first."""
+        self.begin()
+        is_worst = incident is self._result.incidents[0]
+        if not is_worst:
+            cost = cost_words(incident)
+            self.heading(incident.severity.value, Text(printable(_incident_text(incident)) + (f", {cost}" if cost else "")))
+        self.paragraph(printable(incident_message(incident)), 2)
+        kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())
+        self.labelled("found", f"{kinds} ({incident.severity.value}, {incident.confidence.value})")
+        if not is_worst and not incident.lost_at_most:
+            self.labelled("do", printable(incident_advice(incident)))
+        for line in partition_lines(incident, self._result.findings, limit, self.console.width - 2):
+            self.hanging(Text(), Text(line), 2, deeper=4)
+
+    def incident_line(self, incident: Incident) -> None:
+        """An incident in a sentence, and what to do first unless the first screen says so."""
+        self.begin()
+        cost = cost_words(incident)
+        self.heading(incident.severity.value, Text(printable(_incident_text(incident)) + (f", {cost}" if cost else "")))
+        if not incident.lost_at_most and incident is not self._result.incidents[0]:
+            self.labelled("do", printable(incident_advice(incident)))
+
+    def not_read(self, groups: Sequence[_Group]) -> None:
+        """The partitions that were not completely read, in one paragraph."""
+        if groups:
+            self.begin()
+            names = first_few((name(*group.key) for group in groups), _NAMED_PARTITIONS)
+            self.heading("unknown", Text(f"{plural(len(groups), 'partition')} not completely read: {names}"))
+
+    def more(self, what: str, *options: str) -> None:
+        """The command that shows the rest."""
+        self.begin()
+        self.paragraph(f"{what}:", 2, "dim")
+        self.command(rerun_command("scan", self._result.rerun_arguments, *options), 2)
+
+    def block(self, group: _Group, incidents: Sequence[Incident] = ()) -> None:
+        """One partition: verdict and headline, its incidents, a line for each replica, its findings."""
+        self.begin()
+        findings = group.findings
+        title = Text.assemble((name(*group.key) or "brokers and directories", "bold"))
+        if group.summary is not None:
+            title.append(f"  {headline(group.summary)}")
+        self.heading(group.verdict, title)
+        for incident in incidents:
+            if incident is not self._result.incidents[0]:
+                cost = cost_words(incident)
+                self.labelled("incident", printable(_incident_text(incident)) + (f"; {cost}" if cost else ""))
+        if group.summary is not None:
+            self.replicas(map(replica_words, group.summary.replicas))
+        self._advice_given = {}
+        harmless = [] if self._verbose else group.harmless
+        for of_kind in by_kind(finding for finding in findings if finding not in harmless):
+            self._kind(of_kind)
+        if counts := {of_kind[0].kind: len(of_kind) for of_kind in by_kind(harmless)}:
+            self.console.print()
+            self.hanging(Text("  more with -v:", "dim"), Text(_counted_kinds(counts), "dim"), 16)
+
+    def _kind(self, findings: list[Finding]) -> None:
+        """Findings of one kind as sentences, each advice once after the findings that it is for."""
+        first = findings[0]
+        style = STYLES["error" if first.severity is Severity.CRITICAL else first.severity.value]
+        title = Text.assemble((first.kind, style), f"  {first.severity.value}, {first.confidence.value}")
+        self.console.print()
+        self.hanging(Text(), title, 2)
+        shown = findings if self._verbose else findings[:_SHOWN_OF_A_KIND]
+        for step, group in groupby(shown, key=advice):
+            for finding in group:
+                self.paragraph(printable(message(finding)), _INDENT)
+                if where := place_words(finding.place, self._crowded):
+                    self.hanging(Text(" " * _INDENT + "where", "dim"), Text(where), _INDENT + 6)
+            if step:
+                given_for = self._advice_given.setdefault(step, first.kind)
+                self._advice(printable(step) if given_for == first.kind else f"As for {given_for}.")
+        if hidden := len(findings) - len(shown):
+            self.paragraph(f"... and {hidden} more {first.kind}; -v shows all", _INDENT, "dim")
+
+    def _advice(self, text: str) -> None:
+        """Advice: sentences wrapped, and each command that ends a sentence on a line of its own, ready to copy."""
+        label = Text(" " * _INDENT + "do", "bold")
+        for number, part in enumerate(_COMMAND.split(text)):
+            if number % 2:
+                self.command(part, _INDENT + 6)
+            elif part.strip():
+                self.hanging(label, Text(part.strip()), _INDENT + 6)
+                label = Text()
+
+    def count_clean(self, clean: list[_Group]) -> None:
+        """How many partitions have no findings."""
+        if clean:
+            self.begin()
+            replicas = sum(len(group.summary.replicas) for group in clean if group.summary is not None)
+            text = f"{plural(len(clean), 'partition')}, {plural(replicas, 'replica')}: {nothing_found(self._result)}"
+            self.heading("clean", Text(text))

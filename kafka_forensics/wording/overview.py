@@ -1,0 +1,87 @@
+"""The overview with which the text and the page of a scan begin: what was lost, and which copies hold it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafka_forensics.evidence.inputs import broker_order
+from kafka_forensics.model.findings import Broker, TopicPartition
+from kafka_forensics.model.incidents import IncidentLoss, PartitionLoss
+from kafka_forensics.model.offset_ranges import clipped, counted, normalised
+from kafka_forensics.wording.incidents import incident_loss
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The losses of all incidents of a scan together. Offsets that two incidents lose count once."""
+
+    lost_at_least: int
+    """Committed records that are proven lost, or exist only where Kafka will truncate them."""
+    lost_at_most: int
+    """The same, plus records at risk."""
+    recoverable: int
+    """How many of `lost_at_most` some given copy holds."""
+    noun: str
+    """What the numbers count: `committed record`, or `committed offset` if some incident does not know its records."""
+    partitions: int
+    """Partitions with a loss."""
+    holders: tuple[Broker, ...]
+    """Brokers that hold recoverable records: they stay stopped until their log directories are copied elsewhere."""
+
+
+def overview_of(incidents: Iterable[IncidentLoss]) -> Overview:
+    """The overview of the incidents of a scan."""
+    losing = [incident for incident in incidents if incident.lost_at_most]
+    nouns = {incident_loss(incident, incident)[2] for incident in losing}
+    by_records = nouns == {"committed record"}
+    losses: defaultdict[TopicPartition, list[_CountedLoss]] = defaultdict(list)
+    for incident in losing:
+        for partition in incident.partitions:
+            if partition.lost_at_most:
+                losses[partition.topic, partition.partition].append(_partition_loss(partition, by_records=by_records))
+    joined = [loss for of_partition in losses.values() for loss in _without_overlaps(of_partition)]
+    holders = {broker for loss in joined for broker in loss.held_by}
+    return Overview(
+        sum(loss.at_least for loss in joined),
+        sum(loss.at_most for loss in joined),
+        sum(loss.recoverable for loss in joined),
+        "committed record" if by_records else "committed offset",
+        len(losses),
+        tuple(sorted(holders, key=broker_order)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedLoss:
+    """What one incident loses in one partition."""
+
+    start: int
+    end: int
+    at_least: int
+    at_most: int
+    recoverable: int
+    held_by: tuple[Broker, ...]
+
+
+def _partition_loss(partition: PartitionLoss, *, by_records: bool) -> _CountedLoss:
+    at_least, at_most = partition.lost_at_least, partition.lost_at_most
+    held = at_most if partition.held_by else 0
+    if partition.held_ranges and partition.offset_start is not None and partition.offset_end is not None:
+        ranges = normalised((row["offset_start"], row["offset_end"]) for row in partition.held_ranges if row["brokers"])
+        held = min(at_most, counted(clipped(ranges, partition.offset_start, partition.offset_end)))
+    if by_records:
+        missing = at_most - held
+        at_least, at_most = partition.records_lost_at_least or 0, partition.records_lost_at_most or 0
+        held = max(0, at_most - missing) if held else 0
+    start = partition.offset_start or 0
+    end = start + 1 if partition.offset_end is None else partition.offset_end
+    return _CountedLoss(start, end, at_least, at_most, held, tuple(partition.held_by))
+
+
+def _without_overlaps(losses: Sequence[_CountedLoss]) -> list[_CountedLoss]:
+    """The losses of one partition, of several that overlap the one that loses most."""
+    kept: list[_CountedLoss] = []
+    for loss in sorted(losses, key=lambda loss: (-loss.at_least, -loss.at_most)):
+        if all(loss.end <= other.start or other.end <= loss.start for other in kept):
+            kept.append(loss)
+    return kept

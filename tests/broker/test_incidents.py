@@ -1,0 +1,68 @@
+"""The stored incidents on real brokers: each is made again, and two are followed to their end."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.salvage import SalvageOptions, salvage
+from kafka_forensics.questions.transactions import transactions
+from lab.incidents import INCIDENTS, VERSION, archive_of, make, truth_of, unpack
+from lab.incidents.stuck_readers import last_stable_offsets
+from lab.jvm import wait_until
+from lab.kafka_scripts import write_scripts
+from lab.salvaged_start import start_on
+
+pytestmark = [pytest.mark.broker, pytest.mark.nightly]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_an_incident_made_again_has_the_same_truth(name: str, tmp_path: Path) -> None:
+    archive = make(name, tmp_path / "stored", tmp_path / "work")
+    assert archive == archive_of(name, tmp_path / "stored")
+    stored, again = truth_of(name), truth_of(name, tmp_path / "stored")
+    assert (again["totals"], again["partitions"]) == (stored["totals"], stored["partitions"])
+
+
+@pytest.mark.timeout(600)
+def test_readers_go_on_after_the_printed_commands(tmp_path: Path) -> None:
+    cluster = unpack("stuck-readers", tmp_path / "again")
+    write_scripts(tmp_path / "bin", VERSION.jars)
+    copies = [str(archive_of("stuck-readers"))]
+    commands = [row.command for row in transactions(copies, ScanOptions()).rows if row.safe_to_abort]
+    ends = {(row["topic"], row["partition"]): row["end"] for row in truth_of("stuck-readers")["partitions"]}
+    programs = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+    try:
+        cluster.start(*cluster.controllers, *cluster.brokers)
+        for command in commands:
+            assert command is not None
+            shown = command.replace("HOST:PORT", cluster.bootstrap)
+            subprocess.run(["sh", "-c", shown], env=os.environ | {"PATH": programs}, check=True, timeout=120)
+        wait_until(
+            "no partition has an open transaction",
+            lambda: all(offset >= ends[place] for place, offset in last_stable_offsets(cluster, ends).items()),
+            timeout_seconds=90,
+            step_seconds=1.0,
+        )
+    finally:
+        cluster.stop()
+    assert len(commands) == 3
+
+
+@pytest.mark.timeout(600)
+def test_every_record_of_the_salvage_is_served(tmp_path: Path) -> None:
+    cluster, truth = unpack("wiped-disk", tmp_path / "again"), truth_of("wiped-disk")
+    paths = [*(str(cluster.log_dir(node)) for node in (1, 2, *cluster.controllers)), f"3={cluster.log_dir(3)}"]
+    salvaged = salvage(paths, tmp_path / "out", ScanOptions(), SalvageOptions(allow_gaps=True))
+    rows = [row for row in salvaged.partitions if not row.topic.startswith("__")]
+    ends = {(row.topic, row.partition): (row.log_start_offset, row.log_end_offset) for row in rows}
+    try:
+        served = start_on(cluster, tmp_path / "out", ends).served
+    finally:
+        cluster.stop()
+    assert {place: len(records) for place, records in served.items()} == {
+        (row["topic"], row["partition"]): row["acknowledged_records"] - row["lost_records"] for row in truth["partitions"]
+    }
