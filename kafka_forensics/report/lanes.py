@@ -266,6 +266,9 @@ def _end(replica: ReplicaRow) -> int | None:
 
 
 def waiting_range(replica: ReplicaRow) -> Range | None:
-    """Offsets from the last stable offset to the high watermark; None if they are equal, or not known."""
-    stable, end = replica.last_stable_offset, _end(replica) if replica.high_watermark is None else replica.high_watermark
-    return None if stable is None or end is None or stable >= end else (stable, end)
+    """Offsets from the last stable offset to the high watermark, or to the log end; None if there are none, or not known."""
+    stable, end = replica.last_stable_offset, _end(replica)
+    if stable is None or end is None:
+        return None
+    end = end if replica.high_watermark is None else min(end, replica.high_watermark)
+    return (stable, end) if stable < end else None
