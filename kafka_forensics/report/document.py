@@ -65,6 +65,7 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     broker: Broker
     log_dir: str
     log_start_offset: Offset | None
+    local_log_start_offset: Offset | None
     log_end_offset: Offset | None
     high_watermark: Offset | None
     last_stable_offset: Offset | None

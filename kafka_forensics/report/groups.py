@@ -10,10 +10,10 @@ from kafka_forensics.model.incidents import CountedLoss
 from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.model.results import VERDICTS
 from kafka_forensics.questions.plan import Planned
-from kafka_forensics.report.document import Document, FindingRow, IncidentPartitionRow, IncidentRow, PartitionRow
+from kafka_forensics.report.document import FindingRow, IncidentPartitionRow, IncidentRow, PartitionRow
 from kafka_forensics.report.lanes import fork_of, spans_of
 from kafka_forensics.report.words import bounds, numbered, offset_list, plural, shown
-from kafka_forensics.wording import incident_loss
+from kafka_forensics.wording import Overview, incident_loss
 
 _AGREEING: Final = frozenset({"identical", "prefix", "compacted", "not_compared"})
 _TOPICS_LISTED: Final = 200
@@ -43,14 +43,10 @@ def loss_of(counted: CountedLoss, incident: CountedLoss) -> Lost:
     return Lost(least, most, noun.removeprefix("committed ") if most else "")
 
 
-def losses_of(incidents: Iterable[IncidentRow]) -> dict[TopicPartition, Lost]:
-    """The loss of each partition in these incidents."""
-    losses: dict[TopicPartition, Lost] = {}
-    for incident in incidents:
-        for row in incident.partitions:
-            key = row.topic, row.partition
-            losses[key] = losses.get(key, Lost()) + loss_of(row, incident)
-    return losses
+def losses_of(overview: Overview) -> dict[TopicPartition, Lost]:
+    """The loss of each partition with one."""
+    noun = overview.noun.removeprefix("committed ")
+    return {partition: Lost(least, most, noun) for partition, (least, most) in overview.by_partition.items()}
 
 
 def nowhere_of(incidents: Iterable[IncidentRow], partition: TopicPartition) -> Ranges:
@@ -74,10 +70,14 @@ class PartitionGroup:
         """The partition that is drawn."""
         return self.rows[0]
 
+    @property
+    def lost(self) -> Lost:
+        """The loss of all its partitions."""
+        return sum((self.losses.get((row.topic, row.partition), Lost()) for row in self.rows), Lost())
+
     def title(self, letters: int) -> str:
         """`audit-0: 70 records lost`, `96 partitions of 16 topics: 11,244 records lost`."""
-        lost = sum((self.losses.get((row.topic, row.partition), Lost()) for row in self.rows), Lost())
-        topics = {row.topic for row in self.rows}
+        lost, topics = self.lost, {row.topic for row in self.rows}
         name = partition_name(self.first, letters)
         if len(self.rows) > 1:
             name = f"{plural(len(self.rows), 'partition')} of {plural(len(topics), 'topic')}"
@@ -113,21 +113,23 @@ def partition_name(row: PartitionRow | IncidentPartitionRow, letters: int) -> st
 
 
 def groups_of(
-    document: Document, findings: Mapping[TopicPartition, Sequence[FindingRow]], planned: Mapping[TopicPartition, Planned]
+    rows: Iterable[PartitionRow],
+    losses: Mapping[TopicPartition, Lost],
+    findings: Mapping[TopicPartition, Sequence[FindingRow]],
+    planned: Mapping[TopicPartition, Planned],
 ) -> list[PartitionGroup]:
     """The partitions that differ, or have a finding above `info`, in groups; the largest loss first."""
-    losses = losses_of(document.incidents)
 
     def severity_order(row: PartitionRow) -> tuple[int, int, int, str, int]:
         loss = losses.get((row.topic, row.partition), Lost())
         return -loss.proven, -loss.at_most, -VERDICTS.index(row.verdict), row.topic, row.partition
 
     by_shape: defaultdict[object, list[PartitionRow]] = defaultdict(list)
-    for row in sorted(document.partitions, key=severity_order):
+    for row in sorted(rows, key=severity_order):
         key = row.topic, row.partition
         if row.verdict in ("warning", "error", "critical") or row.agreement.kind not in _AGREEING:
             by_shape[_shape(row, findings.get(key, ()), planned.get(key))].append(row)
-    return [PartitionGroup(rows, losses, findings, planned) for rows in by_shape.values()]
+    return [PartitionGroup(of_shape, losses, findings, planned) for of_shape in by_shape.values()]
 
 
 def _shape(row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None) -> object:

@@ -17,6 +17,7 @@ LEGEND: Final = {
     "lost": "lost: the present leader does not have these records, and no consumer reads them",
     "new": "replaced: at the offsets of lost records, the present leader has these",
     "open": "records that differ, and no file shows which of them stay",
+    "remote": "kept in remote storage",
     "missing": "offsets without records",
     "damaged": "damaged bytes",
     "unread": "not read",
@@ -102,6 +103,8 @@ def _spans(replica: ReplicaRow, styled: dict[str, dict[Broker, Ranges]]) -> Iter
     if start is None or end is None:
         return
     others = [(style, span) for style, ranges in styled.items() for span in clipped(ranges.get(replica.broker, ()), start, end)]
+    local_start = replica.local_log_start_offset
+    others += [] if local_start is None or local_start <= start else [("remote", (start, min(local_start, end)))]
     kept = without(((start, end),) if start < end else (), normalised(span for _, span in others))
     yield from sorted([*(("kept", span) for span in kept), *others], key=lambda item: item[1])
 
@@ -150,7 +153,7 @@ class _LanesPicture:
         if self._nowhere:
             self._draw("nm", f"no copy holds {offset_list(self._nowhere)}", [("lost", span) for span in self._nowhere])
         for (style, place, _), top in zip(places, tops, strict=True):
-            picture.tick(style, place, (top, picture.height))
+            picture.tick(style, place, (top, picture.height if place else top + LINE))
         picture.axis((place, f"{offset:,}") for place, offset in scale.ticks())
         self._draw_elections()
         self._add_notes()
@@ -263,6 +266,9 @@ def _end(replica: ReplicaRow) -> int | None:
 
 
 def waiting_range(replica: ReplicaRow) -> Range | None:
-    """Offsets from the last stable offset to the high watermark; None if they are equal, or not known."""
-    stable, end = replica.last_stable_offset, _end(replica) if replica.high_watermark is None else replica.high_watermark
-    return None if stable is None or end is None or stable >= end else (stable, end)
+    """Offsets from the last stable offset to the high watermark, or to the log end; None if there are none, or not known."""
+    stable, end = replica.last_stable_offset, _end(replica)
+    if stable is None or end is None:
+        return None
+    end = end if replica.high_watermark is None else min(end, replica.high_watermark)
+    return (stable, end) if stable < end else None

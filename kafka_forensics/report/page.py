@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from kafka_forensics.model.amounts import exact_size, first_few
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.questions.report import PageFacts
 from kafka_forensics.report import lanes as lane_styles, timeline as timeline_styles
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentRow
-from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, nowhere_of, partition_name
+from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, losses_of, nowhere_of, partition_name
 from kafka_forensics.report.lanes import lanes, leader_of, waiting_range
 from kafka_forensics.report.picture import Picture
 from kafka_forensics.report.templating import render, template_text
@@ -84,7 +85,11 @@ class _PageBuilder:
             elif key in partitions:
                 findings[key].append(finding)
         self._findings = findings
-        self._groups = groups_of(document, findings, facts.planned)
+        waiting = (row for row in document.partitions if row.replicas and all(map(waiting_range, row.replicas)))
+        self._waiting = [partition_name(row, 80) for row in waiting]
+        """Partitions in which read_committed consumers wait."""
+        self._overview = overview_of(document.incidents)
+        self._groups = groups_of(document.partitions, losses_of(self._overview), findings, facts.planned)
         self._styles: set[str] = set()
         """Styles of the lanes that were drawn."""
 
@@ -113,6 +118,7 @@ class _PageBuilder:
 
     def _section(self, group: PartitionGroup, letters: int, listed: int) -> Markup:
         row = group.first
+        listed = listed if group.lost.at_most else 0
         key = row.topic, row.partition
         findings = [finding for finding in self._findings.get(key, ()) if finding.severity != "info"]
         left_out = Counter(finding.kind for finding in findings[_FINDINGS:])
@@ -139,14 +145,15 @@ class _PageBuilder:
     def _facts_of(self, group: PartitionGroup, letters: int) -> str:
         """The state of the drawn partition, in a line."""
         row = group.first
-        name = f"Drawn: {shown(f'{row.topic}-{row.partition}', letters)}, the largest loss. " if len(group.rows) > 1 else ""
+        largest = ", the largest loss" if group.lost.at_most else ""
+        name = f"Drawn: {partition_name(row, letters)}{largest}. " if len(group.rows) > 1 else ""
         planned = self._facts.planned.get((row.topic, row.partition))
-        leader = "No leader" if row.leader == -1 else f"Broker {row.leader} leads"
-        if row.leader is None:
-            assumed = None if planned is None else leader_of(planned)
-            leader = "Leader not known" + ("" if assumed is None else f"; an ordinary start elects broker {shown(assumed.broker)}")
+        leads = row.leader not in (None, NO_LEADER)
+        leader = f"Broker {row.leader} leads" if leads else "No leader" if row.leader == NO_LEADER else "Leader not known"
+        assumed = None if leads or planned is None else leader_of(planned)
         facts = [
             leader + ("" if row.leader_epoch is None else f" in leader epoch {row.leader_epoch:,}"),
+            *([] if assumed is None else [f"an ordinary start elects broker {shown(assumed.broker)}"]),
             f"ISR {shown(row.isr)}",
             *([] if row.replica_assignment is None else [f"replicas assigned to {shown(row.replica_assignment)}"]),
             f"cleanup.policy {row.cleanup_policy}",
@@ -190,7 +197,7 @@ class _PageBuilder:
         style = template_text("page.css") + template_text("picture.css")
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
         hashes = facts.hashes or ()
-        overview = overview_of(document.incidents)
+        overview = self._overview
         starts = [incident.from_ms for incident in document.incidents if incident.lost_at_most]
         history = timeline(facts, next((start for start in starts if start is not None), None))
         return {
@@ -201,6 +208,7 @@ class _PageBuilder:
             "counts": self._counts(),
             "overview": overview,
             "keep_stopped": named(overview.holders) if overview.holders else "",
+            "waiting": len(self._waiting),
             "next_command": self._provenance.next_command,
             "timeline": history,
             "timeline_picture": None if history is None else svg(history.picture),
@@ -236,11 +244,8 @@ class _PageBuilder:
         found = ", ".join(f"{totals.findings[severity]:,} {severity}" for severity in SEVERITIES if totals.findings.get(severity))
         incomplete = f" {plural(len(self._document.incomplete), 'input')} could not be read." if self._document.incomplete else ""
         incidents = plural(len(self._document.incidents), "incident")
-        waiting = [
-            partition_name(row, 80) for row in self._document.partitions if row.replicas and all(map(waiting_range, row.replicas))
-        ]
-        if waiting:
-            incomplete += f" read_committed consumers wait in {plural(len(waiting), 'partition')}: {first_few(waiting, 5)}."
+        if self._waiting:
+            incomplete += f" read_committed consumers wait in {first_few(self._waiting, 5)}."
         return (
             f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}."
             f" {incidents}; findings: {found or 'none'}.{incomplete}"

@@ -10,6 +10,7 @@ from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.cluster_history import ClusterHistory, Moment
 from kafka_forensics.questions.report import PageFacts
+from kafka_forensics.report.lanes import leader_of
 from kafka_forensics.report.picture import LINE, Label, Picture
 from kafka_forensics.report.words import moment, named, plural, shown
 
@@ -154,12 +155,8 @@ def _states(history: ClusterHistory, window: tuple[int, int]) -> dict[int | str,
 
 def _lost_times(facts: PageFacts) -> tuple[int, int] | None:
     """The oldest and the newest time of records that present leaders do not have; None if there are none, or no times."""
-    sizes = [
-        planned.amount(loss)
-        for planned in facts.planned.values()
-        if planned.current_leader is not None
-        for loss in planned.current_leader.losses
-    ]
+    leaders = ((planned, leader_of(planned)) for planned in facts.planned.values())
+    sizes = [planned.amount(loss) for planned, leader in leaders if leader is not None for loss in leader.losses]
     times = [time for size in sizes for time in (size.oldest_ms, size.newest_ms) if time is not None]
     return (min(times), max(times)) if times else None
 

@@ -1,7 +1,7 @@
 """The overview with which the text and the page of a scan begin: what was lost, and which copies hold it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_forensics.evidence.inputs import broker_order
@@ -23,10 +23,15 @@ class Overview:
     """How many of `lost_at_most` some given copy holds."""
     noun: str
     """What the numbers count: `committed record`, or `committed offset` if some incident does not know its records."""
-    partitions: int
-    """Partitions with a loss."""
+    by_partition: Mapping[TopicPartition, tuple[int, int]]
+    """Partition with a loss → its part of `lost_at_least` and `lost_at_most`."""
     holders: tuple[Broker, ...]
     """Brokers that hold recoverable records: they stay stopped until their log directories are copied elsewhere."""
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions with a loss."""
+        return len(self.by_partition)
 
 
 def overview_of(incidents: Iterable[IncidentLoss]) -> Overview:
@@ -34,25 +39,29 @@ def overview_of(incidents: Iterable[IncidentLoss]) -> Overview:
     losing = [incident for incident in incidents if incident.lost_at_most]
     nouns = {incident_loss(incident, incident)[2] for incident in losing}
     by_records = nouns == {"committed record"}
-    losses: defaultdict[TopicPartition, list[_CountedLoss]] = defaultdict(list)
+    losses: defaultdict[TopicPartition, list[_JoinedLoss]] = defaultdict(list)
     for incident in losing:
         for partition in incident.partitions:
             if partition.lost_at_most:
                 losses[partition.topic, partition.partition].append(_partition_loss(partition, by_records=by_records))
-    joined = [loss for of_partition in losses.values() for loss in _without_overlaps(of_partition)]
+    by_partition = {key: _without_overlaps(of_partition) for key, of_partition in losses.items()}
+    joined = [loss for of_partition in by_partition.values() for loss in of_partition]
     holders = {broker for loss in joined for broker in loss.held_by}
     return Overview(
         sum(loss.at_least for loss in joined),
         sum(loss.at_most for loss in joined),
         sum(loss.recoverable for loss in joined),
         "committed record" if by_records else "committed offset",
-        len(losses),
+        {
+            key: (sum(loss.at_least for loss in of_partition), sum(loss.at_most for loss in of_partition))
+            for key, of_partition in by_partition.items()
+        },
         tuple(sorted(holders, key=broker_order)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _CountedLoss:
+class _JoinedLoss:
     """What one incident loses in one partition."""
 
     start: int
@@ -63,7 +72,7 @@ class _CountedLoss:
     held_by: tuple[Broker, ...]
 
 
-def _partition_loss(partition: PartitionLoss, *, by_records: bool) -> _CountedLoss:
+def _partition_loss(partition: PartitionLoss, *, by_records: bool) -> _JoinedLoss:
     at_least, at_most = partition.lost_at_least, partition.lost_at_most
     held = at_most if partition.held_by else 0
     if partition.held_ranges and partition.offset_start is not None and partition.offset_end is not None:
@@ -75,12 +84,12 @@ def _partition_loss(partition: PartitionLoss, *, by_records: bool) -> _CountedLo
         held = max(0, at_most - missing) if held else 0
     start = partition.offset_start or 0
     end = start + 1 if partition.offset_end is None else partition.offset_end
-    return _CountedLoss(start, end, at_least, at_most, held, tuple(partition.held_by))
+    return _JoinedLoss(start, end, at_least, at_most, held, tuple(partition.held_by))
 
 
-def _without_overlaps(losses: Sequence[_CountedLoss]) -> list[_CountedLoss]:
+def _without_overlaps(losses: Sequence[_JoinedLoss]) -> list[_JoinedLoss]:
     """The losses of one partition, of several that overlap the one that loses most."""
-    kept: list[_CountedLoss] = []
+    kept: list[_JoinedLoss] = []
     for loss in sorted(losses, key=lambda loss: (-loss.at_least, -loss.at_most)):
         if all(loss.end <= other.start or other.end <= loss.start for other in kept):
             kept.append(loss)

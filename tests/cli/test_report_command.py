@@ -44,9 +44,13 @@ def test_the_page_says_what_happened_and_what_to_do(run: Run, copies: Path, tmp_
     assert (status, out) == (0, "")
     assert err == f"wrote {tmp_path / 'incident.html'}: critical\n"
     text = " ".join(Page((tmp_path / "incident.html").read_text()).text.split())
-    assert text.startswith("Kafka log forensics: critical Skip to the content Kafka log forensics: critical An unclean election")
+    assert text.startswith(
+        "Kafka log forensics: critical Skip to the content Kafka log forensics: critical A leader was elected uncleanly"
+    )
     assert "committed records lost 70 recoverable from these copies 70 keep stopped until copied broker 2" in text
-    assert f"Next step kafka-forensics plan {copies} 3 partitions, 9 replicas on 3 brokers." in text
+    step = f"kafka-forensics plan {copies} --topic audit --partition 0"
+    assert f"Next step {step} 3 partitions, 9 replicas on 3 brokers." in text
+    assert step in " ".join(run("scan", copies)[1].replace("\\\n", " ").split())
     assert "2026-11-21T03:56:10.014Z Unclean election: broker 1, from outside the ISR, becomes leader of audit-0." in text
     assert "2026-11-21T03:56:08.677Z 13 partitions have no leader. Broker 2 is down." in text
     assert "lost records, written 2026-11-21T03:55:59.057Z to 2026-11-21T03:55:59.117Z" in text
@@ -111,7 +115,7 @@ def test_bytes_and_hashes_are_shown_only_on_request(run: Run, copies: Path, tmp_
         (("{out}/a.json", "{copies}", "--output", "{out}/page.html"), "give a scan's document without other paths"),
         (("{out}/a.json", "--topic", "audit", "--output", "{out}/page.html"), "--topic cannot be used with a scan's document"),
         (("{out}/a.json", "--hashes", "--output", "{out}/page.html"), "--hashes cannot be used with a scan's document"),
-        (("{out}/a.json", "--output", "{out}/page.html"), "is no document of scan"),
+        (("{out}/a.json", "--output", "{out}/page.html"), "is not a document of scan"),
     ],
 )
 def test_invalid_options_give_status_2_and_a_hint(

@@ -102,7 +102,7 @@ def test_the_first_screen_has_the_sums_of_the_incidents_and_the_next_step() -> N
     words = plain_text(page(document_of(result), facts, provenance))
     start = words.index("The replicas of 60 partitions")
     assert words[start:].startswith(
-        "The replicas of 60 partitions hold different records at the same offsets, and no file says why."
+        "The replicas of 60 partitions hold different records at the same offsets, and no file shows why."
         " committed records lost 4,770 recoverable from these copies 4,770 keep stopped until copied broker 2"
         " Next step kafka-forensics plan copies 60 partitions, 180 replicas on 3 brokers."
     )
@@ -231,7 +231,7 @@ def test_another_document_is_refused_with_the_place(change: Any, message: str) -
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5_000 + b"}"])
 def test_invalid_json_is_refused(data: bytes) -> None:
-    with pytest.raises(UsageError, match="is no document of scan"):
+    with pytest.raises(UsageError, match="is not a document of scan"):
         read_document(data, "scan.json")
 
 

@@ -86,7 +86,7 @@ def test_a_result_has_dataframes_and_lanes(spark: SparkSession) -> None:
     assert [tuple(row) for row in lost] == [(300, 370)]
     drawn = by_spark.lanes("audit", 0)._repr_html_()
     assert drawn == local.lanes("audit", 0)._repr_html_()
-    assert "cut at 300: 70 offsets lost" in drawn
+    assert "elect 1: broker 2 loses 300–369, 70 records" in drawn
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
         by_spark.dataframe("batchs")
 

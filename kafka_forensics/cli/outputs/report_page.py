@@ -1,20 +1,18 @@
 """The page of `report` and of `scan --report`: its content, its file, and its provenance."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kafka_forensics.cli.outputs.words import next_command
 from kafka_forensics.cli.streams import open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.model.findings import RerunArguments
-from kafka_forensics.model.incidents import Incident
 from kafka_forensics.questions.report import PageFacts, Reported
 from kafka_forensics.report.document import Document
 from kafka_forensics.report.page import Provenance, page
-from kafka_forensics.wording import incident_command, rerun_command
 
 _ENDINGS: Final = (".html", ".htm")
 
@@ -25,13 +23,7 @@ def check_ending(output: Path) -> None:
         raise UsageError(f"{output} does not end in .html", hint=f"name the page, for example {output.with_suffix('.html')}")
 
 
-def write_page(
-    output: Path,
-    document: Document,
-    provenance: Provenance,
-    facts: PageFacts,
-    option: str = "--output",
-) -> None:
+def write_page(output: Path, document: Document, provenance: Provenance, facts: PageFacts, option: str = "--output") -> None:
     """Write the page. Raises UsageError, which names the option, if the file cannot be written."""
     text = page(document, facts, provenance)
     with open_output(output, color="never", private=True, option=option) as to:
@@ -46,17 +38,11 @@ def scan_provenance(
     result = reported.result
     return Provenance(
         command=shlex.join(["kafka-forensics", command, *paths, *selection_arguments(options), *command_options]),
-        next_command=next_command(result.incidents, result.rerun_arguments),
+        next_command=next_command(result),
         records_decoded=result.totals.records_decoded,
         live=options.live,
         is_by_spark=result.engine == "spark",
     )
-
-
-def next_command(incidents: Iterable[Incident], arguments: RerunArguments | None) -> str | None:
-    """The command that shows more of the worst incident that has one."""
-    command = next(filter(None, map(incident_command, incidents)), None)
-    return None if command is None else rerun_command(command, arguments)
 
 
 def selection_arguments(options: ScanOptions) -> list[str]:

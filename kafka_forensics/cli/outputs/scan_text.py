@@ -20,6 +20,7 @@ from kafka_forensics.cli.outputs.words import (
     is_harmless,
     lost_words,
     name,
+    next_command,
     nothing_found,
     partition_ranges,
     place_words,
@@ -30,13 +31,12 @@ from kafka_forensics.cli.outputs.words import (
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
+from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
 from kafka_forensics.wording import (
     Overview,
     advice,
     incident_advice,
-    incident_command,
     incident_message,
     incident_time,
     incident_title,
@@ -118,7 +118,7 @@ def _first_screen(result: ScanResult) -> FirstScreen:
         worst, *others = result.incidents
         sentence = printable(_incident_text(worst)) + (f"; and {plural(len(others), 'more incident')}" if others else "")
         lines.append(("do first", _keep_stopped(overview) if overview.lost_at_most else printable(incident_advice(worst))))
-        command = _next_command(result)
+        command = next_command(result)
     else:
         sentence = _harmless_text(result)
     if result.incomplete:
@@ -176,16 +176,6 @@ def _keep_stopped(overview: Overview) -> str:
     who, their = named_brokers(list(overview.holders)), "its" if len(overview.holders) == 1 else "their"
     until = f"Keep {who} stopped until {their} log directories are copied elsewhere."
     return f"{until} Copy those of the other brokers, too, before any of them starts."
-
-
-def _next_command(result: ScanResult) -> str | None:
-    """The command that shows more of the worst incident that has one."""
-    commands = ((incident, command) for incident in result.incidents if (command := incident_command(incident)) is not None)
-    incident, command = next(commands, (None, None))
-    if incident is None or command is None:
-        return None
-    chosen = ["--state", "hanging"] if incident.cause is Cause.HANGING_TRANSACTION else []
-    return rerun_command(command, result.rerun_arguments, *chosen)
 
 
 def _write_partitions(page: "_ScanPage", groups: list[_Group], *, verbose: bool) -> None:

@@ -13,11 +13,11 @@ from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.bundles import CollectRequest, collect_requests
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
-from kafka_forensics.model.incidents import Incident, IncidentPartition
+from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
-from kafka_forensics.wording import incident_loss, message, offset_range, rerun_command, severity_order
+from kafka_forensics.wording import incident_command, incident_loss, message, offset_range, rerun_command, severity_order
 
 SHOWN_ROWS: Final = 16
 """Rows of a table of partitions, a row for equal partitions of a topic."""
@@ -315,3 +315,13 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
     if len(findings) > _FINDINGS_SHOWN:
         yield f"and {len(findings) - _FINDINGS_SHOWN} more; this shows all:"
         yield f"{COMMAND_START}{rerun_command('scan', findings[0].rerun_arguments)}"
+
+
+def next_command(result: ScanResult) -> str | None:
+    """The command that shows more of the worst incident that has one."""
+    commands = ((incident, command) for incident in result.incidents if (command := incident_command(incident)) is not None)
+    incident, command = next(commands, (None, None))
+    if incident is None or command is None:
+        return None
+    chosen = ["--state", "hanging"] if incident.cause is Cause.HANGING_TRANSACTION else []
+    return rerun_command(command, result.rerun_arguments, *chosen)
