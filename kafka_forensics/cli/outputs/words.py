@@ -159,14 +159,18 @@ def summary_lines(result: ScanResult, *, names_readers: bool = True) -> list[str
     ]
     if names_readers and (waiting := waiting_readers(result.findings)):
         lines.append(f"readers of committed records {waiting}")
-    if result.remote.alone is not None:
-        return [*lines, _only_store_line(*result.remote.alone, result)]
-    if not totals.partitions:
+    if result.remote.alone is None and not totals.partitions:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         if result.is_interrupted:
             return [f"{result.verdict}: nothing was judged"]
-        lines.append("no partition was found in the log directories")
-    return lines
+    return [*lines, *nothing_judged_lines(result)]
+
+
+def nothing_judged_lines(result: ScanResult) -> list[str]:
+    """Why a scan judged nothing, and what to give; nothing if it judged partitions or was interrupted."""
+    if result.remote.alone is not None:
+        return [_only_store_line(*result.remote.alone, result)]
+    return [] if result.totals.partitions or result.is_interrupted else ["no partition was found in the log directories"]
 
 
 def _only_store_line(partitions: int, segments: int, result: ScanResult) -> str:
