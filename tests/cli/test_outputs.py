@@ -295,7 +295,7 @@ def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run:
     paths = " ".join(map(str, log_dirs))
     commands = re.findall(r"\$ (.*)", out.replace(" \\\n", " "))
     found = [" ".join(command.split()) for command in commands]
-    assert found == [f"kafka-forensics plan {paths} --topic audit", f"kafka-forensics scan {paths} --by partition"]
+    assert found == [f"kafka-forensics plan {paths}", f"kafka-forensics scan {paths} --by partition"]
     assert "every finding:\n" in out
     assert err.splitlines()[0].startswith("critical: 40 critical, ")
     assert max(map(len, re.sub(r"\n[^\n]*\$ (?:.*\\\n)*.*", "", out).splitlines())) <= 80

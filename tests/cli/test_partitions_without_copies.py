@@ -45,7 +45,7 @@ def test_salvage_with_allow_gaps_lists_the_partition_as_begun_empty(run: Run, co
     assert "orders 1" not in (tmp_path / "out/broker-1/broker-1/replication-offset-checkpoint").read_text()
     out = " ".join(run(*arguments, tmp_path / "all", "--format", "text")[1].split())
     assert f"begun empty orders-1: {REASON}69 committed offsets of it " in out
-    assert "1. DIR has nothing of orders-1, and brokers begin without those records." in out
+    assert "1. DIR has nothing of orders-1, and brokers start without its records." in out
 
 
 def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partitions(run: Run, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_controllers_log_excludes_deleted_topics_and_adds_assigned_partition
 
 def test_plan_reports_the_partition_first_and_accepts_its_name(run: Run, copies: Path) -> None:
     _, out, err = run("plan", copies, "--format", "json")
-    assert "11 partitions: no copy is here of 1 partition (orders-1); no election would lose anything that the copies here" in err
+    assert "11 partitions: 1 partition without a copy (orders-1); no election would lose anything that the copies here" in err
     validate("plan", json.loads(out))
     first = json.loads(out)["steps"][0]
     assert (first["kind"], [row["partition_start"] for row in first["partitions"]]) == ("copy", [1])

@@ -82,7 +82,7 @@ def test_records_below_the_leaders_log_start_are_a_cost_unless_its_checkpoint_ex
             reason == "checkpoint",
             reason != "checkpoint",
         )
-        assert ("any order will do" in text) is (reason == "checkpoint")
+        assert ("any order of starts is safe" in text) is (reason == "checkpoint")
         assert ("Have it elected for t-0" in text) is (reason != "checkpoint")
     text = plan_text(tmp_path / "checkpoint")
     assert "but for what was deleted already from the leader's log (3 offsets if broker 1 leads): any order" in text
@@ -96,7 +96,7 @@ def test_committed_records_on_no_copy_are_searched_before_brokers_start(run_plan
     assert "Nothing that the copies hold would be lost, whoever leads. Committed, but in no given copy: offsets 3 to 5." in text
     assert "Start no broker yet: committed offsets of orders-0 are in no given copy. Look for more copies" in text
     assert "whoever of them is elected, nothing that the copies hold is lost." in text
-    assert run_plan(tmp_path)[2] == "1 partition: committed offsets are on no copy here\n"
+    assert run_plan(tmp_path)[2] == "1 partition: committed offsets are in no given copy\n"
 
 
 def test_an_unknown_current_topic_id_must_be_found_out_first(plan_text: PlanText, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_dead_broker_is_not_copied_or_stopped(
     assert "2. Keep the copy of broker 1 that were given: no other copy holds the lost records." in text
     others = (audit / "broker-2", audit / "broker-3", *AUDIT, "--dead")
     text = plan_text(*others, "1")
-    assert "Missing: broker 1 will not come back, and no copy of it is here: what only it held is lost unseen." in text
+    assert "Missing: broker 1 will not return, and no copy of it was given: records that only it held are lost, and not counted here." in text
     assert "Copy the log directories" not in text
     (partition,) = plan_document(*others, "1")["partitions"]
     assert partition["missing_witnesses"] == [{"kind": "dead_copy_absent", "broker": 1}]
@@ -156,7 +156,7 @@ def test_combined_nodes_form_a_controller_majority_first(plan_document: PlanDocu
     steps = {step["kind"]: step for step in plan_document(tmp_path)["steps"]}
     assert "Brokers 1 and 2 are controllers, too: start as many as a majority needs with" in steps["controllers"]["text"]
     assert steps["controllers"]["brokers"] == [1, 2]
-    assert "the controllers' log allows them for t. If so, whoever starts first is elected" in steps["check_unclean"]["text"]
+    assert "the controllers' log allows them for t. If they are, the broker that starts first is elected" in steps["check_unclean"]["text"]
 
 
 def test_running_brokers_that_lead_need_no_start(plan_document: PlanDocument, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_malformed_checkpoint_is_repaired_before_a_new_plan(
     """The costs of elections assume that the file is repaired."""
     (copies / "broker-2" / "audit-0" / "leader-epoch-checkpoint").write_text("junk\n")
     text = plan_text(copies, *AUDIT)
-    assert "1. Before broker 2 starts, mend its audit-0/leader-epoch-checkpoint, which cannot be read: Kafka takes the log" in text
+    assert "1. Before broker 2 starts, repair its audit-0/leader-epoch-checkpoint, which cannot be read: Kafka takes the log" in text
     assert "Recommended: broker 2, which loses least: 45 records" in text
     assert text.endswith("Copy again and plan again.")
     assert [step["kind"] for step in plan_document(copies)["steps"]] == ["mend"]
@@ -249,7 +249,7 @@ def test_an_empty_high_watermark_checkpoint_is_a_warning_and_leaves_no_recommend
     assert [row["broker"] for row in partition["candidates"] if row["is_recommended"]] == []
     text = plan_text(copies, *AUDIT)
     assert "The best leader is unknown; by these high watermarks: broker 1, which loses least" in text
-    assert "None says what broker 2 committed: if that was all, electing broker 2 would lose less." in text
+    assert "No high watermark shows what broker 2 committed: if it committed everything, electing broker 2 would lose less." in text
     assert "Start" not in text
     assert "1 *" not in text
     put_partition(copies / "broker-1" / "other-0", batch(0, 3), topic_id=TOPIC_UUID)
@@ -303,7 +303,7 @@ def test_damage_is_reported_with_its_consequences(plan_text: PlanText, plan_docu
     log.write_bytes(log.read_bytes()[:-1] + bytes([log.read_bytes()[-1] ^ 1]))
     put_clean_shutdown(copies / "broker-2")
     text = plan_text(copies, *AUDIT, "--elect", "2")
-    assert "Damaged: broker 2 holds offsets 360 to 369 in batches whose bytes are not what was written." in text
+    assert "Damaged: broker 2 holds offsets 360 to 369 in batches with a wrong checksum." in text
     assert "on broker 2 alone, damaged there, all proven committed" in text
     assert "Its own copy is damaged at offsets 360 to 369: it serves those bytes as they are, so consumers stop there" in text
     (partition,) = plan_document(copies, *AUDIT)["partitions"]
@@ -324,7 +324,7 @@ def test_a_damaged_leader_is_not_recommended(plan_text: PlanText, tmp_path: Path
         for kind in ("index", "timeindex"):
             put_segment(log_dir / "orders-0", 0, b"", kind)
     text = plan_text(tmp_path)
-    sentence = "If broker 1 leads, broker 2 keeps its log, with its records at 3 to 5 in it, which are damaged in the leader's,"
+    sentence = "If broker 1 leads, broker 2 keeps its log, keeps its records at 3 to 5, which are damaged in the leader's log,"
     assert sentence in text
     assert "Recommended: broker 2. Nothing that the copies hold would be lost." in text
     assert "Move the directory orders-0 of broker 1 out of its log directory" in text
@@ -466,7 +466,7 @@ def test_two_copies_of_one_broker_are_named_below_the_table(run_plan: Run, plan_
 def test_a_copy_without_a_node_id_is_reported(plan_text: PlanText, plan_document: PlanDocument, copies: Path) -> None:
     (copies / "broker-2" / "meta.properties").unlink()
     text = plan_text(copies, *AUDIT)
-    assert "the copy broker-2 does not say whose it is (no node.id in a meta.properties); it is taken for that of broker 2" in text
+    assert "the copy broker-2 has no node.id in a meta.properties, so its broker is unknown; the plan assumes broker 2" in text
     assert "if so, give it as 2=PATH." in text
     assert "Start broker-2, and no other yet." in text
     (partition,) = plan_document(copies, *AUDIT)["partitions"]
@@ -491,7 +491,7 @@ def test_a_damaged_controllers_log_is_not_called_missing(
             log.write_bytes(bytes(byte ^ 0x55 if at > start and at % share == 0 else byte for at, byte in enumerate(original)))
         assert damaged in plan_document(copies, *AUDIT)["partitions"][0]["missing_witnesses"], share
         if share == 1:
-            message = "Missing: a controller's log is here, but too damaged to say who is in sync"
+            message = "Missing: the given controllers' log is too damaged to show who is in sync"
             assert message in plan_text(copies, *AUDIT)
     other = tmp_path / "other"
     for broker in (1, 2, 3):
@@ -507,7 +507,7 @@ def test_the_table_shows_the_same_steps_as_json(plan_text: PlanText, plan_docume
     arguments = audit / "broker-1", audit / "broker-3", *AUDIT
     steps = plan_document(*arguments)["steps"]
     text = plan_text(*arguments)
-    assert "Missing: the copy of broker 2 is not here, and may hold more." in text
+    assert "Missing: no copy of broker 2 was given; it may hold more." in text
     assert "Copy the log directories of broker 2 as well, and plan again: they may hold what no other copy holds." in text
     for number, step in enumerate(steps, 1):
         command = "" if step["command"] is None else f" {step['command']}"

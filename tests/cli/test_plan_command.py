@@ -69,7 +69,7 @@ def test_time_limits_of_commands_cover_the_recovery_of_a_crashed_broker(
 
 def test_a_requested_election_is_shown_with_every_follower(plan_text: PlanText, audit: Path) -> None:
     text = plan_text(audit, *AUDIT, "--elect", "1")
-    assert "Asked for: broker 1 (recommended is 2): 70 records at offsets 300 to 369, on broker 2 alone" in text
+    assert "Requested: broker 1 (recommended: 2): 70 records at offsets 300 to 369, on broker 2 alone" in text
     assert "If broker 1 leads, broker 3 keeps its log and copies the leader from 300 on." in text
     assert "If broker 1 leads, broker 2 cuts its log from 370 to 300 and copies the leader from 300 on." in text
     assert "kafka-leader-election.sh" not in text, "who is in sync need not be forced"
@@ -154,7 +154,7 @@ def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, pl
     first = lines.index("partition elect election lost committed worst lost")
     assert lines[first + 1 : first + 4] == [
         "b-0 2 not known 0 0 2",
-        "No controller's log is here to say for 3 partitions whether there are further",
+        "No given controllers' log shows for 3 partitions whether there are further",
         "replicas, which may hold more.",
     ]
     document = plan_document(*roots)
@@ -197,7 +197,7 @@ def test_the_overview_names_absent_copies(run_plan: Run, plan_text: PlanText, pl
     document = plan_document(copy)
     count = document["partitions_planned"]
     assert document["copies_absent"] == [{"broker": 2, "partitions": count}, {"broker": 3, "partitions": count}]
-    note = f"The copies of brokers 2 and 3 are not here for {count} partitions: what only they hold would be lost unseen."
+    note = f"No copy of brokers 2 and 3 was given for {count} partitions: this plan does not count records that only they hold."
     assert note in plan_text(copy)
     err = run_plan(copy, "--format", "tsv")[2]
     assert err.startswith(f"{count} partitions: no election would lose anything that the copies here hold")
@@ -209,7 +209,7 @@ def test_without_a_possible_leader_all_records_are_at_stake(
 ) -> None:
     roots = put_partitions(tmp_path, {"a-0": (3, 3), "b-0": (3,)}, high_watermark=2)
     _, out, err = run_plan(*roots, "--dead", "1", "--format", "text")
-    summary = "nobody can lead 1, all that it holds is at stake"
+    summary = "nobody can lead 1: all that it holds is at stake"
     assert err.splitlines()[0] == f"2 partitions: {summary}"
     assert "b-0 nobody can 3 2 3" in [" ".join(line.split()) for line in out.splitlines()]
     (partition,) = plan_document(*roots, "--dead", "1")["partitions"]
@@ -225,7 +225,7 @@ def test_without_a_possible_leader_all_records_are_at_stake(
 
 
 @pytest.mark.parametrize(
-    ("level", "consequence"), [(14, "delete what it does not know within a minute"), (15, "-stray and serve it no more")]
+    ("level", "consequence"), [(14, "delete unknown topics within a minute"), (15, "-stray and stop serving them")]
 )
 def test_a_topic_unknown_to_the_controllers_is_at_stake(
     run_plan: Run, plan_text: PlanText, plan_document: PlanDocument, tmp_path: Path, level: int, consequence: str
@@ -235,7 +235,7 @@ def test_a_topic_unknown_to_the_controllers_is_at_stake(
     paths = sorted(brokers.root.iterdir())
     status, out, err = run_plan(*paths, "--format", "tsv")
     assert (status, out.splitlines()[1].split("\t")[3:5]) == (0, ["", "nobody"])
-    assert err == "1 partition: the controller's log does not know it, all that it holds is at stake\n"
+    assert err == "1 partition: the controllers' log does not have it: all that it holds is at stake\n"
     document = plan_document(*paths)
     (partition,) = document["partitions"]
     assert (partition["candidates"], partition["ordinary_leaders"]) == ([], [])
