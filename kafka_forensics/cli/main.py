@@ -1,6 +1,6 @@
 """The entry point: the list of commands, and the only place that turns errors into a line on standard error and an exit status.
 
-A new command is a module in `cli/commands` and a line in `COMMANDS`. A command returns its exit status as an int and raises the
+A new command is a module in `cli/commands` and a line in `SECTIONS`. A command returns its exit status as an int and raises the
 errors of `kafka_forensics.errors`; it catches only errors that it can handle.
 """
 

@@ -207,7 +207,7 @@ class _PageBuilder:
             "headline": self._headline(),
             "counts": self._counts(),
             "overview": overview,
-            "keep_stopped": named(overview.holders) if overview.holders else "",
+            "keep_stopped": named(overview.holders) if overview.holders else "every broker" if overview.lost_at_most else "",
             "waiting": len(self._waiting),
             "next_command": self._provenance.next_command,
             "timeline": history,

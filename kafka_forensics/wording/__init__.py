@@ -8,6 +8,7 @@ from kafka_forensics.wording.incidents import (
     incident_command,
     incident_loss,
     incident_message,
+    incident_precaution,
     incident_time,
     incident_title,
 )

@@ -170,6 +170,12 @@ def incident_advice(incident: Incident) -> str:
     return _filled(TEXTS[incident.cause].advice, incident)
 
 
+def incident_precaution(incident: Incident) -> str:
+    """What to do first other than keeping good copies safe and looking at elections; empty if there is nothing else."""
+    template = TEXTS[incident.cause].advice
+    return "" if template == _WEIGH else _filled(template.replace(_GUARD, ""), incident).removeprefix(".").strip()
+
+
 def incident_command(incident: Incident) -> str | None:
     """The command that shows more about all its partitions at once; None if each has its own command."""
     return _COMMANDS.get(incident.cause)

@@ -1,10 +1,11 @@
 """The overview with which the text and the page of a scan begin: what was lost, and which copies hold it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kafka_forensics.evidence.inputs import broker_order
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.findings import Broker, TopicPartition
 from kafka_forensics.model.incidents import IncidentLoss, PartitionLoss
 from kafka_forensics.model.offset_ranges import clipped, counted, normalised
@@ -44,7 +45,7 @@ def overview_of(incidents: Iterable[IncidentLoss]) -> Overview:
         for partition in incident.partitions:
             if partition.lost_at_most:
                 losses[partition.topic, partition.partition].append(_partition_loss(partition, by_records=by_records))
-    by_partition = {key: _without_overlaps(of_partition) for key, of_partition in losses.items()}
+    by_partition = {key: _joined(of_partition) for key, of_partition in losses.items()}
     joined = [loss for of_partition in by_partition.values() for loss in of_partition]
     holders = {broker for loss in joined for broker in loss.held_by}
     return Overview(
@@ -82,15 +83,24 @@ def _partition_loss(partition: PartitionLoss, *, by_records: bool) -> _JoinedLos
         missing = at_most - held
         at_least, at_most = partition.records_lost_at_least or 0, partition.records_lost_at_most or 0
         held = max(0, at_most - missing) if held else 0
-    start = partition.offset_start or 0
-    end = start + 1 if partition.offset_end is None else partition.offset_end
+    start, end = partition.offset_start, partition.offset_end
+    if start is None or end is None:
+        start, end = 0, INT64_MAX  # unknown offsets may be any
     return _JoinedLoss(start, end, at_least, at_most, held, tuple(partition.held_by))
 
 
-def _without_overlaps(losses: Sequence[_JoinedLoss]) -> list[_JoinedLoss]:
-    """The losses of one partition, of several that overlap the one that loses most."""
-    kept: list[_JoinedLoss] = []
-    for loss in sorted(losses, key=lambda loss: (-loss.at_least, -loss.at_most)):
-        if all(loss.end <= other.start or other.end <= loss.start for other in kept):
-            kept.append(loss)
-    return kept
+def _joined(losses: Iterable[_JoinedLoss]) -> list[_JoinedLoss]:
+    """The losses of one partition, with those joined whose offsets overlap: offsets count once, no holder is left out."""
+    joined: list[_JoinedLoss] = []
+    for loss in sorted(losses, key=lambda loss: (loss.start, loss.end)):
+        if not joined or joined[-1].end <= loss.start:
+            joined.append(loss)
+            continue
+        before = joined[-1]
+        start, end = before.start, max(before.end, loss.end)
+        most = max(before.at_most, loss.at_most, min(before.at_most + loss.at_most, end - start))
+        held_all = before.recoverable == before.at_most and loss.recoverable == loss.at_most
+        recoverable = most if held_all else max(before.recoverable, loss.recoverable)
+        holders = tuple(dict.fromkeys((*before.held_by, *loss.held_by)))
+        joined[-1] = _JoinedLoss(start, end, max(before.at_least, loss.at_least), most, recoverable, holders)
+    return joined

@@ -8,7 +8,7 @@ operator stops the cluster.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.model.json_objects import Json
 from lab.cluster import Cluster
@@ -108,11 +108,9 @@ def _elect(cluster: Cluster, places: list[Place]) -> bool:
 
 def _truth(ends: Mapping[str, Mapping[Place, int]], records: Mapping[str, Mapping[Place, int]]) -> Json:
     """A row for each partition with its exclusive ends; rows of topics of users have numbers of records without markers."""
-    rows, internal = [], []
+    rows, internal = list[Json](), list[Json]()
     for place, common_end in ends["common_end"].items():
-        row: dict[str, Any] = {"topic": place[0], "partition": place[1]} | {
-            name: by_place[place] for name, by_place in ends.items()
-        }
+        row: Json = {"topic": place[0], "partition": place[1]} | {name: by_place[place] for name, by_place in ends.items()}
         if place[0] not in INTERNAL:
             row |= {name: by_place[place] for name, by_place in records.items()}
             rows.append(row | {"recoverable_records": row["lost_records"] - _superseded(row)})

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics.model.json_objects import Json
 from lab.cluster import Cluster
@@ -82,13 +82,13 @@ def play(cluster: Cluster) -> Json:
         raise LabError(f"the checkpoint has the newest records of {early}")
     for path in cluster.log_dir(WIPED).iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    rows = []
+    rows: list[Json] = []
     for place, end in clients.ends().items():
         topic, partition = place
         left = TOPICS[topic].bytes_left.get(partition)
         torn = 0 if left is None else cut_last_batch(cluster.partition_dir(TORN, topic, partition), left)
         later = clients.records[place] - behind[place]
-        row: dict[str, Any] = {"topic": topic, "partition": partition, "end": end, "acknowledged_records": clients.records[place]}
+        row: Json = {"topic": topic, "partition": partition, "end": end, "acknowledged_records": clients.records[place]}
         row |= {"torn_records": torn, "only_on_torn_copy": max(later - torn, 0), "lost_records": torn if later else 0}
         rows.append(row | {"proven_lost_records": row["lost_records"] if proven[place] == end else 0})
     names = ("acknowledged_records", "only_on_torn_copy", "lost_records", "proven_lost_records")

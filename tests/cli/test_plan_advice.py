@@ -418,7 +418,7 @@ def test_a_follower_that_restarts_its_log_loses_no_record(
         options: dict[str, Any] = {"partition": "t-0", "topic_id": TOPIC_ID, "epochs": epochs, "log_start": 0}
         put_replica(tmp_path, broker, {base: data}, high_watermark=max(base, 10), **options)
     text = plan_text(tmp_path, "--topic", "t")
-    assert "2 anew at 20" in text
+    assert "2 empty from 20" in text
     sentence = "broker 2 begins its log anew, for what it would keep of it ends below the leader's local log start, and copies"
     assert f"If broker 1 leads, {sentence} the leader from 20 on." in text
 

@@ -141,7 +141,7 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
     if row.state == "damaged" and row.reason is not None:
         yield row.reason
     if row.command is not None and (row.safe_to_abort or row.state == "open"):
-        yield row.command
+        yield f"`{row.command}`"
 
 
 def _unended_notes(row: "TransactionRow") -> Iterator[str]:

@@ -12,9 +12,12 @@ from kafka_forensics.cli.outputs.plan_words import holders_on_disk
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, plain_table, rich_lines, table_lines
 from kafka_forensics.cli.outputs.steps import election_files, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import Severity, TopicPartition
+from kafka_forensics.model.offset_ranges import counted
+from kafka_forensics.model.results import worst
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Broker, Candidate, Loss, costs_of
 from kafka_forensics.wording import offset_range
@@ -33,32 +36,43 @@ _FORCED: Final = "nobody leads until an election is forced{in_}"
 
 
 def _first_screen(plans: Plans, arguments: PlanArguments) -> FirstScreen:
-    elect = arguments.elect
-    worst = [max(planned.plan.candidates, key=_costs, default=None) for planned in plans.planned]
-    committed = sum(candidate.committed for candidate in worst if candidate is not None)
-    most = sum(candidate.at_most for candidate in worst if candidate is not None)
+    elect, steps = arguments.elect, steps_of(plans, arguments)
+    candidates = [candidate for planned in plans.planned for candidate in planned.plan.candidates]
     lines = []
-    if most:
-        lines.append(("lost", _cost_of_steps(plans, elect, most)))
-    recoverable = sum(loss.end - loss.start for planned, loss in _losses(plans, elect) if holders_on_disk(planned, loss))
-    if recoverable:
-        lines.append(("recover", f"`recover --keep recommended` writes the records of {recoverable} of these offsets"))
-    steps = steps_of(plans, arguments)
+    if any(candidate.losses for candidate in candidates):
+        lines.append(("cost", _cost_of_steps(plans, elect)))
+    if missing := sum(counted(planned.held_by_no_copy) for planned in plans.planned):
+        lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}"))
+    lost = [(planned, loss) for planned, loss in _losses(plans, elect) if planned.plan.topic not in WITNESS_TOPICS]
+    if recoverable := sum(loss.end - loss.start for planned, loss in lost if holders_on_disk(planned, loss)):
+        keep = "recommended" if elect is None else printable(elect)
+        lines.append(("recover", f"`recover --keep {keep}` writes the records of up to {recoverable} of these offsets"))
     if any(step.kind == "stop" for step in steps):
         lines.append(("stopped", "keep every broker stopped until its step below starts it"))
-    verdict = "clean" if not any(planned.matters for planned in plans.planned) else "warning"
-    if plans.controller_findings or plans.only_remote or not all(planned.plan.candidates for planned in plans.planned):
-        verdict = "critical"
-    verdict = "critical" if committed else "error" if most else verdict
     command = None
-    if steps and most:
+    if steps and any(planned.matters for planned in plans.planned):
         leader = [] if elect is None else ["--elect", elect]
         files = any(True for _ in election_files(steps)) and arguments.elections is None
         elections = ["--elections", ELECTIONS] if files else []
         written = "the plan and its election files" if files else "the plan, which verify reads"
         lines.append(("next", f"follow the steps below; this writes {written}:"))
         command = plan_again_command(plans, arguments, *leader, "--output", "plan.json", *elections)
-    return FirstScreen(verdict, summary_line(plans), lines, command)
+    return FirstScreen(_verdict(plans), summary_line(plans) + _scan_found(plans, plans.planned), lines, command)
+
+
+def _verdict(plans: Plans) -> str:
+    """One of VERDICTS: by what the worst elections lose, by what a scan found, `unknown` if copies are missing or not read."""
+    candidates = [candidate for planned in plans.planned for candidate in planned.plan.candidates]
+    verdicts = ["clean", "clean" if plans.result is None else plans.result.verdict]
+    if plans.absent or plans.not_read or plans.refused or plans.assignment_unknown or plans.without_copy or not plans.partitions:
+        verdicts.append("unknown")
+    if any(planned.matters for planned in plans.planned):
+        verdicts.append("warning")
+    if any(candidate.losses for candidate in candidates):
+        verdicts.append("critical" if any(candidate.committed for candidate in candidates) else "error")
+    if plans.controller_findings or plans.only_remote or not all(planned.plan.candidates for planned in plans.planned):
+        verdicts.append("critical")
+    return worst(*verdicts)
 
 
 def _losses(plans: Plans, elect: str | None) -> Iterator[tuple[Planned, Loss]]:
@@ -72,11 +86,15 @@ def _losses(plans: Plans, elect: str | None) -> Iterator[tuple[Planned, Loss]]:
         yield from ((planned, loss) for loss in losses)
 
 
-def _cost_of_steps(plans: Plans, elect: str | None, most: int) -> str:
+def _cost_of_steps(plans: Plans, elect: str | None) -> str:
     """What following the steps loses, and what other elections may lose."""
     committed, _, lost = costs_of([loss for _, loss in _losses(plans, elect)])
     proven = "all" if committed == lost else str(committed)
-    costs = f"{plural(lost, 'offset')}, {proven} proven committed" if lost else "nothing, if the steps are followed"
+    costs = f"{plural(lost, 'offset')}, {proven} proven committed" if lost else "nothing, if you follow the steps"
+    most = 0
+    for planned in plans.planned:
+        chosen = planned.chosen(elect)
+        most += max((candidate.at_most for candidate in planned.plan.candidates if candidate is not chosen), default=0)
     return f"{costs}; other elections lose up to {most}"
 
 
@@ -102,18 +120,19 @@ _FIRST_NUMBER: Final = 2
 
 
 def _row_of(rows: list[list[str]]) -> list[str]:
-    """One row for several: the sums of numbers of offsets; other cells are equal."""
-    summed = [number >= _FIRST_NUMBER and "?" not in rows[0] for number in range(len(rows[0]))]
-    cells = zip(*rows, strict=True)
-    return [str(sum(map(int, column))) if is_sum else column[0] for column, is_sum in zip(cells, summed, strict=True)]
+    """One row for several: the sums of numbers of offsets, `?` if one is unknown; other cells are equal."""
+    return [
+        column[0] if number < _FIRST_NUMBER else "?" if "?" in column else str(sum(map(int, column)))
+        for number, column in enumerate(zip(*rows, strict=True))
+    ]
 
 
 def _overview_cells(planned: Planned) -> list[str]:
     """Leader, election, lost offsets, committed ones of them, and what the worst election loses."""
-    best, worst = planned.recommended, max(planned.plan.candidates, key=_costs, default=None)
+    best = planned.recommended
     labels = plan_words.labels(planned)
     committed, _, lost = costs_of(planned.plan.at_stake)
-    at_worst = str(lost if worst is None else worst.at_most)
+    at_worst = str(max((candidate.at_most for candidate in planned.plan.candidates), default=lost))
     if planned.salvage is not None:
         committed, _, lost = costs_of(planned.salvage.losses)
         return ["salvage", "", str(lost), str(committed), at_worst]
@@ -129,10 +148,6 @@ def _overview_cells(planned: Planned) -> list[str]:
 def _is_unread(planned: Planned) -> bool:
     """Whether no log of the partition could be read."""
     return bool(planned.not_read) and not planned.plan.candidates and not planned.plan.at_stake
-
-
-def _costs(candidate: Candidate) -> tuple[int, int]:
-    return candidate.committed, candidate.at_most
 
 
 def unseen_lines(plans: Plans) -> Iterator[str]:
@@ -162,9 +177,9 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         yield f"{_NO_ASSIGNMENT[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 
 
-def _scan_found(plans: Plans) -> str:
-    """A clause with the kinds that the scan found, for log directories without partitions."""
-    findings = () if plans.result is None else plans.result.findings
+def _scan_found(plans: Plans, planned: Sequence[Planned] = ()) -> str:
+    """A clause with the kinds that the scan found, unless there are plans of them."""
+    findings = () if plans.result is None or planned or not plans.partitions else plans.result.findings
     kinds = Counter(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     listed = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.most_common())
     return f"; a scan of the same paths finds {listed}" if listed else ""
@@ -301,7 +316,7 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
     """The lines of each cell of a candidate's row."""
     labels = plan_words.labels(planned)
     cuts = [
-        f"{labels[follower.broker]} {'anew ' if follower.begins_anew else ''}at {follower.truncation_offset}"
+        f"{labels[follower.broker]} {'empty from' if follower.begins_anew else 'at'} {follower.truncation_offset}"
         for follower in candidate.followers
         if follower.begins_anew or follower.truncation_offset not in (None, follower.log_end_offset)
     ]

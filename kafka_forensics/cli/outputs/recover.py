@@ -1,8 +1,8 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
@@ -19,8 +19,11 @@ from kafka_forensics.model.findings import Severity, TopicPartition
 from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
-from kafka_forensics.questions.recover import RecoveredPartition, RecoveredRange, Recovery, Undecided
-from kafka_forensics.wording import offset_range
+from kafka_forensics.questions.recover import RECOMMENDED, KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
+from kafka_forensics.wording import offset_range, rerun_command
+
+if TYPE_CHECKING:
+    from kafka_forensics.replication.planner import Broker
 
 REASONS: Final = {
     "surviving": "the surviving side has (same producer, epoch and sequence, same content)",
@@ -123,9 +126,8 @@ def text_lines(recovery: Recovery, output: str, to: Destination, by: str) -> Ite
         if others:
             recovered = sum(partition.count.all.recovered for partition in others)
             yield f"{partitions_words([partition.key for partition in others])} more: {plural(recovered, 'record')} recovered\n"
-    for reason, predicate in REASONS.items():
-        if count := sum(getattr(partition.count.all, reason) for partition in recovery.partitions):
-            yield from wrapped(f"Left out: {plural(count, 'record')} that {predicate}.", to.width)
+    for line in _notes(recovery.partitions):
+        yield from wrapped(line, to.width)
 
 
 def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
@@ -149,9 +151,19 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
         by_reason.setdefault((partition.side.reason, partition.side.hint), []).append(partition.key)
     for (reason, hint), partitions in list(by_reason.items())[:_SHOWN_REASONS]:
         lines.append(("undecided", printable(f"{partitions_words(partitions)}: {reason}: {hint}")))
+    if others := sum(map(len, list(by_reason.values())[_SHOWN_REASONS:])):
+        lines.append(("undecided", f"{plural(others, 'more partition')}; {REPORT} has the reasons"))
+    if recovery.may_hold_more:
+        lines.append(("not given", f"{plural(len(recovery.may_hold_more), 'copy')} may hold more lost records: see the notes"))
     if count.all.recovered:
-        lines.append(("next", "elect what is kept, then produce the records again: examples/produce_back.py, docs/recover.md"))
-    return FirstScreen(verdict, summary_line(recovery, place), lines)
+        leads = all(isinstance(partition.side, KeptSide) and partition.side.why == "leader" for partition in recovery.partitions)
+        first = "" if leads else "elect what is kept, then "
+        lines.append(("next", f"{first}produce the records again: examples/produce_back.py, docs/recover.md"))
+    command = None
+    if undecided and not count.all.recovered and recovery.result is not None:
+        options = ("--keep", RECOMMENDED, "--output", output)
+        command = rerun_command("recover", recovery.result.rerun_arguments, *options)
+    return FirstScreen(verdict, summary_line(recovery, place), lines, command)
 
 
 def _groups(partitions: list[RecoveredPartition]) -> list[list[RecoveredPartition]]:
@@ -189,7 +201,7 @@ def _partition_lines(partition: RecoveredPartition, width: int) -> Iterator[str]
         yield "\n"
         yield from table_lines(_HEADS, _HEADS[2:], map(_cells, partition.ranges), width)
         yield "\n"
-    for line in _notes(partition):
+    for line in _notes([partition]):
         yield from wrapped(line, width)
 
 
@@ -219,20 +231,26 @@ def _filtered(tally: OutcomeCounts) -> int:
     return sum(getattr(tally, reason) for reason in REASONS)
 
 
-def _notes(partition: RecoveredPartition) -> Iterator[str]:
-    """Why records are left out, and what was deleted since."""
-    tally = partition.count.all
+def _notes(partitions: Sequence[RecoveredPartition]) -> Iterator[str]:
+    """Why records of these partitions are left out, and what was deleted since."""
+    tallies = [partition.count.all for partition in partitions]
     for reason, predicate in REASONS.items():
-        if count := getattr(tally, reason):
+        if count := sum(getattr(tally, reason) for tally in tallies):
             yield f"Left out: {plural(count, 'record')} that {predicate}."
-    if tally.unreadable:
-        why = [(words, partition.unreadable[reason]) for reason, words in _UNREADABLE.items() if partition.unreadable[reason]]
-        listed = why[0][0] if len(why) == 1 else ", ".join(f"{count} {words}" for words, count in why)
-        yield f"No given copy has the records of {plural(tally.unreadable, 'offset')}: {listed}."
-    if partition.not_compared and tally.recovered:
-        yield capital(not_compared_words(partition)) + "."
-    for broker, offsets in partition.below_log_start:
-        start = f"below the start of the log of {brokers([partition.kept or ''])}: deleted, and not lost"
+    if unreadable := sum(tally.unreadable for tally in tallies):
+        counts = sum((partition.unreadable for partition in partitions), Counter[str]())
+        why = [(words, counts[reason]) for reason, words in _UNREADABLE.items() if counts[reason]]
+        listed_reasons = why[0][0] if len(why) == 1 else ", ".join(f"{count} {words}" for words, count in why)
+        yield f"No given copy has the records of {plural(unreadable, 'offset')}: {listed_reasons}."
+    unchecked = [partition for partition in partitions if partition.not_compared and partition.count.all.recovered]
+    for words in dict.fromkeys(map(not_compared_words, unchecked)):
+        yield capital(words) + "."
+    deleted: Counter[tuple[Broker, Broker | None]] = Counter()
+    for partition in partitions:
+        for broker, offsets in partition.below_log_start:
+            deleted[broker, partition.kept] += offsets
+    for (broker, kept), offsets in deleted.items():
+        start = f"below the start of the log of {brokers([kept or ''])}: deleted, and not lost"
         yield f"{plural(offsets, 'offset')} of {brokers([broker])} {'is' if offsets == 1 else 'are'} {start}."
 
 
@@ -277,9 +295,10 @@ def summary_line(recovery: Recovery, output: str) -> str:
     total = recovery.count
     partitions = plural(recovery.looked_at, "partition")
     if not recovery.partitions or not total.all.offsets:
-        undecided = " in the decided partitions" if recovery.undecided else ""
         what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
-        return f"{partitions}: {what}{undecided}{_unreadable_remotely(recovery)}"
+        if undecided := len(recovery.undecided):
+            what = f"no side is chosen for {undecided}" + (f"; of the others {what}" if undecided < recovery.looked_at else "")
+        return f"{partitions}: {what}{_unreadable_remotely(recovery)}"
     recovered = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
     recovered += f", {total.committed.recovered} of them proven committed"
     rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination, command_lines, printable
 from kafka_forensics.model.json_objects import Columns, json_text, object_of
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ _TIME: Final = re.compile(r"(\d{4,}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _LONGEST_SHARED: Final = 40
 """Characters of a value that may be stated above the table for all rows."""
+_COMMAND: Final = re.compile(r"(?:; )?`(kafka-[^`]+)`(?:; )?")
 _NEVER_MOVED: Final = 2
 """Columns that always stay on the first line."""
 _NEEDS_NO_HEADING: Final = frozenset({"notes", "what changed", "file", "meaning", "detail", "newest records"})
@@ -239,22 +240,21 @@ class _TableLayout:
             yield "\n"
 
     def second_line(self, row: Sequence[str], width: int) -> Iterator[str]:
-        """The moved columns of a row, wrapped and indented."""
+        """The moved columns of a row, wrapped and indented; a command among them has lines that a shell reads as one."""
         texts = (
             self.cell(row, column) if self.heads[column] in _NEEDS_NO_HEADING else f"{self.heads[column]} {self.cell(row, column)}"
             for column in self.second
             if row[column]
         )
         indent = " " * _INDENT
-        lines = wrap(
-            "; ".join(texts),
-            max(width, 2 * _INDENT),
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        yield from (line + "\n" for line in lines)
+        width = max(width, 2 * _INDENT)
+        for number, part in enumerate(_COMMAND.split("; ".join(texts))):
+            if number % 2:
+                lines = [f"{indent}  {line}" for line in command_lines(part, width - _INDENT - 2)]
+            else:
+                wrapped = wrap(part, width - _INDENT, break_long_words=False, break_on_hyphens=False)
+                lines = [f"{indent}{line}" for line in wrapped]
+            yield from (line + "\n" for line in lines)
 
     def _fits(self, sample: list[list[str]], width: int) -> bool:
         return sum(self.widths(sample).values()) + _GAP * (len(self.first) - 1) <= width

@@ -1,5 +1,6 @@
 """What a salvage wrote and refused, as text, rows, a page of steps, or its manifest."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -61,13 +62,16 @@ def _text(salvaged: Salvaged, to: Destination, by: str) -> Iterator[str]:
 def _first_screen(salvaged: Salvaged) -> FirstScreen:
     gaps = [gap for partition in salvaged.partitions for gap in partition.gaps]
     left = [left for partition in salvaged.partitions for left in partition.left_behind]
-    verdict = "warning" if gaps or left else "clean"
+    verdict = "warning" if gaps or left or salvaged.begun_empty else "clean"
     if not salvaged.is_whole or salvaged.has_new_findings:
         verdict = "error"
     lines = [("manifest", f"{printable(salvaged.output)}/{MANIFEST} says which copy each byte is from")]
     if gaps:
         missing = sum(gap.end - gap.start for gap in gaps if gap.end is not None)
-        lines.append(("gaps", f"no copy holds {plural(missing, 'offset')} of the salvaged partitions"))
+        more = "" if all(gap.end is not None for gap in gaps) else ", and unknown numbers of later ones"
+        lines.append(("gaps", f"no copy holds {plural(missing, 'offset')} of the salvaged partitions{more}"))
+    if salvaged.begun_empty:
+        lines.append(("empty", f"{partitions_words([empty.key for empty in salvaged.begun_empty])} start without records"))
     if left:
         others = sum(part.end - part.start for part in left)
         lines.append(("left", f"other copies hold {plural(others, 'offset')} that are not salvaged"))
@@ -191,11 +195,13 @@ def _refusals(salvaged: Salvaged) -> Iterator[str]:
         groups: dict[tuple[object, ...], list[Refused]] = {}
         for refusal in refusals:
             groups.setdefault((refusal.kind, refusal.hint, tuple(refusal.brokers)), []).append(refusal)
+        hints = Counter(group[0].hint for group in groups.values())
         for group in groups.values():
             partitions, first = [refusal.key for refusal in group], group[0]
             example = f", such as {name(*first.key)}" if len(group) > 1 else ""
             yield f"{outcome} {partitions_words(partitions)}{example}: {printable(first.reason)}\n"
-            if first.hint is not None:
+            hints[first.hint] -= 1
+            if first.hint is not None and not hints[first.hint]:
                 yield f"  {printable(first.hint)}\n"
 
 

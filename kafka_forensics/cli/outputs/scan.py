@@ -37,8 +37,8 @@ def write_result(
 
             write_text(result, to, verbose=verbose, by=by)
         case "tsv":
-            gravest_first = sorted(result.findings, key=severity_order)
-            to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))
+            worst_first = sorted(result.findings, key=severity_order)
+            to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, worst_first)))
         case "prometheus":
             from kafka_forensics.cli.outputs import prometheus
 
@@ -81,7 +81,7 @@ class PartitionLinesWriter:
             self._written += 1
 
     def end(self, result: ScanResult) -> None:
-        """Write the rest of the answer: all of it if the scan never called `begun`."""
+        """Write the rest of the answer: all of it if the scan never called `on_start`."""
         if self._stream is None:
             self.on_start(result.brokers)
         self._write(json_document.lines_at_end(result, self._written))

@@ -22,6 +22,7 @@ from kafka_forensics.cli.outputs.words import (
     name,
     next_command,
     nothing_found,
+    nothing_judged_lines,
     partition_ranges,
     place_words,
     replica_words,
@@ -38,6 +39,7 @@ from kafka_forensics.wording import (
     advice,
     incident_advice,
     incident_message,
+    incident_precaution,
     incident_time,
     incident_title,
     message,
@@ -57,7 +59,6 @@ _SHOWN_IN_FULL: Final = 2
 """Incidents that are shown in full; of more, each has a few lines."""
 _SHOWN_INCIDENTS: Final = 12
 _NAMED_PARTITIONS: Final = 6
-_GUTTER: Final = 10
 _INDENT: Final = 4
 
 Key = tuple[str | None, int | None]
@@ -117,10 +118,11 @@ def _first_screen(result: ScanResult) -> FirstScreen:
     if result.incidents:
         worst, *others = result.incidents
         sentence = printable(_incident_text(worst)) + (f"; and {plural(len(others), 'more incident')}" if others else "")
-        lines.append(("do first", _keep_stopped(overview) if overview.lost_at_most else printable(incident_advice(worst))))
+        lines.append(("do first", _do_first(worst, overview)))
         command = next_command(result)
     else:
         sentence = _harmless_text(result)
+        lines += [("note", line) for line in nothing_judged_lines(result)]
     if result.incomplete:
         lines.append(("not read", f"{plural(len(result.incomplete), 'input')} could not be read, or not completely"))
     return FirstScreen(result.verdict, sentence, lines, command)
@@ -161,11 +163,20 @@ def _loss_text(overview: Overview) -> str:
         text = f"{plural(f'{most:,}', noun)} of {partitions}, proven"
     else:
         text = f"at least {least:,} and at most {plural(f'{most:,}', noun)} of {partitions}"
+    them = "it" if most == 1 else "them"
     if not overview.recoverable:
-        return f"{text}; no copy given here holds {'it' if most == 1 else 'them'}"
+        return f"{text}; {f'no given copy holds {them}' if least else 'no good copy is known'}"
     amount = "all" if overview.recoverable == most else f"{overview.recoverable:,}"
     verb = "holds" if len(overview.holders) == 1 else "hold"
-    return f"{text}; {named_brokers(list(overview.holders))} {verb} {amount} of them"
+    held = them if most == 1 else f"{amount} of them"
+    return f"{text}; {named_brokers(list(overview.holders))} {verb} {held}"
+
+
+def _do_first(worst: Incident, overview: Overview) -> str:
+    """What stays stopped because of all losses, and what else the worst incident needs."""
+    if not overview.lost_at_most:
+        return printable(incident_advice(worst))
+    return f"{_keep_stopped(overview)} {printable(incident_precaution(worst))}".rstrip()
 
 
 def _keep_stopped(overview: Overview) -> str:
@@ -199,6 +210,8 @@ def _write_incidents(page: "_ScanPage", result: ScanResult, groups: list[_Group]
     blocks = [incident for incident in result.incidents if len(incident.partitions) > 1 or narrow[_key_of(incident)][0] is incident]
     by_key = {group.key: group for group in groups}
     in_full = len(blocks) <= _SHOWN_IN_FULL
+    if not in_full:
+        blocks = result.incidents
     hidden = not in_full
     for incident in blocks[:_SHOWN_INCIDENTS]:
         if len(incident.partitions) > 1 and (in_full or incident is blocks[0]):
@@ -310,8 +323,7 @@ class _ScanPage(ConsolePage):
         self.paragraph(printable(incident_message(incident)), 2)
         kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())
         self.labelled("found", f"{kinds} ({incident.severity.value}, {incident.confidence.value})")
-        if not is_worst and not incident.lost_at_most:
-            self.labelled("do", printable(incident_advice(incident)))
+        self._precaution(incident)
         for line in partition_lines(incident, self._result.findings, limit, self.console.width - 2):
             self.hanging(Text(), Text(line), 2, deeper=4)
 
@@ -320,8 +332,13 @@ class _ScanPage(ConsolePage):
         self.begin()
         cost = cost_words(incident)
         self.heading(incident.severity.value, Text(printable(_incident_text(incident)) + (f", {cost}" if cost else "")))
-        if not incident.lost_at_most and incident is not self._result.incidents[0]:
-            self.labelled("do", printable(incident_advice(incident)))
+        self._precaution(incident)
+
+    def _precaution(self, incident: Incident) -> None:
+        """What to do first because of an incident, unless the first screen says so."""
+        advice_text = incident_precaution(incident) if incident.lost_at_most else incident_advice(incident)
+        if advice_text and incident is not self._result.incidents[0]:
+            self.labelled("do", printable(advice_text))
 
     def not_read(self, groups: Sequence[_Group]) -> None:
         """The partitions that were not completely read, in one paragraph."""

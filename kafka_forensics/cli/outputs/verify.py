@@ -60,7 +60,7 @@ _PROMISES: Final = {
     "bytes": "broker {broker} has every byte that was salvaged",
     "records": "{planned} recovered records are back on broker {broker}, each once",
     "segments": "brokers know the {planned} remote segments that the salvage took",
-    "intact": "a scan finds nothing above warning",
+    "intact": "no finding above warning",
 }
 COLUMNS: Final[Columns] = {
     **attributes("topic partition promise broker outcome=outcome.value reason planned found kinds"),
@@ -123,12 +123,13 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
         return FirstScreen("unknown", summary_line(checked))
     verdict = "error" if checked.count(Outcome.BROKEN) else "unknown" if checked.count(Outcome.UNKNOWN) else "clean"
     lines = []
-    broken = {(verified.topic, verified.partition) for verified in checked.promises if verified.outcome is Outcome.BROKEN}
+    broken = [verified for verified in checked.promises if verified.outcome is Outcome.BROKEN]
     if broken:
-        lines.append(("broken", partitions_words(sorted(broken))))
-        lines.append(
-            ("do first", "stop producers of these partitions, copy the log directories, and plan again with the new copies")
-        )
+        lines.append(("broken", partitions_words(sorted({(verified.topic, verified.partition) for verified in broken}))))
+        not_begun = any(verified.reason == "nobody_elected" for verified in broken)
+        steps = "carry out the steps of the plan, copy the log directories again, and verify again"
+        stop = "stop the producers of these partitions, copy the log directories again, and scan the copies"
+        lines.append(("do first", steps if not_begun else stop))
     return FirstScreen(verdict, summary_line(checked), lines)
 
 

@@ -13,7 +13,7 @@ from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.bundles import CollectRequest, collect_requests
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartition
-from kafka_forensics.model.incidents import Incident, IncidentPartition
+from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
@@ -159,14 +159,18 @@ def summary_lines(result: ScanResult, *, names_readers: bool = True) -> list[str
     ]
     if names_readers and (waiting := waiting_readers(result.findings)):
         lines.append(f"readers of committed records {waiting}")
-    if result.remote.alone is not None:
-        return [*lines, _only_store_line(*result.remote.alone, result)]
-    if not totals.partitions:
+    if result.remote.alone is None and not totals.partitions:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         if result.is_interrupted:
             return [f"{result.verdict}: nothing was judged"]
-        lines.append("no partition was found in the log directories")
-    return lines
+    return [*lines, *nothing_judged_lines(result)]
+
+
+def nothing_judged_lines(result: ScanResult) -> list[str]:
+    """Why a scan judged nothing, and what to give; nothing if it judged partitions or was interrupted."""
+    if result.remote.alone is not None:
+        return [_only_store_line(*result.remote.alone, result)]
+    return [] if result.totals.partitions or result.is_interrupted else ["no partition was found in the log directories"]
 
 
 def _only_store_line(partitions: int, segments: int, result: ScanResult) -> str:
@@ -318,14 +322,10 @@ def finding_lines(findings: list[Finding]) -> Iterator[str]:
 
 
 def next_command(result: ScanResult) -> str | None:
-    """The command that shows more of the worst incident that has one, for its only topic or partition."""
+    """The command that shows more of the worst incident that has one."""
     commands = ((incident, command) for incident in result.incidents if (command := incident_command(incident)) is not None)
     incident, command = next(commands, (None, None))
     if incident is None or command is None:
         return None
-    topics = {partition.topic for partition in incident.partitions}
-    chosen, arguments = ["--topic", *topics] if len(topics) == 1 else [], result.rerun_arguments
-    if len(incident.partitions) == 1:
-        chosen += ["--partition", str(incident.partitions[0].partition)]
-        arguments = result.findings[incident.findings[0]].rerun_arguments
-    return rerun_command(command, arguments, *chosen)
+    chosen = ["--state", "hanging"] if incident.cause is Cause.HANGING_TRANSACTION else []
+    return rerun_command(command, result.rerun_arguments, *chosen)

@@ -75,7 +75,8 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
     if not candidates:
         hint = "`plan` shows why, and what to repair before a broker starts"
         return Undecided("no broker can lead with these copies, so no side stays", hint)
-    names = listed(str(candidate.broker) for candidate in candidates)
+    absent = {replica.broker for replica in partition.replicas if replica.is_absent}
+    names = listed(str(candidate.broker) for candidate in candidates if candidate.broker not in absent)
     is_live = [replica.is_live for replica in partition.replicas]
     if keep == RECOMMENDED:
         if planned.plan.contested_by is not None or planned.recommended is None:
@@ -86,11 +87,15 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
         if requested is None:
             return Undecided(f"broker {keep} cannot lead with these copies", f"brokers that can lead here: {names}")
         return KeptSide(requested, "asked")
-    if planned.current_leader is not None:
-        return KeptSide(planned.current_leader, "leader")
-    if any(ranges for (i, j), ranges in partition.differing.items() if is_live[i] and is_live[j]):
+    current = planned.current_leader
+    is_absent = current is not None and any(replica.is_absent for replica in partition.replicas if replica.broker == current.broker)
+    if current is not None and not (is_absent and current.losses):
+        return KeptSide(current, "leader")
+    if is_absent or any(ranges for (i, j), ranges in partition.differing.items() if is_live[i] and is_live[j]):
         leader = None if partition.control is None else partition.control.leader
-        if leader is None:
+        if is_absent:
+            why = f"its leader, broker {leader}, has no directory of this partition"
+        elif leader is None:
             why = "no given controller's log shows the leader"
         elif leader < 0:
             why = "it has no leader"
@@ -98,8 +103,9 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
             why = f"its leader, broker {leader}, will not come back"
         else:
             why = f"no given copy of its leader, broker {leader}, can start"
+        differ = "" if is_absent else ", and the copies have different records at the same offsets"
         return Undecided(
-            f"{why}, and the copies have different records at the same offsets",
+            f"{why}{differ}",
             f"choose the copy to keep with --keep N ({names}), or the leaders that `plan` recommends with --keep {RECOMMENDED}",
         )
     assert planned.recommended is not None
