@@ -34,7 +34,12 @@ class Lost:
         return Lost(self.proven + other.proven, self.at_most + other.at_most, noun)
 
     def __str__(self) -> str:
-        return bounds(self.proven, self.at_most, self.noun) if self.at_most else "nothing"
+        return f"{self.numbers} {self.noun}{'s' * (self.at_most != 1)}" if self.at_most else "nothing"
+
+    @property
+    def numbers(self) -> str:
+        """The numbers without their noun."""
+        return bounds(self.proven, self.at_most)
 
 
 def loss_of(counted: CountedLoss, incident: CountedLoss) -> Lost:

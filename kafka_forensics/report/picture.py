@@ -100,13 +100,16 @@ class Label(NamedTuple):
 
 @dataclass(slots=True)
 class Picture:
-    """Shapes by style, the later styles above the earlier; `label` describes them for a screen reader, `notes` say what they do not
-    show."""
+    """Shapes by style; `label` describes them for a screen reader, `notes` say what they do not show."""
 
     label: str
     height: int = 0
     shapes: Mapping[str, list[Bar | Tick | Label]] = field(default_factory=lambda: defaultdict(list))
     notes: list[str] = field(default_factory=list)
+
+    def layers(self) -> list[tuple[str, list[Bar | Tick | Label]]]:
+        """Shapes by style, the later above the earlier: texts above all others."""
+        return sorted(self.shapes.items(), key=lambda item: isinstance(next(iter(item[1]), None), Label))
 
     def bar(self, style: str, span: tuple[float, float], y: int) -> None:
         """A bar, wide enough to be seen."""

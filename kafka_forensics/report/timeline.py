@@ -54,7 +54,7 @@ def timeline(facts: PageFacts, incident_ms: int | None) -> Timeline | None:
     first, last = _window(changes, history.end_ms if incident_ms is None else incident_ms)
     start, end = changes[first].time_ms, changes[last].time_ms
     margin = max((end - start) // 20, 1000)
-    start, end = start - margin, max(min(end + margin, history.end_ms), end + margin // 2)
+    start, end = start - margin, end + margin
     moments = _joined(changes[first : last + 1], (end - start) * _CLOSE)
     picture = _picture(facts, history, moments, (start, end))
     for count, where in ((first, "earlier"), (len(changes) - last - 1, "later")):
@@ -133,7 +133,7 @@ def _picture(facts: PageFacts, history: ClusterHistory, moments: Sequence[Moment
 
 def _states(history: ClusterHistory, window: tuple[int, int]) -> dict[int | str, list[tuple[str, int, int]]]:
     """The states of each broker as (style, first time, last time), within the window."""
-    start, end = window
+    start, end = window[0], min(window[1], history.end_ms)
     fenced: dict[int, bool] = {}
     out: Counter[int] = Counter()
     changes: dict[int | str, list[tuple[int, str]]] = {}

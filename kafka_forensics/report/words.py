@@ -49,9 +49,9 @@ def grouped(sentence: str) -> str:
     return _UNGROUPED.sub(lambda found: f"{int(found[0]):,}", sentence)
 
 
-def bounds(least: int, most: int, noun: str) -> str:
-    """`70 records`, `70 to 115 records`, or `at most 115 records`."""
-    return plural(most, noun) if least == most else f"{f'{least:,} to' if least else 'at most'} {plural(most, noun)}"
+def bounds(least: int, most: int) -> str:
+    """`70`, `70 to 115`, or `at most 115`."""
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}" if least else f"at most {most:,}"
 
 
 def offsets(span: Range) -> str:

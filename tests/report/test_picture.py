@@ -1,5 +1,6 @@
 """Scales keep order and a minimum distance of marks; texts of a picture fit a narrow screen."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.report.page import svg
 from kafka_forensics.report.picture import Bar, Label, Picture, Scale
+from kafka_forensics.report.templating import template_text
 
 LARGEST = 2**63 - 1
 NUMBERS = st.integers(-(2**63), LARGEST)
@@ -61,3 +63,20 @@ def test_labels_stand_on_the_side_where_they_fit(x: float, place: float, anchor:
     picture = Picture("")
     picture.label_at("hwt", x, 12, "high watermark ≥ 370")
     assert picture.shapes["hwt"] == [(place, 12, "high watermark ≥ 370", anchor)]
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of `#rrggbb` (WCAG 2)."""
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("pair", ["kept bg", "lost bg", "new bg", "kept lost", "mark bg"])
+def test_colours_differ_in_lightness(scheme: int, pair: str) -> None:
+    colours = dict(
+        re.findall(r"--(\w+):(#[0-9a-f]{6})", template_text("picture.css").splitlines()[scheme].replace("#fff;", "#ffffff;"))
+    )
+    darker, lighter = sorted(luminance(colours[name]) for name in pair.split())
+    assert (lighter + 0.05) / (darker + 0.05) >= 3  # WCAG AA of graphics

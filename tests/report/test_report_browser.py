@@ -6,6 +6,7 @@ import re
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -20,7 +21,7 @@ from kafka_forensics.report.page import Provenance, page
 from tests.conftest import browser
 from tests.report.pages import Page, results_with_loss
 from tests.report.test_page import json_of, read
-from tests.support.places import SAMPLES
+from tests.support.places import GOLDEN, SAMPLES
 from tests.support.results import partition, replica, unclean_result
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
@@ -93,6 +94,12 @@ def write_page(folder: Path, text: str) -> Path:
     return path
 
 
+def incident_page(name: str) -> str:
+    """The page of an incident on real brokers."""
+    reported = report([str(GOLDEN / "incidents" / f"{name}.tar.xz")], ScanOptions(), ReportOptions())
+    return page(document_of(reported.result), reported.facts, Provenance())
+
+
 def sample_page() -> str:
     reported = report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=True, hashes=True))
     return page(document_of(reported.result), reported.facts, Provenance(next_command=f"kafka-forensics plan {SAMPLE}"))
@@ -158,7 +165,11 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("scheme", [[], ["--blink-settings=preferredColorScheme=0"]], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("make", [sample_page, large_page])
+@pytest.mark.parametrize(
+    "make",
+    [sample_page, large_page, *(partial(incident_page, name) for name in ("unclean-127", "wiped-disk", "stuck-readers"))],
+    ids=["sample", "large", "unclean-127", "wiped-disk", "stuck-readers"],
+)
 def test_axe_finds_no_violations(tmp_path: Path, axe: str, make: Callable[[], str], width: int, scheme: list[str]) -> None:
     text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", make()).replace("<details>", "<details open>")
     run = (
