@@ -245,6 +245,19 @@ Forecast = Callable[[Sequence[tuple[ReplicaPlan, Replica]], "Planned", Partition
 """`questions.salvage.forecast`, which imports this module."""
 
 
+def held_by_no_copy(findings: Iterable[Finding]) -> Ranges:
+    """Offsets of committed records that no copy here holds, by findings of one partition."""
+    places = [
+        finding.place
+        for finding in findings
+        if finding.kind in kinds_with(Trait.OFFSETS_WERE_THERE)
+        and finding.severity.rank >= Severity.ERROR.rank
+        and finding.evidence.get("held_by") == []
+    ]
+    ends = [(place.offset_start, place.offset_end) for place in places]
+    return normalised((start, end) for start, end in ends if start is not None and end is not None)
+
+
 @dataclass(slots=True)
 class Planned:
     """One partition's plan, the planner's input, and the sizes of its losses."""
@@ -283,15 +296,7 @@ class Planned:
     @property
     def held_by_no_copy(self) -> Ranges:
         """Offsets of committed records that no copy here holds, by the findings."""
-        places = [
-            finding.place
-            for finding in self.findings
-            if finding.kind in kinds_with(Trait.OFFSETS_WERE_THERE)
-            and finding.severity.rank >= Severity.ERROR.rank
-            and finding.evidence.get("held_by") == []
-        ]
-        ends = [(place.offset_start, place.offset_end) for place in places]
-        return normalised((start, end) for start, end in ends if start is not None and end is not None)
+        return held_by_no_copy(self.findings)
 
     @property
     def current_leader(self) -> Candidate | None:

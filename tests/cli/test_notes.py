@@ -88,7 +88,7 @@ def _put_high_watermark_beyond_log_end(root: Path, *, stopped: bool) -> list[str
     return [str(path) for path in brokers.log_dirs]
 
 
-LIVE_HINT = "no clean-shutdown marker on brokers 1, 2, 3: scan a copy of running brokers with --live\n"
+LIVE_HINT = "no clean-shutdown marker on brokers 1, 2, 3: if they ran while they were copied, use --live\n"
 
 
 def test_live_is_advised_for_a_copy_without_clean_shutdown_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

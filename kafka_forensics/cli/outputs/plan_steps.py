@@ -238,7 +238,8 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
     if lost := tuple(election.partition for election in elections if election.planned.held_by_no_copy):
         text = (
             f"Start no broker yet: committed offsets of {partitions_words(lost)} are in no given copy. Look for more copies"
-            " (other log directories, backups, names ending in .deleted), and plan again with them."
+            " (other log directories, backups, names ending in .deleted), and plan again with them. "
+            "If there are none, these records are lost: go on."
         )
         yield OperatorStep("copy", text, None, (), lost)
 

@@ -1,6 +1,6 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,10 +15,12 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.findings import Severity, TopicPartition
+from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
+from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
+from kafka_forensics.questions.plan import held_by_no_copy
 from kafka_forensics.questions.recover import RECOMMENDED, KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range, rerun_command
 
@@ -138,6 +140,9 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
     if count.all.offsets:
         verdict = "critical" if count.committed.offsets else "error"
     place, lines = printable(output.rstrip("/")), []
+    if missing := _held_by_no_copy(recovery):
+        verdict = "critical"
+        lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}: they cannot be recovered"))
     if count.all.recovered:
         lines.append(("records", f"{place}/{RECORDS_JSONL} and {place}/{RECORDS_PARQUET}"))
     lines.append(("report", f"{place}/{REPORT} says what became of every offset"))
@@ -164,6 +169,14 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
         options = ("--keep", RECOMMENDED, "--output", output)
         command = rerun_command("recover", recovery.result.rerun_arguments, *options)
     return FirstScreen(verdict, summary_line(recovery, place), lines, command)
+
+
+def _held_by_no_copy(recovery: Recovery) -> int:
+    """Committed offsets that no copy holds, in all partitions that were looked at."""
+    findings: defaultdict[object, list[Finding]] = defaultdict(list)
+    for finding in () if recovery.result is None else recovery.result.findings:
+        findings[finding.place.topic, finding.place.partition].append(finding)
+    return sum(counted(held_by_no_copy(of_partition)) for of_partition in findings.values())
 
 
 def _groups(partitions: list[RecoveredPartition]) -> list[list[RecoveredPartition]]:

@@ -53,7 +53,7 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
     if refused := tuple((refusal.topic, refusal.partition) for refusal in refusals):
         text = f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again."
         if not any(refusal.topic == REMOTE_LOG_METADATA_TOPIC or _is_only_remote(refusal) for refusal in refusals):
-            text += " Where that cannot be done, the steps of plan --elect N need no salvage."
+            text += " If that is impossible, follow the steps of `plan` instead."
         if salvaged.from_store:
             text = f"DIR lacks {partitions_words(refused)}. Do as the reasons say, and salvage again."
         return [OperatorStep("refused", text, None, (), refused)]

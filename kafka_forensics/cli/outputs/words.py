@@ -223,8 +223,9 @@ def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:
     if not running:
         return []
     named = first_few(map(printable, running), _NAMED_BROKERS)
-    noun = "broker" if len(running) == 1 else "brokers"
-    return [f"no clean-shutdown marker on {noun} {named}: {command} a copy of running brokers with --live"]
+    noun, they = ("broker", "it") if len(running) == 1 else ("brokers", "they")
+    copied = "was copied" if len(running) == 1 else "were copied"
+    return [f"no clean-shutdown marker on {noun} {named}: if {they} ran while {they} {copied}, use --live"]
 
 
 def by_severity(findings: Iterable[Finding]) -> str:
