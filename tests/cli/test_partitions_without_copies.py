@@ -72,8 +72,8 @@ def test_plan_reports_the_partition_first_and_accepts_its_name(run: Run, copies:
     validate("plan", json.loads(out))
     first = json.loads(out)["steps"][0]
     assert (first["kind"], [row["partition_start"] for row in first["partitions"]]) == ("copy", [1])
-    assert first["text"].startswith("No copy of orders-1 is here, and brokers begin without those records. Look for further copies")
+    assert first["text"].startswith("orders-1 has no copy, and brokers start without its records. First look for more copies")
     status, _, err = run("plan", copies, "--topic", "orders", "--partition", "1")
-    assert (status, "nothing to plan: no copy is here of 1 partition (orders-1)" in err) == (0, True)
+    assert (status, "nothing to plan: 1 partition without a copy (orders-1)" in err) == (0, True)
     assert run("scan", copies, "--topic", "orders", "--partition", "1")[0] == 1
     assert run("scan", copies, "--topic", "orders", "--partition", "2")[0] == 2

@@ -79,16 +79,16 @@ def test_brokers_before_0_11_halt_or_keep_diverging_records(plan_text: PlanText,
     text = plan_text(ledger)
     assert "followers truncate to their high watermarks (before Kafka 0.11: the logs have no leader epochs)" in text
     assert (
-        "Already happened: broker 2 has lost offsets 0 to 9, which were committed (high watermark 10 of broker 1), by a cut to its"
-        " own high watermark or by an election while it lacked them: it holds other records at 0 to 2 and nothing at 3 to 9."
-        " Broker 1 holds what was there."
+        "Already happened: broker 2 has lost offsets 0 to 9, which were committed (high watermark 10 of broker 1), when it"
+        " truncated to its high watermark or was elected without them: it holds other records at 0 to 2 and nothing at 3 to 9."
+        " Broker 1 holds these records."
     ) in text
     assert (
-        "If broker 2 leads, broker 1 halts with unclean elections off, for its log ends at 10, beyond the leader's 3"
-        ' ("log truncation is not allowed"); with them on it cuts its log from 10 to 3, with its own records at 0 to 2 in it for'
-        " good, and copies the leader from 3 on."
+        "If broker 2 leads, broker 1 halts if unclean elections are off, because its log ends at 10, beyond the leader's 3"
+        ' ("log truncation is not allowed"); if they are on, it cuts its log from 10 to 3, keeps its different records at 0 to 2'
+        " permanently, and copies the leader from 3 on."
     ) in text
-    assert "Missing: no controller's log is here to say who is in sync" in text
+    assert "Missing: no given controllers' log shows who is in sync" in text
     assert "Move the directory ledger-0 of broker 2 out of its log directory (never delete it)" in text
     assert "at least 0 records" in text
     assert "at most 3 in the given copies." in text
@@ -217,7 +217,7 @@ def test_without_a_possible_leader_all_records_are_at_stake(
     assert partition["recommended"] is None
     assert partition["advice"] == [
         "No replica can lead with these copies.",
-        "At stake is all that they hold: 3 records, 2 of them proven committed.",
+        "All their records are at stake: 3 records, 2 of them proven committed.",
     ]
     assert partition["advice"][0] in plan_text(roots[1], "--dead", "1")
     rows = [line.split("\t") for line in run_plan(*roots, "--dead", "1", "--format", "tsv")[1].splitlines()]

@@ -91,7 +91,7 @@ def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
     _, out, err = run(copies, "--format", "text", "--state", "hanging")
     header, line = out.splitlines()
     assert header.split()[:3] == ["partition", "state", "transactional"]
-    assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; kafka-tran" in line
+    assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; `kafka-tran" in line
     assert "t-0: 2 committed, 1 aborted, 1 open (1 of them hanging); the last stable offset 9 is held by an open transaction" in err
     assert "critical: t-1 on broker 1: the coordinator decided to commit" in err
     assert run(copies, "-q")[2] == ""
