@@ -86,7 +86,7 @@ def test_records_below_the_leaders_log_start_are_a_cost_unless_its_checkpoint_ex
         assert ("Elect it for t-0" in text) is (reason != "checkpoint")
     text = plan_text(tmp_path / "checkpoint")
     assert "except offsets that the leader's log has already deleted (3 offsets if broker 1 leads): any order" in text
-    assert "nothing is lost but what was deleted already from the leader's log." in text
+    assert "nothing is lost except what the leader's log has already deleted." in text
 
 
 def test_committed_records_on_no_copy_are_searched_before_brokers_start(run_plan: Run, plan_text: PlanText, tmp_path: Path) -> None:
