@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, groupby, islice
 from threading import Event
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.export.facts.rows import SPLIT_BYTES, text
+from kafka_forensics.export.json_document import incomplete_object
 from kafka_forensics.export.labels import SnapshotLabel, dataset_schema
 from kafka_forensics.export.parquet import ReplicaRows, parquet_writer, replica_tables
 from kafka_forensics.export.places import ExportPlace
@@ -164,7 +165,7 @@ def _manifest(reader: FactReader, order: ExportOrder, files: list[DatasetFile], 
         "datasets": {
             dataset.fact: {"rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes} for dataset in datasets
         },
-        "incomplete": [asdict(unread) for unread in reader.unread_inputs()],
+        "incomplete": [incomplete_object(unread) for unread in reader.unread_inputs()],
         "allows_incomplete": order.allow_incomplete,
     }
 

@@ -116,7 +116,7 @@ def test_bytes_that_are_no_text_are_sent_too(run: Run, lost: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"headers": [[{"base64": "/w=="}, None]]}, "the name of a header is no text"),
+        ({"headers": [[{"base64": "/w=="}, None]]}, "the name of a header is not text"),
         ({"value": {"base64": "?"}}, "error: "),
     ],
 )

@@ -74,9 +74,9 @@ def test_spans_decode_records_unless_deep_is_false(options: dict[str, str], deep
         ({"topic": "x"}, "there is no option 'topic' of kafka_log", "did you mean topics?"),
         ({"fact": "record"}, "there is no fact 'record'", "did you mean records?"),
         ({"topics": "a,,b"}, "a name is missing", None),
-        ({"partitions": "one"}, "'one' is no number", None),
+        ({"partitions": "one"}, "'one' is not a number", None),
         ({"offset_from": "ten"}, "which is not an offset", None),
-        ({"timestamp_from": "yesterday"}, "which is no time", None),
+        ({"timestamp_from": "yesterday"}, "which is not a time", None),
         ({"payloads": "true", "includePayloads": "false"}, "payloads and includePayloads contradict each other", "give one of"),
         ({"includePayload": "true"}, "there is no option 'includepayload'", "did you mean includePayloads?"),
         ({"names": "kafka"}, "names=kafka does not apply to the fact batches", "it applies to records"),
@@ -89,7 +89,7 @@ def test_spans_decode_records_unless_deep_is_false(options: dict[str, str], deep
         ({"snapshots": "yes"}, "snapshots is 'yes', which is not one of its values", "choose from true, false"),
         ({"order": "day-9"}, "order requires snapshots, but none are read", "also set snapshots=true"),
         ({"snapshots": "true", "order": "day-9,"}, "a name is missing", "like order=a,b, or leave it out for all"),
-        ({"fact": "changes"}, "the fact changes needs several snapshots", "say snapshots=true, and load the folder"),
+        ({"fact": "changes"}, "the fact changes needs several snapshots", "set snapshots=true, and load the folder"),
         ({"snapshots": "true", "fact": "changes", "offset_from": "3"}, "offset_from does not apply to the fact changes", None),
         ({"fact": "findings", "on_corrupt": "strict"}, "on_corrupt=strict does not apply to the fact findings", None),
     ],
@@ -142,7 +142,7 @@ def test_a_schema_selects_columns_in_any_order() -> None:
             requested_columns("batches", empty)
     with pytest.raises(UsageError) as caught:
         requested_columns("batches", pa.schema([("snapshot", pa.string())]))
-    assert str(caught.value.hint).startswith("say snapshots=true")
+    assert str(caught.value.hint).startswith("set snapshots=true")
     for invalid_schema, message in (
         (StructType([StructField("offset", LongType())]), "the fact batches has no column 'offset'"),
         (StructType([StructField("last_offset", IntegerType())]), "last_offset of the fact batches is bigint, not int"),

@@ -70,7 +70,7 @@ def test_a_server_that_is_not_spark_connect_is_reported_in_time(
         assert outcome(["scan", SAMPLE, "--engine", "spark", "--spark-remote", f"{url}/;user_id=x;token=SECRET"]) == 3
         assert time.monotonic() - start < 120  # PySpark alone retries for minutes
     err = capfd.readouterr().err  # gRPC may have been loaded before the command could quiet it
-    assert err.splitlines()[-1].startswith(f"error: {url} takes connections")
+    assert err.splitlines()[-1].startswith(f"error: {url} accepts connections")
     assert "SECRET" not in err
 
 
@@ -133,7 +133,7 @@ def test_a_client_newer_than_its_server_is_refused_with_both_versions(
     """Scans of a real 4.3.0 client fail on a 4.0.1 server, which lacks a setting."""
     monkeypatch.setattr("pyspark.__version__", "4.3.0")
     spark: Any = ConnectSession(server)
-    sentence = f"this client has Spark 4.3.0, and the Connect server has Spark {server}: a client must not be the newer one"
+    sentence = f"this client has Spark 4.3.0, and the Connect server has Spark {server}: a client must not be newer than the server"
     assert newer_than_server(spark) == (sentence if is_older else None)
     if not is_older:
         require_server_of_client(spark)

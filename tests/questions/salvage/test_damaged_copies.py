@@ -210,7 +210,7 @@ def test_a_missing_segment_with_an_index_or_at_the_start_is_noticed(tmp_path: Pa
     other = tmp_path / "in" / "broker-2" / NAME / segment_file(20)
     other.write_bytes(flip_bit(other.read_bytes(), VALUE_AT))
     refusal = refused(tmp_path, prefer="1")
-    lost = "has lost a segment, or the end of one, at offsets 9 to 19"
+    lost = "has lost a segment, or the end of a segment, at offsets 9 to 19"
     if not base_offset:
         lost = "lacks the start of the log at offsets 0 to 8"
     assert f"the copy of broker 1 {lost}" in refusal.reason
@@ -223,7 +223,7 @@ def test_a_missing_segment_with_an_index_or_at_the_start_is_noticed(tmp_path: Pa
 def test_an_index_shows_the_end_of_a_segment_truncated_between_batches(tmp_path: Path) -> None:
     log_dir = put_cleaned(tmp_path / "in", 1, CLEANED[:4], ACTIVE)
     put_segment(log_dir / NAME, 0, struct.pack(">ii", 15, sum(map(len, CLEANED[:4]))), "index")
-    assert "has lost a segment, or the end of one, at offsets 10 to 19" in refused(tmp_path).reason
+    assert "has lost a segment, or the end of a segment, at offsets 10 to 19" in refused(tmp_path).reason
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
     assert partition.base == 2

@@ -260,7 +260,7 @@ def test_offsets_that_the_rebuilt_remote_log_lacks_are_named(copies: Path) -> No
     (metadata,) = [row for row in salvaged.partitions if row.key == ("__remote_log_metadata", METADATA)]
     assert str(metadata.warning).endswith("lacks offsets 10 to 19 of t-0")
     (row,) = [row for row in salvaged.partitions if row.topic == "t"]
-    assert row.warning == "remote storage lacks its offsets [10, 20); readers do not get them"
+    assert row.warning == "remote storage lacks offsets 10 to 19 of it; readers do not get them"
     assert len(events_of(copies)) == 4
 
 

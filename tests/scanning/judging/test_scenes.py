@@ -27,7 +27,7 @@ def test_a_plan_has_a_step_for_a_missing_topic_id(tmp_path: Path) -> None:
     plans = make_plans([str(without_topic_id(tmp_path).root)], ScanOptions(), PlanOptions())
     (step,) = [step for step in steps_of(plans) if step.kind == "write_topic_id"]
     assert step.text.startswith("Before broker 2 starts, write a file partition.metadata into its directory t-0")
-    assert f"of the lines version: 0 and topic_id: {TOPIC_ID}." in step.text
+    assert f"with the lines version: 0 and topic_id: {TOPIC_ID}." in step.text
 
 
 def test_a_long_log_is_replayed_only_if_it_has_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def extend_beyond_the_file(contents: bundles.UnpackedBundle) -> None:
 
 
 CONTRADICTIONS: Final[dict[str, tuple[Change, str]]] = {
-    "size of 2^61": (of_row(bundles.ORDERS, bundles.SIZE, HUGE_VARINT), "no facts for bytes"),
+    "size of 2^61": (of_row(bundles.ORDERS, bundles.SIZE, HUGE_VARINT), "no facts of bytes"),
     "smaller size": (of_row(bundles.ORDERS, bundles.SIZE, 3), "beyond its size"),
     "negative size": (of_row(bundles.ORDERS, bundles.SIZE, -1), "an invalid "),
     "size of 2^80": (of_row(bundles.ORDERS, bundles.SIZE, 1 << 80), "an invalid "),
@@ -146,9 +146,9 @@ CONTRADICTIONS: Final[dict[str, tuple[Change, str]]] = {
     "section outside of its part": (of_section(bundles.ORDERS, 1, 1 << 40), "contradicts its part"),
     "section larger than its part": (of_section(bundles.ORDERS, 2, 1 << 40), "contradicts its part"),
     "section of unknown kind": (of_section(bundles.ORDERS, 3, "class:os.system"), "an invalid "),
-    "section of another kind": (of_section(bundles.ORDERS, 3, "kept"), "no facts for bytes"),
+    "section of another kind": (of_section(bundles.ORDERS, 3, "kept"), "no facts of bytes"),
     "section of another file": (use_sections_of_another_file, "contradicts its part"),
-    "without sections": (remove_sections, "no facts for bytes"),
+    "without sections": (remove_sections, "no facts of bytes"),
     "facts beyond the file": (extend_beyond_the_file, "beyond its size"),
     "overlapping bytes": (add_overlapping_section, "overlap"),
     "bytes beyond the file": (of_row(bundles.CHECKPOINT, bundles.SIZE, 1), "beyond its size"),
