@@ -114,7 +114,7 @@ def follow(walk: Walk, cluster: Cluster) -> None:
     output = " ".join(walk.next("2. What happened").split())
     assert f"committed records at offsets {COMMON_END} to {COMMON_END + ALONE - 1} survive only on broker 2" in output
     output = " ".join(walk.next("3. Compare the options").split())
-    assert "`kafka-forensics recover` takes them from these copies" in output
+    assert "`recover` writes these records to a file" in output
     walk.next("4. Recover the lost records from the copies")
     rows = [json.loads(row) for row in (walk.folder / "lost" / "records.jsonl").read_text().splitlines()]
     assert [row["offset"] for row in rows] == [*range(COMMON_END, COMMON_END + ALONE)]
