@@ -211,7 +211,9 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
     names = [path.source.name for path in skipped if not path.discovery.empty]
     if names:
         _note(f"skipped, without Kafka files: {first_few(names, _NAMES_LISTED)}")
+    named = {os.path.normpath(opened_path.source.name) for opened_path in opened if opened_path.given is not None}
     empty = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.empty]
+    empty = [path for path in empty if os.path.normpath(path) not in named]
     if empty:
         _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
     return kept
