@@ -19,6 +19,7 @@ from tests.support.brokers import (
     put_clean_shutdown,
     put_copies,
     put_epochs,
+    put_meta_properties,
     put_partition,
     put_replica,
     put_segment,
@@ -105,6 +106,15 @@ def test_an_unknown_current_topic_id_must_be_found_out_first(plan_text: PlanText
     text = plan_text(tmp_path, "--elect", "2")
     assert "1. Find in the controllers' log which topic id exists now, and plan again." in text
     assert "any order" not in text
+
+
+def test_without_partitions_the_plan_names_what_the_scan_found(run_plan: Run, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_meta_properties(tmp_path / f"broker-{broker}", broker)
+    found = "nothing to plan: no partition was found or selected; a scan of the same paths finds LOG_DIR_WIPED (2)"
+    _, out, err = run_plan(tmp_path / "broker-1", tmp_path / "broker-2")
+    assert err.startswith(found)
+    assert found in " ".join(out.split())
 
 
 def test_cluster_metadata_needs_no_plan(run_plan: Run) -> None:

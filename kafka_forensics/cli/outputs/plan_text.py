@@ -10,7 +10,7 @@ from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_t
 from kafka_forensics.cli.outputs.plan_steps import ELECTIONS, PlanArguments, named, plan_again_command, preamble, steps_of
 from kafka_forensics.cli.outputs.plan_words import holders_on_disk
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, plain_table, rich_lines, table_lines
-from kafka_forensics.cli.outputs.steps import election_files, partitions_words, steps_markdown, steps_text
+from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
@@ -35,8 +35,8 @@ _DISAGREE: Final = "checkpoints and batches disagree where to cut{in_}"
 _FORCED: Final = "nobody leads until an election is forced{in_}"
 
 
-def _first_screen(plans: Plans, arguments: PlanArguments) -> FirstScreen:
-    elect, steps = arguments.elect, steps_of(plans, arguments)
+def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[OperatorStep]) -> FirstScreen:
+    elect = arguments.elect
     candidates = [candidate for planned in plans.planned for candidate in planned.plan.candidates]
     lines = []
     if any(candidate.losses for candidate in candidates):
@@ -52,12 +52,13 @@ def _first_screen(plans: Plans, arguments: PlanArguments) -> FirstScreen:
     command = None
     if steps and any(planned.matters for planned in plans.planned):
         leader = [] if elect is None else ["--elect", elect]
-        files = any(True for _ in election_files(steps)) and arguments.elections is None
+        files = arguments.elections is None and any(step.election_file for step in steps)
         elections = ["--elections", ELECTIONS] if files else []
         written = "the plan and its election files" if files else "the plan, which verify reads"
         lines.append(("next", f"follow the steps below; this writes {written}:"))
         command = plan_again_command(plans, arguments, *leader, "--output", "plan.json", *elections)
-    return FirstScreen(_verdict(plans), summary_line(plans) + _scan_found(plans, plans.planned), lines, command)
+    found = _scan_found(plans) if plans.partitions and not plans.planned else ""
+    return FirstScreen(_verdict(plans), summary_line(plans) + found, lines, command)
 
 
 def _verdict(plans: Plans) -> str:
@@ -177,9 +178,9 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         yield f"{_NO_ASSIGNMENT[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 
 
-def _scan_found(plans: Plans, planned: Sequence[Planned] = ()) -> str:
-    """A clause with the kinds that the scan found, unless there are plans of them."""
-    findings = () if plans.result is None or planned or not plans.partitions else plans.result.findings
+def _scan_found(plans: Plans) -> str:
+    """A clause with the kinds that the scan found, where no plan shows them."""
+    findings = () if plans.result is None else plans.result.findings
     kinds = Counter(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     listed = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.most_common())
     return f"; a scan of the same paths finds {listed}" if listed else ""
@@ -261,7 +262,8 @@ _RIGHT: Final = frozenset({"records", "bytes", "committed"})
 def text_lines(plans: Plans, to: Destination, arguments: PlanArguments, by: str) -> Iterator[str]:
     """The first screen; the candidates of a single partition, or the overview of several; then the steps."""
     elect = arguments.elect
-    yield first_screen_text(_first_screen(plans, arguments), to)
+    steps = steps_of(plans, arguments)
+    yield first_screen_text(_first_screen(plans, arguments, steps), to)
     if plans.planned:
         yield "\n"
     if plans.partitions != 1:
@@ -275,7 +277,7 @@ def text_lines(plans: Plans, to: Destination, arguments: PlanArguments, by: str)
             yield from plan_words.wrapped(line, to.width)
         yield "\n"
         yield from plan_words.wrapped(" ".join(advice_sentences(planned, elect, plans)), to.width)
-    yield from steps_text(preamble(plans), steps_of(plans, arguments), to.width)
+    yield from steps_text(preamble(plans), steps, to.width)
 
 
 def candidates_of(planned: Planned, elect: str | None) -> list[Candidate]:
