@@ -25,6 +25,11 @@ KEYS: Final = 30
 """Keys of a partition; its records take turns."""
 
 
+def replicas_in_turn(partitions: int) -> list[list[int]]:
+    """The replicas of each partition on brokers 1 to 3; each broker is the preferred leader of every third partition."""
+    return [[number % 3 + 1, (number + 1) % 3 + 1, (number + 2) % 3 + 1] for number in range(partitions)]
+
+
 @dataclass
 class Clients:
     """Producers and consumers of a cluster; they know what the leader of each partition holds."""

@@ -17,7 +17,7 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.cluster import Cluster
 from lab.errors import LabError
-from lab.incidents.clients import Clients, Place
+from lab.incidents.clients import Clients, Place, replicas_in_turn
 from lab.jvm import run_tool
 from lab.raw_produce import raw_produce
 from lab.workload import FLUSH_TIMEOUT_SECONDS, Writer
@@ -46,8 +46,7 @@ def play(cluster: Cluster) -> Json:
     """Play the incident on a new cluster, which still runs afterwards; return the truth. Raises LabError."""
     clients, now_ms = Clients(cluster, TOPICS), int(time.time() * 1000)
     for topic, partitions in TOPICS.items():
-        replicas = [[number % 3 + 1, (number + 1) % 3 + 1, (number + 2) % 3 + 1] for number in range(partitions)]
-        cluster.create_topic(topic, assignment=replicas)
+        cluster.create_topic(topic, assignment=replicas_in_turn(partitions))
     earlier = {topic: (EARLIER,) * partitions for topic, partitions in TOPICS.items()}
     clients.write(earlier, first_ms=now_ms - 4 * HOUR_MS, step_ms=HOUR_MS // EARLIER)
     clients.read("warehouse", "refunds")

@@ -15,7 +15,7 @@ from kafka_forensics.model.json_objects import Json
 from lab.cluster import Cluster
 from lab.errors import LabError
 from lab.fault_base import read_log
-from lab.incidents.clients import Clients
+from lab.incidents.clients import Clients, replicas_in_turn
 from lab.jvm import wait_until
 
 BEHIND: Final = 1
@@ -57,8 +57,7 @@ def play(cluster: Cluster) -> Json:
     """Play the incident on a new cluster until all brokers are down; return the truth. Raises LabError."""
     clients = Clients(cluster, {topic: traffic.partitions for topic, traffic in TOPICS.items()}, {"payments": "payment-gateway"})
     for topic, traffic in TOPICS.items():
-        replicas = [[number % 3 + 1, (number + 1) % 3 + 1, (number + 2) % 3 + 1] for number in range(traffic.partitions)]
-        cluster.create_topic(topic, assignment=replicas, settings=traffic.settings)
+        cluster.create_topic(topic, assignment=replicas_in_turn(traffic.partitions), settings=traffic.settings)
     clients.write({topic: (traffic.common,) * traffic.partitions for topic, traffic in TOPICS.items()})
     clients.read("billing", "orders")
     clients.settle()

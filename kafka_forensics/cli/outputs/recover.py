@@ -9,7 +9,7 @@ from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_t
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
-from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name, partition_ranges
+from kafka_forensics.cli.outputs.words import first_rows, name, partition_ranges
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
@@ -122,7 +122,7 @@ def text_lines(recovery: Recovery, output: str, to: Destination, by: str) -> Ite
     groups = _groups(recovery.partitions)
     if groups:
         yield "\n"
-        shown = groups if len(groups) <= SHOWN_ROWS else groups[: SHOWN_ROWS - 1]
+        shown = first_rows(groups)
         yield from table_lines(_GROUP_HEADS, _GROUP_HEADS[2:], map(_group_cells, shown), to.width)
         others = [partition for group in groups[len(shown) :] for partition in group]
         if others:

@@ -1,15 +1,15 @@
 """What a salvage wrote and refused, as text, rows, a page of steps, or its manifest."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.plan_words import wrapped
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
-from kafka_forensics.cli.outputs.steps import partitions_words, steps_markdown, steps_text
-from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name
+from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
+from kafka_forensics.cli.outputs.words import first_rows, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural, size
@@ -43,11 +43,12 @@ def write_salvaged(salvaged: Salvaged, format_name: str, to: Destination, *, by:
 def _text(salvaged: Salvaged, to: Destination, by: str) -> Iterator[str]:
     """The first screen; a line for all whole partitions from the same brokers, and for those of a topic with gaps, or for each
     partition if `by` is "partition"; what was refused; the steps."""
-    yield first_screen_text(_first_screen(salvaged), to)
+    steps = steps_of(salvaged)
+    yield first_screen_text(_first_screen(salvaged, steps), to)
     if salvaged.partitions:
         yield "\n"
         groups = [[partition] for partition in salvaged.partitions] if by == "partition" else _groups(salvaged.partitions)
-        shown = groups if by == "partition" or len(groups) <= SHOWN_ROWS else groups[: SHOWN_ROWS - 1]
+        shown = groups if by == "partition" else first_rows(groups)
         yield from table_lines(HEADS, _RIGHT, map(_group_cells, shown), to.width)
         if others := [partition.key for group in groups[len(shown) :] for partition in group]:
             yield f"{partitions_words(others)} more\n"
@@ -56,10 +57,10 @@ def _text(salvaged: Salvaged, to: Destination, by: str) -> Iterator[str]:
         yield "\n"
     for line in lines:
         yield from wrapped(line, to.width, "    " if line.startswith(" ") else "  ")
-    yield from steps_text(preamble(salvaged), steps_of(salvaged), to.width)
+    yield from steps_text(preamble(salvaged), steps, to.width)
 
 
-def _first_screen(salvaged: Salvaged) -> FirstScreen:
+def _first_screen(salvaged: Salvaged, steps: Sequence[OperatorStep]) -> FirstScreen:
     gaps = [gap for partition in salvaged.partitions for gap in partition.gaps]
     left = [left for partition in salvaged.partitions for left in partition.left_behind]
     verdict = "warning" if gaps or left or salvaged.begun_empty else "clean"
@@ -75,7 +76,6 @@ def _first_screen(salvaged: Salvaged) -> FirstScreen:
     if left:
         others = sum(part.end - part.start for part in left)
         lines.append(("left", f"other copies hold {plural(others, 'offset')} that are not salvaged"))
-    steps = steps_of(salvaged)
     if steps and steps[0].kind in ("refused", "salvage"):
         lines.append(("stopped", "start no broker on this salvage: it lacks partitions"))
     elif steps:

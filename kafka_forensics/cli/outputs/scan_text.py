@@ -16,6 +16,8 @@ from kafka_forensics.cli.outputs.words import (
     by_severity,
     cost_words,
     crowded_brokers,
+    extent_words,
+    first_rows,
     headline,
     is_harmless,
     lost_words,
@@ -31,7 +33,7 @@ from kafka_forensics.cli.outputs.words import (
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import first_few, plural
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.findings import Finding, Severity, TopicPartition
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
 from kafka_forensics.wording import (
@@ -143,14 +145,17 @@ def _incident_text(incident: Incident) -> str:
     text += "" if incident.known_as is None else f" ({incident.known_as})"
     if len(partitions) == 1:
         return f"{name(partitions[0].topic, partitions[0].partition)}: {text}"
-    return f"{text}: {_extent(partitions)}" if partitions else text
+    return f"{text}: {extent_words(_keys(partitions))}" if partitions else text
 
 
-def _extent(partitions: Sequence[IncidentPartition]) -> str:
-    """`96 partitions of 16 topics`."""
-    topics = {partition.topic for partition in partitions}
-    topic = f"topic {printable(next(iter(topics)))}" if len(topics) == 1 else plural(len(topics), "topic")
-    return f"{plural(len(partitions), 'partition')} of {topic}"
+def _with_cost(incident: Incident, separator: str = ", ") -> str:
+    """The same with what it costs, safe to print."""
+    cost = cost_words(incident)
+    return printable(_incident_text(incident)) + (f"{separator}{cost}" if cost else "")
+
+
+def _keys(partitions: Sequence[IncidentPartition]) -> list[TopicPartition]:
+    return [(partition.topic, partition.partition) for partition in partitions]
 
 
 def _loss_text(overview: Overview) -> str:
@@ -261,7 +266,7 @@ def partition_lines(incident: Incident, findings: list[Finding], limit: int, wid
         of_partition = frozenset(kinds.get((partition.topic, partition.partition), ()))
         groups.setdefault((partition.topic, tuple(partition.held_by), of_partition), []).append(partition)
     ordered = sorted(groups.values(), key=lambda group: (-sum(partition.lost_at_most for partition in group), group[0].topic))
-    shown = ordered if len(ordered) <= limit else ordered[: limit - 1]
+    shown = first_rows(ordered, limit)
     rows = [["partitions", "offsets", "lost" if incident.lost_at_least else "at risk", "good copies on", "found"]]
     for group in shown:
         first = group[0]
@@ -270,7 +275,7 @@ def partition_lines(incident: Incident, findings: list[Finding], limit: int, wid
         is_equal = all((partition.offset_start, partition.offset_end) == (start, end) for partition in group)
         rows.append(
             [
-                partition_ranges((partition.topic, partition.partition) for partition in group),
+                partition_ranges(_keys(group)),
                 offset_range(start, end) if is_equal else "",
                 lost_words(incident, group),
                 printable(", ".join(map(str, first.held_by))),
@@ -286,7 +291,9 @@ def partition_lines(incident: Incident, findings: list[Finding], limit: int, wid
         yield "   ".join(cells).rstrip()
     if others := [partition for group in ordered[len(shown) :] for partition in group]:
         lost = lost_words(incident, others)
-        yield f"{_extent(others)} more" + (f", {lost} {'lost' if incident.lost_at_least else 'at risk'}" if lost else "")
+        yield f"{extent_words(_keys(others))} more" + (
+            f", {lost} {'lost' if incident.lost_at_least else 'at risk'}" if lost else ""
+        )
 
 
 _LOST: Final = 2
@@ -316,10 +323,8 @@ class _ScanPage(ConsolePage):
     def incident(self, incident: Incident, limit: int) -> None:
         """What happened, when, what it cost, what to do first; at most `limit` rows of partitions, the longest loss first."""
         self.begin()
-        is_worst = incident is self._result.incidents[0]
-        if not is_worst:
-            cost = cost_words(incident)
-            self.heading(incident.severity.value, Text(printable(_incident_text(incident)) + (f", {cost}" if cost else "")))
+        if incident is not self._result.incidents[0]:
+            self.heading(incident.severity.value, Text(_with_cost(incident)))
         self.paragraph(printable(incident_message(incident)), 2)
         kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())
         self.labelled("found", f"{kinds} ({incident.severity.value}, {incident.confidence.value})")
@@ -330,8 +335,7 @@ class _ScanPage(ConsolePage):
     def incident_line(self, incident: Incident) -> None:
         """An incident in a sentence, and what to do first unless the first screen says so."""
         self.begin()
-        cost = cost_words(incident)
-        self.heading(incident.severity.value, Text(printable(_incident_text(incident)) + (f", {cost}" if cost else "")))
+        self.heading(incident.severity.value, Text(_with_cost(incident)))
         self._precaution(incident)
 
     def _precaution(self, incident: Incident) -> None:
@@ -363,8 +367,7 @@ class _ScanPage(ConsolePage):
         self.heading(group.verdict, title)
         for incident in incidents:
             if incident is not self._result.incidents[0]:
-                cost = cost_words(incident)
-                self.labelled("incident", printable(_incident_text(incident)) + (f"; {cost}" if cost else ""))
+                self.labelled("incident", _with_cost(incident, "; "))
         if group.summary is not None:
             self.replicas(map(replica_words, group.summary.replicas))
         self._advice_given = {}

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
 from kafka_forensics.cli.outputs.rows import markdown
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.words import extent_words, name
 from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
@@ -130,9 +130,7 @@ def partitions_words(partitions: Sequence[TopicPartition]) -> str:
     """`audit-0 to audit-121`, `audit-0 to audit-121 and orders-3 (123 partitions)`, or `96 partitions of 16 topics`."""
     runs = _runs(partitions)
     if len(runs) > _NAMED:
-        topics = {printable(topic) for topic, _ in partitions}
-        extent = f"topic {min(topics)}" if len(topics) == 1 else plural(len(topics), "topic")
-        return f"{plural(len(partitions), 'partition')} of {extent}"
+        return extent_words(partitions)
     names = [name(topic, first) + ("" if first == last else f" to {name(topic, last)}") for topic, first, last in runs]
     text = " and ".join(", ".join(names).rsplit(", ", 1))
     return text if len(names) == 1 else f"{text} ({plural(len(partitions), 'partition')})"

@@ -7,7 +7,7 @@ from typing import Final
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.rows import cell, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
-from kafka_forensics.cli.outputs.words import SHOWN_ROWS, name
+from kafka_forensics.cli.outputs.words import first_rows, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
@@ -91,7 +91,7 @@ def _text_lines(checked: VerifyResult, to: Destination, *, verbose: bool, by: st
         place = (verified.topic, verified.partition) if by == "partition" else ()
         groups.setdefault((*place, *what), []).append(verified)
     ordered = sorted(groups.values(), key=lambda group: _ORDER.index(group[0].outcome))
-    shown = ordered if by == "partition" or len(ordered) <= SHOWN_ROWS else ordered[: SHOWN_ROWS - 1]
+    shown = ordered if by == "partition" else first_rows(ordered)
     if shown:
         yield "\n"
     for group in shown:

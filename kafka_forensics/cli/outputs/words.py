@@ -1,8 +1,8 @@
 """Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, takewhile
-from typing import Final
+from typing import Final, TypeVar
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.streams import COMMAND_START, printable
@@ -18,6 +18,8 @@ from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
 from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.wording import incident_command, incident_loss, message, offset_range, rerun_command, severity_order
+
+_Group = TypeVar("_Group")
 
 SHOWN_ROWS: Final = 16
 """Rows of a table of partitions, a row for equal partitions of a topic."""
@@ -129,6 +131,18 @@ def _offsets_held(replica: ReplicaSummary) -> str:
         return f"{offsets} read in part" + (", its end is not known" if end is None else "")
     assert end is not None
     return offset_range(start, end, "offset") if end > start else f"empty at offset {start}"
+
+
+def extent_words(partitions: Collection[TopicPartition]) -> str:
+    """`96 partitions of 16 topics`, or `8 partitions of topic audit`."""
+    topics = {printable(topic) for topic, _ in partitions}
+    of_topics = f"topic {min(topics)}" if len(topics) == 1 else plural(len(topics), "topic")
+    return f"{plural(len(partitions), 'partition')} of {of_topics}"
+
+
+def first_rows(groups: Sequence[_Group], limit: int = SHOWN_ROWS) -> Sequence[_Group]:
+    """All groups, or where these are more than `limit` rows, those that leave a line for the number of the others."""
+    return groups if len(groups) <= limit else groups[: limit - 1]
 
 
 def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
