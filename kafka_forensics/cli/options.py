@@ -246,7 +246,7 @@ Color = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no summary.", rich_help_panel=OUTPUT)]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding and each step.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Like -v, with the traceback of an error.", rich_help_panel=OUTPUT)]
+Debug = Annotated[bool, typer.Option("--debug", help="Show each step, and the traceback of an error.", rich_help_panel=OUTPUT)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

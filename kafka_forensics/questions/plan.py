@@ -271,6 +271,8 @@ class Planned:
     sizes: dict[tuple[int, int, str], LossSize] = field(default_factory=dict)
     salvage: SalvageForecast | None = None
     """A salvage that loses less than any election; None if there is none, or none was computed."""
+    committed_offsets: dict[str, int] = field(default_factory=dict)
+    """Group → its committed offset."""
     salvage_options: tuple[str, ...] | None = ()
     """Options that a salvage of all partitions requires for this one; None if it is refused."""
 
@@ -317,8 +319,8 @@ class Planned:
 
     @property
     def matters(self) -> bool:
-        """Whether its plan does, or an ordinary start would leave a log unserved or elect nobody."""
-        return self.plan.matters or bool(self.without_topic_id) or self.must_be_forced
+        """Whether its plan does, an ordinary start would leave a log unserved or elect nobody, or committed records are lost."""
+        return self.plan.matters or bool(self.without_topic_id) or self.must_be_forced or bool(self.held_by_no_copy)
 
     @property
     def must_be_forced(self) -> bool:
@@ -328,6 +330,11 @@ class Planned:
     def replica(self, broker: Broker | None) -> PlanReplica | None:
         """The replica of this broker."""
         return next((replica for replica in self.given.replicas if replica.broker == broker), None)
+
+    def end_as_leader(self, candidate: Candidate) -> int | None:
+        """The end of this leader's log after its own recovery; None if unknown."""
+        replica = self.replica(candidate.broker)
+        return replica.log_end_offset - candidate.own_cut if replica is not None and replica.end_is_known else None
 
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""
@@ -564,6 +571,11 @@ class PlanMaker:
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown_to_controller
         builder = _PartitionBuilder(current, reader, result, self.plans.dead, self._strays if is_stray else None)
         planned = self._plan_elections(builder, reader, result)
+        planned.committed_offsets = {
+            commit.group: commit.last.offset
+            for commit in context.committed
+            if context.topic_id is None or commit.last.topic_id in (None, context.topic_id)
+        }
         last_change = None if context.control is None else context.control.last_offset
         is_newer = self._voters_end is not None and last_change is not None and last_change >= self._voters_end
         brokers, not_read = {replica.broker for replica in current}, [context.node for context in planned.not_read]

@@ -37,7 +37,9 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     assert (status, err.splitlines()[0]) == (0, "1 partition: an election could lose records")
     lines = out.splitlines()
     assert lines[0] == "CRITICAL  1 partition: an election could lose records"
-    assert lines[10].startswith("audit-0: followers truncate by leader epochs (Kafka 0.11 and later); leader 1 in")
+    assert next(line for line in lines if line.startswith("audit-0")).startswith(
+        "audit-0: followers truncate by leader epochs (Kafka 0.11 and later); leader 1 in"
+    )
     at = next(number for number, line in enumerate(lines) if line.startswith("leader "))
     assert [" ".join(line.split()) for line in lines[at : at + 5]] == [
         "leader election cuts lost offsets held by records bytes committed",
@@ -53,8 +55,7 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     assert "4. Start broker 2, and no other yet. 5. Elect it for audit-0; repeat until the command succeeds:" in text
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
     assert f"  {election}\n" in out.replace(" \\\n        ", "")
-    assert "6. Check that broker 2 leads audit-0:" in text
-    assert "7. Start broker 1, then broker 3." in text
+    assert "6. Start broker 1, then broker 3. 7. Write the lost records, and produce them again (docs/recover.md):" in text
     assert "grep -H unclean.leader.election.enable server.properties" in text
     assert max(map(len, lines)) <= 80
 
@@ -127,8 +128,8 @@ def test_tsv_and_markdown_have_the_columns_of_candidates(run_plan: Run, audit: P
     assert rows[1][12:] == ["[[300, 370, [2]]]", '{"2": 300, "3": 300}', "false"]
     markdown = run_plan(audit, *AUDIT, "--format", "markdown")[1]
     assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
-    command = "kafka-topics.sh --bootstrap-server HOST:PORT --describe --topic audit"
-    assert f"\n6. Check that broker 2 leads audit-0:\n\n   ```sh\n   {command}\n   ```\n" in markdown
+    command = "kafka-forensics verify PATH... --against plan.json --recovered lost"
+    assert f"\n8. Copy the log directories again, and check the result:\n\n   ```sh\n   {command}\n   ```\n" in markdown
 
 
 # The overview of several partitions.
@@ -151,14 +152,14 @@ def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, pl
     assert err.splitlines()[0] == summary
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "ERROR 3 partitions: an election could lose records of 1"
-    first = lines.index("partition elect election lost committed worst lost")
+    first = lines.index("partition elect election at worst")
     assert lines[first + 1 : first + 4] == [
-        "b-0 2 not known 0 0 2",
+        "b-0 2 not known 2",
         "No given controllers' log shows for 3 partitions whether there are further",
         "replicas, which may hold more.",
     ]
     document = plan_document(*roots)
-    kinds = ["ask", "stop", "check_unclean", "controllers", "start", "elect", "leads", "start"]
+    kinds = ["ask", "stop", "check_unclean", "controllers", "start", "elect", "start", "verify"]
     assert (document["partitions_planned"], [step["kind"] for step in document["steps"]]) == (3, kinds)
     assert [step["brokers"] for step in document["steps"] if step["kind"] == "start"] == [[2], [1]]
     assert "; settings that only a controllers' log shows may allow them, too" in document["steps"][2]["text"]
@@ -174,7 +175,8 @@ def test_different_leaders_of_partitions_are_elected_one_after_another(
     roots = put_partitions(tmp_path, {"a-0": (3, 5), "b-0": (9, 3)})
     steps = [(step["kind"], step["brokers"]) for step in plan_document(*roots)["steps"]]
     steps_of_first = [("start", [1]), ("elect", [1]), ("leads", [1]), ("stop", [1])]
-    assert steps[-8:] == [*steps_of_first, ("start", [2]), ("elect", [2]), ("leads", [2]), ("start", [1])]
+    steps_of_second = [("start", [2]), ("elect", [2]), ("leads", [2]), ("start", [1])]
+    assert steps[-9:] == [*steps_of_first, *steps_of_second, ("verify", [])]
     text = plan_text(*roots)
     assert "Set unclean.leader.election.enable=false in server.properties of every node before it starts:" in text
     assert "Check that broker 1 leads b-0, with nobody else in ISR and ELR:" in text
@@ -182,14 +184,14 @@ def test_different_leaders_of_partitions_are_elected_one_after_another(
 
 def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_text: PlanText, tmp_path: Path) -> None:
     roots = put_partitions(tmp_path, {f"a-{number}": (3, 5) for number in range(12)})
-    assert "a-0 to a-11 2 not known 0 0 24" in plan_text(*roots)
-    document = json.loads(run_plan(*roots, "--elections", tmp_path / "elections", "--format", "json")[1])
+    assert "a-0 to a-11 2 not known 24" in plan_text(*roots)
+    document = json.loads(run_plan(*roots, "--files", tmp_path / "files", "--format", "json")[1])
     (step,) = [step for step in document["steps"] if step["kind"] == "elect"]
     assert step["partitions"] == [{"topic": "a", "partition_start": 0, "partition_end": 12}]
-    assert step["command"].endswith(f" --path-to-json-file {tmp_path / 'elections' / 'election-1.json'}")
-    listed = json.loads((tmp_path / "elections" / "election-1.json").read_text())
+    assert step["command"].endswith(f" --path-to-json-file {tmp_path / 'files' / 'election-1.json'}")
+    listed = json.loads((tmp_path / "files" / "election-1.json").read_text())
     assert listed == {"partitions": [{"topic": "a", "partition": number} for number in range(12)]}
-    assert "--output plan.json --elections elections" in plan_text(*roots)
+    assert "--output plan.json --files plan-files" in plan_text(*roots)
 
 
 def test_the_overview_names_absent_copies(run_plan: Run, plan_text: PlanText, plan_document: PlanDocument) -> None:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 TRUNCATE_BY: Final = ("epochs", "high-watermark")
 Elect = Annotated[str | None, typer.Option("--elect", metavar="N", help="Plan only the election of this broker.")]
-Elections = Annotated[
+Files = Annotated[
     Path | None,
     typer.Option(
-        "--elections",
+        "--files",
         metavar="DIR",
         parser=options.directory_path,
-        help="Write files for kafka-leader-election.sh to DIR.",
+        help="Write the files that the steps name to DIR.",
         rich_help_panel=options.OUTPUT,
     ),
     options.OutputMark("any"),
@@ -50,7 +50,7 @@ def plan(
     dead: options.Dead = None,
     truncate_by: TruncateBy = None,
     by: options.By = "incident",
-    elections: Elections = None,
+    files: Files = None,
     output: options.PlanOutputOptions,
     console: options.ConsoleOptions,
 ) -> int:
@@ -74,31 +74,32 @@ def plan(
         from kafka_forensics.cli.outputs.plan import write_plans
         from kafka_forensics.cli.outputs.plan_steps import PlanArguments
 
-        typed = _plan_options(selection, dead, truncate_by)
-        arguments = PlanArguments(elect, typed, None if elections is None else str(elections))
-        if elections is not None:
-            _write_elections(elections, plans, arguments)
+        selected = _selected_options(selection, dead)
+        typed = selected if truncate_by is None else (*selected, "--truncate-by", truncate_by)
+        arguments = PlanArguments(elect, typed, None if files is None else str(files), selected)
+        if files is not None:
+            _write_files(files, plans, arguments)
         write_plans(plans, format_name, to, arguments, by=by)
     _print_summary(plans, screen, names_missing_copies=format_name != "text", live=scan_options.live)
     return options.EXIT_INCOMPLETE if plans.result is not None and plans.result.incomplete else 0
 
 
-def _plan_options(selection: options.Selection, dead: list[str] | None, truncate_by: str | None) -> tuple[str, ...]:
-    """The options that make the same plan again, other than those that read the copies."""
+def _selected_options(selection: options.Selection, dead: list[str] | None) -> tuple[str, ...]:
+    """The options that select what is planned, other than those that read the copies."""
     typed = [("--topic", selection.topic), ("--partition", selection.partition), *(("--dead", broker) for broker in dead or ())]
-    typed.append(("--truncate-by", truncate_by))
     return tuple(text for option, value in typed if value is not None for text in (option, str(value)))
 
 
-def _write_elections(directory: Path, plans: "Plans", arguments: "PlanArguments") -> None:
-    """Write the files that the elections of these steps read. Raises UsageError."""
+def _write_files(directory: Path, plans: "Plans", arguments: "PlanArguments") -> None:
+    """Write the files that commands of the steps read. Raises UsageError."""
     from kafka_forensics.cli.outputs.plan_steps import steps_of
-    from kafka_forensics.cli.outputs.steps import election_files
 
     with writing_to(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        for name, text in election_files(steps_of(plans, arguments)):
-            (directory / name).write_text(text)
+        for step in steps_of(plans, arguments):
+            if step.file is not None:
+                name, text = step.file
+                (directory / name).write_text(text)
 
 
 def _check_elect(plans: "Plans", elect: str | None) -> None:

@@ -107,11 +107,11 @@ def _check_decided(recovery: "Recovery") -> None:
 
 def _print_summary(recovery: "Recovery", output: Path, lists: dict[str, str], screen: Screen) -> None:
     """Print the summary, and what could not be read; `lists` are files by bundle."""
-    from kafka_forensics.cli.outputs.recover import left_out_lines, more_lines, summary_line, unchecked_lines
+    from kafka_forensics.cli.outputs.recover import more_lines, summary_line, unchecked_lines
     from kafka_forensics.cli.outputs.words import gap_lines
 
     lines = []
     if not screen.quiet:
-        lines = [summary_line(recovery, printable(shlex.quote(str(output)))), *left_out_lines(recovery), *more_lines(recovery)]
+        lines = [summary_line(recovery, printable(shlex.quote(str(output)))), *more_lines(recovery)]
     gaps = gap_lines(recovery.incomplete, lists)
     say(screen, [*lines, *unchecked_lines(recovery), *gaps])

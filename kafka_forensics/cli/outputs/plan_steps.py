@@ -3,7 +3,6 @@
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -16,16 +15,19 @@ from kafka_forensics.cli.outputs.steps import (
     controllers_first,
     controllers_step,
     election_command,
+    election_json,
+    leader_lines,
     minutes_to_start,
     of_topics,
     partitions_words,
+    reset_command,
 )
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural
-from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC
+from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import ASSIGNMENT_UNKNOWN, Broker, Candidate, ElectionNeeds, StartOrder, StartRound
@@ -33,8 +35,14 @@ from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import rerun_command
 
 _SETTING: Final = "unclean.leader.election.enable"
-ELECTIONS: Final = "elections"
-"""The directory of the files that elections read, unless the user names another."""
+FILES: Final = "plan-files"
+"""The directory of the files that commands of the steps read, unless the user names another."""
+LOST: Final = "lost"
+"""The directory of recovered records."""
+_GROUPS_RESET: Final = 3
+"""Groups whose offsets the steps set."""
+_PARTITIONS_COMPARED: Final = 8
+"""Partitions whose leaders a person compares with a list."""
 _TOPICS_NAMED: Final = 5
 """Topics that a command to look at them names."""
 
@@ -66,8 +74,10 @@ class PlanArguments(NamedTuple):
     """The leader; None: the recommended one."""
     options: tuple[str, ...] = ()
     """The options that make the same plan again, besides those that read the copies."""
-    elections: str | None = None
-    """The directory of the files that elections read; None: none was written."""
+    files: str | None = None
+    """The directory of the files that commands of the steps read; None: none was written."""
+    selected: tuple[str, ...] = ()
+    """Those of `options` that `recover` has, too."""
 
 
 RECOMMENDED: Final = PlanArguments()
@@ -87,6 +97,8 @@ def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[Opera
     elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
     ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, arguments)]
+    if any(step.kind == "start" for step in ordered):
+        ordered += _after_starts(plans, elections, arguments)
     return list(dict.fromkeys([*_find_copies(plans), *again, *ordered, *(_open_transactions(plans) if plans.live else ())]))
 
 
@@ -103,6 +115,49 @@ def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments
     if order.impossible:
         return _salvage(plans, [election.planned for election in elections if election.partition in order.impossible])
     return _start_in_order(plans, elections, order, arguments) if order.rounds else _start_in_any_order(plans, elections)
+
+
+def _after_starts(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterator[OperatorStep]:
+    """Write the lost records, set group offsets that no log reaches any more, and check the result."""
+    recovered = tuple(election.partition for election in elections if _is_recoverable(election))
+    if recovered:
+        rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
+        keep = arguments.elect or "recommended"
+        command = rerun_command("recover", rerun_arguments, *arguments.selected, "--keep", keep, "--output", LOST)
+        text = "Write the lost records, and produce them again (docs/recover.md):"
+        yield OperatorStep("recover", text, command, (), recovered)
+    yield from _reset_groups(elections, arguments.files or FILES)
+    command = "kafka-forensics verify PATH... --against plan.json"
+    command += f" --elected {shlex.quote(arguments.elect)}" if arguments.elect else ""
+    command += f" --recovered {LOST}" if recovered else ""
+    yield OperatorStep("verify", "Copy the log directories again, and check the result:", command)
+
+
+def _is_recoverable(election: _ElectionSteps) -> bool:
+    """Whether `recover` writes records that the election loses."""
+    is_internal = election.partition[0] in WITNESS_TOPICS
+    return not is_internal and any(holders_on_disk(election.planned, loss) for loss in election.candidate.losses)
+
+
+def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterator[OperatorStep]:
+    """Set committed offsets to the end of the leader's log where they lie beyond it: the groups would skip new records."""
+    groups: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for election in elections:
+        end = election.planned.end_as_leader(election.candidate)
+        for group, offset in election.planned.committed_offsets.items():
+            if end is not None and offset > end:
+                groups[group][election.partition] = end
+    for number, (group, offsets) in enumerate(sorted(groups.items())[:_GROUPS_RESET]):
+        text = (
+            f"Stop the consumers of group {printable(group)}. Its offset of {partitions_words(list(offsets))} lies beyond the log "
+            "end, and it would skip new records. Set it to the log end:"
+        )
+        csv = "".join(f"{topic},{partition},{offset}\n" for (topic, partition), offset in offsets.items())
+        file = f"offsets-{number + 1}.csv"
+        command = reset_command(group, offsets, f"{directory}/{file}")
+        yield OperatorStep("reset_offsets", text, command, (), tuple(offsets), (file, csv) if len(offsets) > 1 else None)
+    if (others := len(groups) - _GROUPS_RESET) > 0:
+        yield OperatorStep("reset_offsets", f"Do the same for {plural(others, 'more group')}: `groups` shows them.")
 
 
 def _open_transactions(plans: Plans) -> Iterator[OperatorStep]:
@@ -237,9 +292,9 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
         )
     if lost := tuple(election.partition for election in elections if election.planned.held_by_no_copy):
         text = (
-            f"Start no broker yet: committed offsets of {partitions_words(lost)} are in no given copy. Look for more copies"
-            " (other log directories, backups, names ending in .deleted), and plan again with them. "
-            "If there are none, these records are lost: go on."
+            f"{'' if plans.live else 'Start no broker yet. '}Committed offsets of {partitions_words(lost)} are in no given copy. "
+            "Look for more copies (other log directories, backups, names ending in .deleted), and plan again with them. "
+            "If there are none, these records are lost for good: go on."
         )
         yield OperatorStep("copy", text, None, (), lost)
 
@@ -292,9 +347,7 @@ def _start_in_order(
     yield from _recover_remote_records(plans, elections)
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
-        yield OperatorStep(
-            "keep", f"Keep the {copies} of {brokers(dead)} that were given: no other copy holds the lost records.", None, dead
-        )
+        yield OperatorStep("keep", f"Keep the given {copies} of {brokers(dead)}: no other copy holds the lost records.", None, dead)
     yield from _format_log_dirs(plans)
     controls = [election.planned.given.control for election in elections]
     is_known = None not in controls
@@ -305,7 +358,7 @@ def _start_in_order(
     for number, start in enumerate(starts.rounds):
         yield from _prepare_log_dirs(elections, start.broker)
         alone = any(start.broker in later.stopped for later in starts.rounds[number:])
-        yield from _start(start, f"{arguments.elections or ELECTIONS}/election-{number + 1}.json", alone=alone)
+        yield from _start(start, number + 1, arguments.files or FILES, alone=alone)
     for broker in starts.others:
         yield from _prepare_log_dirs(elections, broker)
     yield from _repair_refused_logs(plans)
@@ -331,13 +384,14 @@ def _unclean(elections: Sequence[_ElectionSteps], starts: StartOrder, *, is_know
         text += "If they are, the broker that starts first is elected: keep this order."
         yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
         return
-    text = "If unclean elections are allowed, no order of starts suits all partitions. "
     if is_known:
-        yield OperatorStep("forbid_unclean", f"{text}Forbid them for now:", f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
+        text = "Forbid unclean elections for now: they could elect other leaders."
+        yield OperatorStep("forbid_unclean", text, f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
         if topics := _topics_allowing_unclean(elections, by_topic=True):
             command = of_topics(topics, f"--add-config {_SETTING}=false")
             yield OperatorStep("forbid_unclean", f"Also for {listed(map(printable, topics))}:", command)
     else:
+        text = "If unclean elections are allowed, no order of starts suits all partitions. "
         text += "A topic's or dynamic setting overrides server.properties: remove any that allows them. "
         text += f"Set {_SETTING}=false in server.properties of every node before it starts:"
         yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
@@ -357,8 +411,8 @@ def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
         )
 
 
-def _start(start: StartRound, election_file: str, *, alone: bool) -> Iterator[OperatorStep]:
-    """Start one broker, and have it elected for all partitions that it must lead."""
+def _start(start: StartRound, number: int, directory: str, *, alone: bool) -> Iterator[OperatorStep]:
+    """Start one broker, the first if `number` is 1, and have it elected for all partitions that it must lead."""
     who, partitions = brokers([start.broker]), start.leads
     topics = sorted({topic for topic, _ in partitions})
     if start.stopped:
@@ -366,15 +420,23 @@ def _start(start: StartRound, election_file: str, *, alone: bool) -> Iterator[Op
     yield OperatorStep("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     if start.forced:
         text = f"Elect it for {partitions_words(start.forced)}; repeat until the command succeeds:"
-        name_of_file = PurePath(election_file).name if len(start.forced) > 1 else None
-        yield OperatorStep(
-            "elect", text, election_command(start.forced, election_file), (start.broker,), start.forced, name_of_file
-        )
-    isr = ", with nobody else in ISR and ELR" if alone else ""
-    named = f" --topic {shlex.quote('|'.join(topics))}" if len(topics) <= _TOPICS_NAMED else ""
-    yield OperatorStep(
-        "leads", f"Check that {who} leads {partitions_words(partitions)}{isr}:", DESCRIBE + named, (start.broker,), partitions
-    )
+        file = f"election-{number}.json"
+        written = (file, election_json(start.forced)) if len(start.forced) > 1 else None
+        command = election_command(start.forced, f"{directory}/{file}")
+        yield OperatorStep("elect", text, command, (start.broker,), start.forced, written)
+        if number == 1 and not alone and set(start.forced) == set(partitions):
+            return  # no other broker could have been elected
+    text, command = f"Check that {who} leads {partitions_words(partitions)}", DESCRIBE
+    if len(topics) <= _TOPICS_NAMED:
+        command += f" --topic {shlex.quote('|'.join(topics))}"
+    if len(partitions) <= _PARTITIONS_COMPARED or alone or isinstance(start.broker, str):
+        isr = ", with nobody else in ISR and ELR" if alone else ""
+        yield OperatorStep("leads", f"{text}{isr}:", command, (start.broker,), partitions)
+        return
+    file = f"leaders-{number}.txt"
+    command += f" | grep -cFf {shlex.quote(f'{directory}/{file}')}"
+    written = file, leader_lines(partitions, start.broker)
+    yield OperatorStep("leads", f"{text}. This prints {len(partitions)}:", command, (start.broker,), partitions, written)
 
 
 def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None) -> Iterator[OperatorStep]:

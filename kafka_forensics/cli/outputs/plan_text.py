@@ -7,12 +7,12 @@ from typing import Final
 
 from kafka_forensics.cli.outputs import plan_words
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
-from kafka_forensics.cli.outputs.plan_steps import ELECTIONS, PlanArguments, named, plan_again_command, preamble, steps_of
+from kafka_forensics.cli.outputs.plan_steps import FILES, PlanArguments, named, plan_again_command, preamble, steps_of
 from kafka_forensics.cli.outputs.plan_words import holders_on_disk
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, plain_table, rich_lines, table_lines
 from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import Severity, TopicPartition
@@ -44,19 +44,19 @@ def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[Operat
     if missing := sum(counted(planned.held_by_no_copy) for planned in plans.planned):
         lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}"))
     lost = [(planned, loss) for planned, loss in _losses(plans, elect) if planned.plan.topic not in WITNESS_TOPICS]
-    if recoverable := sum(loss.end - loss.start for planned, loss in lost if holders_on_disk(planned, loss)):
-        keep = "recommended" if elect is None else printable(elect)
-        lines.append(("recover", f"`recover --keep {keep}` writes the records of up to {recoverable} of these offsets"))
+    on_disk = [(planned, loss) for planned, loss in lost if holders_on_disk(planned, loss)]
+    by_step = next((number for number, step in enumerate(steps, 1) if step.kind == "recover"), None)
+    if by_step is not None:
+        lines.append(("recover", f"step {by_step} writes up to {_extent(on_disk)} of these"))
     if any(step.kind == "stop" for step in steps):
         lines.append(("stopped", "keep every broker stopped until its step below starts it"))
     command = None
     if steps and any(planned.matters for planned in plans.planned):
         leader = [] if elect is None else ["--elect", elect]
-        files = arguments.elections is None and any(step.election_file for step in steps)
-        elections = ["--elections", ELECTIONS] if files else []
-        written = "the plan and its election files" if files else "the plan, which verify reads"
-        lines.append(("next", f"follow the steps below; this writes {written}:"))
-        command = plan_again_command(plans, arguments, *leader, "--output", "plan.json", *elections)
+        files = ["--files", FILES] if arguments.files is None and any(step.file for step in steps) else []
+        written = "the plan and its files" if files else "the plan, which verify reads"
+        lines.append(("next", f"follow the steps; this writes {written}:"))
+        command = plan_again_command(plans, arguments, *leader, "--output", "plan.json", *files)
     found = _scan_found(plans) if plans.partitions and not plans.planned else ""
     return FirstScreen(_verdict(plans), summary_line(plans) + found, lines, command)
 
@@ -88,21 +88,27 @@ def _losses(plans: Plans, elect: str | None) -> Iterator[tuple[Planned, Loss]]:
 
 
 def _cost_of_steps(plans: Plans, elect: str | None) -> str:
-    """What following the steps loses, and what other elections may lose."""
-    committed, _, lost = costs_of([loss for _, loss in _losses(plans, elect)])
+    """What following the steps loses."""
+    losses = list(_losses(plans, elect))
+    committed, _, lost = costs_of([loss for _, loss in losses])
     proven = "all" if committed == lost else str(committed)
-    costs = f"{plural(lost, 'offset')}, {proven} proven committed" if lost else "nothing, if you follow the steps"
-    most = 0
-    for planned in plans.planned:
-        chosen = planned.chosen(elect)
-        most += max((candidate.at_most for candidate in planned.plan.candidates if candidate is not chosen), default=0)
-    return f"{costs}; other elections lose up to {most}"
+    return f"{_extent(losses)}, {proven} proven committed" if lost else "nothing, if you follow the steps"
+
+
+def _extent(losses: Sequence[tuple[Planned, Loss]]) -> str:
+    """`70 records`, `2293 records (2299 offsets)`, or only offsets where some records are not counted."""
+    offsets = sum(loss.end - loss.start for _, loss in losses)
+    records = [planned.amount(loss).records for planned, loss in losses]
+    known = [number for number in records if number is not None]
+    if len(known) < len(records):
+        return plural(offsets, "offset")
+    return plural(sum(known), "record") + (f" ({plural(offsets, 'offset')})" if offsets != sum(known) else "")
 
 
 def _overview(plans: Plans, width: int, by: str) -> Iterator[str]:
     """The table of several plans, a line for all partitions with the same leader and election, or for each if `by`
     is "partition"; then which copies are not here."""
-    heads = ("partition", "elect", "election", "lost", "committed", "worst lost")
+    heads = ("partition", "elect", "election", "lost offsets", "committed", "at worst")
     rows: defaultdict[object, list[list[str]]] = defaultdict(list)
     partitions: defaultdict[object, list[TopicPartition]] = defaultdict(list)
     for planned in plans.planned:
@@ -110,7 +116,12 @@ def _overview(plans: Plans, width: int, by: str) -> Iterator[str]:
         group = key if by == "partition" else (*cells[:2], "?" in cells)
         rows[group].append(cells)
         partitions[group].append(key)
-    table = ([partitions_words(partitions[group]), *_row_of(rows[group])] for group in rows)
+    table = [[partitions_words(partitions[group]), *_row_of(rows[group])] for group in rows]
+    lost, committed = heads.index("lost offsets"), heads.index("committed")
+    all_committed = all(row[lost] == row[committed] for row in table)
+    for row in table:
+        row[committed] = "" if all_committed else row[committed]
+        row[lost:] = ["" if cell == "0" else cell for cell in row[lost:]]
     yield from table_lines(heads, heads[3:], table, width)
     for line in unseen_lines(plans):
         yield from plan_words.wrapped(line, width)

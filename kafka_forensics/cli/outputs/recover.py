@@ -1,5 +1,6 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -160,11 +161,14 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
         lines.append(("undecided", f"{plural(others, 'more partition')}; {REPORT} has the reasons"))
     if recovery.may_hold_more:
         lines.append(("not given", f"{plural(len(recovery.may_hold_more), 'copy')} may hold more lost records: see the notes"))
+    command = None
+    if left_out := left_out_words(recovery):
+        lines.append(("left out", left_out))
     if count.all.recovered:
         leads = all(isinstance(partition.side, KeptSide) and partition.side.why == "leader" for partition in recovery.partitions)
         first = "" if leads else "elect what is kept, then "
-        lines.append(("next", f"{first}produce the records again: examples/produce_back.py, docs/recover.md"))
-    command = None
+        lines.append(("next", f"{first}produce the records again (docs/recover.md):"))
+        command = f"python examples/produce_back.py {shlex.quote(output)} --bootstrap-servers HOST:PORT --send"
     if undecided and not count.all.recovered and recovery.result is not None:
         options = ("--keep", RECOMMENDED, "--output", output)
         command = rerun_command("recover", recovery.result.rerun_arguments, *options)
@@ -282,12 +286,10 @@ def more_lines(recovery: Recovery) -> Iterator[str]:
         yield f"note: {_MAY_HOLD_MORE[kind].format(where, who=brokers([broker or '']), name=named)}"
 
 
-def left_out_lines(recovery: Recovery) -> Iterator[str]:
-    """A line about the internal topics that lose records."""
+def left_out_words(recovery: Recovery) -> str:
+    """Which internal topics lose records, too; empty for none."""
     topics = [f"{topic} ({plural(count, 'partition')})" for topic, count in sorted(recovery.left_out.items())]
-    if topics:
-        only_brokers = "only brokers write internal topics; --topic '__*' recovers their records, too"
-        yield f"left out: {listed(topics)}: {only_brokers}"
+    return f"{listed(topics)}, which only brokers write; --topic '__*' recovers them" if topics else ""
 
 
 def unchecked_lines(recovery: Recovery) -> Iterator[str]:

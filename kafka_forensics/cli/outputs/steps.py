@@ -1,7 +1,7 @@
 """Numbered steps of plans and salvages, each with the command that it needs. All of it is safe to print."""
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,8 +38,8 @@ class OperatorStep:
     command: str | None = None
     brokers: tuple[Broker, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
-    election_file: str | None = None
-    """Name of the file that lists the partitions of an election, if its command needs one."""
+    file: tuple[str, str] | None = None
+    """Name and content of the file that its command reads, if there is one."""
 
     def document(self, minutes: int) -> Json:
         """The step in JSON; `minutes` is what its command may take."""
@@ -144,9 +144,20 @@ def election_command(partitions: Sequence[TopicPartition], election_file: str) -
     return f"{ELECT_UNCLEANLY} --path-to-json-file {shlex.quote(election_file)}"
 
 
-def election_files(steps: Iterable[OperatorStep]) -> Iterator[tuple[str, str]]:
-    """Name and JSON of each file that an election of these steps reads."""
-    for step in steps:
-        if step.election_file is not None:
-            rows = [{"topic": topic, "partition": partition} for topic, partition in step.partitions]
-            yield step.election_file, json_text({"partitions": rows}) + "\n"
+def election_json(partitions: Sequence[TopicPartition]) -> str:
+    """The file that `election_command` names."""
+    return json_text({"partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions]}) + "\n"
+
+
+def leader_lines(partitions: Sequence[TopicPartition], leader: Broker) -> str:
+    """What `kafka-topics.sh --describe` prints of partitions that this broker leads, a line each, for `grep -F`."""
+    return "".join(f"Topic: {topic}\tPartition: {partition}\tLeader: {leader}\t\n" for topic, partition in partitions)
+
+
+def reset_command(group: str, offsets: Mapping[TopicPartition, int], file: str) -> str:
+    """The command that sets a group's committed offsets on running brokers; those of several partitions stand in `file`, as CSV."""
+    command = f"kafka-consumer-groups.sh {_SERVER} --group {shlex.quote(group)} --reset-offsets --execute"
+    if len(offsets) > 1:
+        return f"{command} --from-file {shlex.quote(file)}"
+    (((topic, partition), offset),) = offsets.items()
+    return f"{command} --topic {shlex.quote(f'{topic}:{partition}')} --to-offset {offset}"

@@ -11,6 +11,7 @@ from kafka_forensics.cli.outputs.words import first_rows, name
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
+from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.questions.verify import Outcome, Verified, VerifyResult
 
 _REASONS: Final = {
@@ -43,6 +44,7 @@ _REASONS: Final = {
     "records_twice": "they are there in {found} copies",
     "records_deleted": "{found} of them are there, and the offsets that may have had the others were deleted since",
     "nothing_found": "",
+    "known_loss": "a scan finds only what was known to be lost ({kinds})",
     "segments_known": "",
     "segments_unknown": "__remote_log_metadata does not list that of offset {found}",
     "no_remote_log": "__remote_log_metadata was not given or not read completely",
@@ -124,6 +126,9 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
     verdict = "error" if checked.count(Outcome.BROKEN) else "unknown" if checked.count(Outcome.UNKNOWN) else "clean"
     lines = []
     broken = [verified for verified in checked.promises if verified.outcome is Outcome.BROKEN]
+    if checked.lost:
+        lost = plural(sum(map(counted, checked.lost.values())), "offset")
+        lines.append(("lost", f"{lost} of {partitions_words(sorted(checked.lost))} for good: no copy held them"))
     if broken:
         lines.append(("broken", partitions_words(sorted({(verified.topic, verified.partition) for verified in broken}))))
         not_begun = any(verified.reason == "nobody_elected" for verified in broken)

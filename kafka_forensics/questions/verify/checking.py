@@ -9,6 +9,7 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import TopicPartition
+from kafka_forensics.model.offset_ranges import Ranges, normalised
 from kafka_forensics.model.pseudonyms import PSEUDONYM, NameKind
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.questions.verify import planned as of_plan, salvaged as of_salvage
@@ -32,6 +33,8 @@ class VerifyResult:
     partitions: int = 0
     without_promise: int = 0
     """Partitions without promises: the plan has no election, or not that of the requested broker, or they were not salvaged."""
+    lost: dict[TopicPartition, Ranges] = field(default_factory=dict)
+    """Committed offsets that no copy held when the plan or salvage was made."""
     result: ScanResult | None = None
 
     def count(self, outcome: Outcome) -> int:
@@ -92,6 +95,7 @@ def _of_plan(
     result = _checked(inputs, options, look, without, len(wanted.keys() | recovered.keys()), progress, witnesses)
     result.promises += [of_plan.without_plan(*key, lost) for key, lost in recovered.items() if key not in elections]
     result.promises.sort(key=lambda promise: (promise.topic, promise.partition))
+    result.lost = {key: normalised(row.held_by_no_copy) for key, row in wanted.items() if row.held_by_no_copy}
     return result
 
 
@@ -116,7 +120,13 @@ def _of_salvage(inputs: Inputs, manifest: SalvageManifest, options: ScanOptions,
         return of_salvage.promised(wanted[key], [(replica, plans[id(replica.context)]) for replica in replicas], result)
 
     without = {key: of_salvage.without_copies(row) for key, row in wanted.items()}
-    return _checked(inputs, options, look, without, len(wanted) + refused, progress)
+    result = _checked(inputs, options, look, without, len(wanted) + refused, progress)
+    gaps = {
+        key: normalised((gap.offset_start, gap.offset_end) for gap in row.gaps if gap.offset_end is not None)
+        for key, row in wanted.items()
+    }
+    result.lost = {key: lost for key, lost in gaps.items() if lost}
+    return result
 
 
 def _checked(

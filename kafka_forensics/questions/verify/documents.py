@@ -37,12 +37,21 @@ class PlannedFollower:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedLoss:
+    """Offsets that an election loses."""
+
+    offset_start: Offset
+    offset_end: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedElection:
     """The election of one replica."""
 
     broker: Broker
     election: str
     own_recovery_drops: Count
+    losses: list[PlannedLoss]
     followers: list[PlannedFollower]
 
 
@@ -72,6 +81,7 @@ class PlannedPartition:
     recommended: Broker | None
     candidates: list[PlannedElection]
     damaged: list[PlannedDamage]
+    held_by_no_copy: list[tuple[Offset, Offset]]
 
     def replica(self, broker: Broker) -> PlannedReplica | None:
         """The replica of a broker, if there is one."""

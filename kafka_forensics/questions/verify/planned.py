@@ -6,6 +6,7 @@ Records written later, and offsets that retention removed, break no promise.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import damaged_offsets, differences
 from kafka_forensics.errors import UsageError
@@ -15,7 +16,7 @@ from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.offset_ranges import normalised
+from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedPartition
 from kafka_forensics.questions.verify.promises import REASONS, Judgement, Verified, end_of, error_kinds, start_of
@@ -131,11 +132,13 @@ class _ElectionPromises:
             if follower.truncation_offset is not None:
                 judgement = self._follows(follower.broker, follower.truncation_offset)
                 yield replace(Verified.of(planned, "cut", follower.broker, *judgement), leader=broker)
-        kinds = error_kinds([finding for finding in self._findings if not self._is_earlier_watermark(finding)])
+        known = [finding for finding in self._findings if self._is_known_loss(finding)]
+        new = [finding for finding in self._findings if finding not in known and not self._is_earlier_watermark(finding)]
+        kinds = error_kinds(new)
         read = {replica.broker for replica in self._replicas.values() if replica.read is ReadExtent.WHOLE}
         all_read = all(replica.broker in read for replica in planned.replicas)
-        reason = "found" if kinds else "nothing_found" if all_read else "not_all_given"
-        yield Verified.of(planned, "intact", broker, reason, kinds=kinds)
+        reason = "found" if kinds else "not_all_given" if not all_read else "known_loss" if known else "nothing_found"
+        yield Verified.of(planned, "intact", broker, reason, kinds=kinds or error_kinds(known))
 
     def _leader_outcome(self) -> tuple[str, Broker | None]:
         """(reason, leader) by who was elected first after the plan was made; later elections do not count."""
@@ -197,6 +200,14 @@ class _ElectionPromises:
         if before is None or (before.log_end_offset or 0) <= end:
             return True
         return epoch != max((planned for planned, start in before.leader_epochs or () if start <= end), default=None)
+
+    def _is_known_loss(self, finding: Finding) -> bool:
+        """Whether it is about committed offsets that no copy holds, and the plan says so or gives them up."""
+        start, end = finding.place.offset_start, finding.place.offset_end
+        if finding.kind not in kinds_with(Trait.ABSENT_OFFSETS) or start is None or end is None:
+            return False
+        given_up = [(loss.offset_start, loss.offset_end) for loss in self._election.losses]
+        return not without([(start, end)], normalised([*self._planned.held_by_no_copy, *given_up]))
 
     def _is_earlier_watermark(self, finding: Finding) -> bool:
         """Whether a high watermark beyond a log's end is that of the time of the plan, and the log was truncated since as planned.

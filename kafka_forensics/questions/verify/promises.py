@@ -69,6 +69,7 @@ _KEPT = (
     "same_bytes",
     "records_back",
     "nothing_found",
+    "known_loss",
     "segments_known",
 )
 _BROKEN = (

@@ -1,0 +1,72 @@
+"""Committed records that no copy holds: the plan names them and sets group offsets, and `verify` holds them against nobody."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runs import Run
+from tests.support.brokers import put_consumer_offsets, put_replica
+from tests.support.groups import commit_key, commit_value, coordinator_batches
+from tests.support.segments import batch
+
+
+def put_copies(folder: Path, *commits: tuple[str, str, int], end: int = 10, epoch: int = 0) -> Path:
+    """Two equal brokers with logs that end there, and groups that committed (group, topic, offset)."""
+    records = coordinator_batches(*((commit_key(group, topic), commit_value(offset)) for group, topic, offset in commits))
+    for broker in (1, 2):
+        for topic in sorted({topic for _, topic, _ in commits}):
+            log = batch(0, 10) + (batch(10, end - 10, epoch=epoch) if end > 10 else b"")
+            log_dir = put_replica(folder, broker, log, partition=f"{topic}-0", high_watermark=10, clean=True)
+        put_consumer_offsets(log_dir, records)
+    return folder
+
+
+@pytest.fixture
+def text_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> "partial[str]":
+    monkeypatch.setenv("COLUMNS", "200")
+    return partial(_text_of, run)
+
+
+def _text_of(run: Run, *arguments: object) -> str:
+    return " ".join(run(*arguments)[1].split())
+
+
+def test_a_plan_sets_offsets_that_lie_beyond_the_log_end(text_of: "partial[str]", tmp_path: Path) -> None:
+    copies = put_copies(tmp_path, ("billing", "orders", 15), ("audit", "orders", 9))
+    text = text_of("plan", copies)
+    assert "Committed offsets of orders-0 are in no given copy. Look for more copies" in text
+    command = "kafka-consumer-groups.sh --bootstrap-server HOST:PORT --group billing --reset-offsets --execute"
+    assert f"{command} --topic orders:0 --to-offset 10" in text
+    assert "--group audit" not in text
+
+
+def test_offsets_of_several_partitions_are_set_by_a_file(text_of: "partial[str]", tmp_path: Path) -> None:
+    copies, files = put_copies(tmp_path / "copies", ("billing", "orders", 15), ("billing", "sales", 12)), tmp_path / "files"
+    assert f"{files}/offsets-1.csv" in text_of("plan", copies, "--files", files)
+    assert (files / "offsets-1.csv").read_text() == "orders,0,10\nsales,0,10\n"
+
+
+def test_a_plan_loses_what_a_later_commit_does_not_reach(text_of: "partial[str]", tmp_path: Path) -> None:
+    """The group was reset already: its loss stays, and no offset has to be set."""
+    text = text_of("plan", put_copies(tmp_path, ("billing", "orders", 15), ("billing", "orders", 10)))
+    assert "Committed offsets of orders-0 are in no given copy" in text
+    assert "--reset-offsets" not in text
+
+
+@pytest.mark.parametrize(("committed", "reason"), [(15, "known_loss"), (14, "known_loss"), (16, "found")])
+def test_a_known_loss_breaks_no_promise(committed: int, reason: str, run: Run, text_of: "partial[str]", tmp_path: Path) -> None:
+    plan, after = tmp_path / "plan.json", put_copies(tmp_path / "after", ("billing", "orders", committed))
+    run("plan", put_copies(tmp_path / "before", ("billing", "orders", 15)), "--output", plan)
+    arguments = ("verify", after, "--against", plan, "--elected", "1")
+    promises = [json.loads(line) for line in run(*arguments, "--format", "jsonl")[1].splitlines()]
+    assert [promise["reason"] for promise in promises if promise["promise"] == "intact"] == [reason]
+    assert "lost 5 offsets of orders-0 for good: no copy held them" in text_of(*arguments)
+
+
+def test_new_records_at_lost_offsets_leave_nothing_to_report(run: Run, tmp_path: Path) -> None:
+    plan, after = tmp_path / "plan.json", put_copies(tmp_path / "after", ("billing", "orders", 15), end=20, epoch=3)
+    run("plan", put_copies(tmp_path / "before", ("billing", "orders", 15)), "--output", plan)
+    promises = run("verify", after, "--against", plan, "--elected", "1", "--format", "jsonl")[1].splitlines()
+    assert [row["reason"] for row in map(json.loads, promises) if row["promise"] == "intact"] == ["nothing_found"]
