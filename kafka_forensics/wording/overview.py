@@ -23,7 +23,7 @@ class Overview:
     recoverable: int
     """How many of `lost_at_most` some given copy holds."""
     noun: str
-    """What the numbers count: `committed record`, or `committed offset` if some incident does not know its records."""
+    """What the numbers count: `committed record`, or `committed offset` if a proven loss has an unknown number of records."""
     by_partition: Mapping[TopicPartition, tuple[int, int]]
     """Partition with a loss → its part of `lost_at_least` and `lost_at_most`."""
     holders: tuple[Broker, ...]
@@ -38,8 +38,9 @@ class Overview:
 def overview_of(incidents: Iterable[IncidentLoss]) -> Overview:
     """The overview of the incidents of a scan."""
     losing = [incident for incident in incidents if incident.lost_at_most]
-    nouns = {incident_loss(incident, incident)[2] for incident in losing}
-    by_records = nouns == {"committed record"}
+    by_records = all(
+        incident_loss(incident, incident)[2] == "committed record" or not incident.lost_at_least for incident in losing
+    )  # an offset at risk is one record at most
     losses: defaultdict[TopicPartition, list[_JoinedLoss]] = defaultdict(list)
     for incident in losing:
         for partition in incident.partitions:
@@ -81,7 +82,8 @@ def _partition_loss(partition: PartitionLoss, *, by_records: bool) -> _JoinedLos
         held = min(at_most, counted(clipped(ranges, partition.offset_start, partition.offset_end)))
     if by_records:
         missing = at_most - held
-        at_least, at_most = partition.records_lost_at_least or 0, partition.records_lost_at_most or 0
+        records = partition.records_lost_at_most
+        at_least, at_most = partition.records_lost_at_least or 0, at_most if records is None else records
         held = max(0, at_most - missing) if held else 0
     start, end = partition.offset_start, partition.offset_end
     if start is None or end is None:

@@ -253,7 +253,7 @@ def _run_on_spark(
 
 
 def _cells(dataset: "Dataset") -> list[str]:
-    return [dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"]
+    return [dataset.fact, str(dataset.rows), str(dataset.files), str(dataset.size_in_bytes)]
 
 
 def _print_summary(reader: "FactReader", order: "ExportOrder", screen: Screen, dataset: DatasetOptions) -> None:

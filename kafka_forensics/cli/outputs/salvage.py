@@ -159,7 +159,7 @@ def _group_cells(group: list[SalvagedPartition]) -> list[str]:
     return [
         partitions_words([partition.key for partition in group]),
         offset_range(first.log_start_offset, first.log_end_offset) if is_single else "",
-        f"{sum(partition.size_in_bytes for partition in group):,}",
+        str(sum(partition.size_in_bytes for partition in group)),
         ", ".join(printable(str(broker)) for broker in first.brokers),
         _ranges_text((gap.start, gap.end) for gap in first.gaps) if is_single else _counted(gaps),
         _left_behind_text(first) if is_single else _counted(left),

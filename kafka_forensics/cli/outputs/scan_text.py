@@ -163,15 +163,15 @@ def _loss_text(overview: Overview) -> str:
     least, most = overview.lost_at_least, overview.lost_at_most
     noun, partitions = overview.noun, plural(overview.partitions, "partition")
     if not least:
-        text = f"no loss is proven; at most {plural(f'{most:,}', noun)} of {partitions} {'is' if most == 1 else 'are'} at risk"
+        text = f"no loss is proven; at most {plural(most, noun)} of {partitions} {'is' if most == 1 else 'are'} at risk"
     elif least == most:
-        text = f"{plural(f'{most:,}', noun)} of {partitions}, proven"
+        text = f"{plural(most, noun)} of {partitions}, proven"
     else:
-        text = f"at least {least:,} and at most {plural(f'{most:,}', noun)} of {partitions}"
+        text = f"at least {least} and at most {plural(most, noun)} of {partitions}"
     them = "it" if most == 1 else "them"
     if not overview.recoverable:
         return f"{text}; {f'no given copy holds {them}' if least else 'no good copy is known'}"
-    amount = "all" if overview.recoverable == most else f"{overview.recoverable:,}"
+    amount = "all" if overview.recoverable == most else str(overview.recoverable)
     verb = "holds" if len(overview.holders) == 1 else "hold"
     held = them if most == 1 else f"{amount} of them"
     return f"{text}; {named_brokers(list(overview.holders))} {verb} {held}"
