@@ -54,8 +54,9 @@ def atomic_text_file(path: Path, opener: Callable[[str, int], int] | None = None
 def publish_directory(unfinished: Path, output: Path, replaced: Iterable[Path] = ()) -> Iterator[Path]:
     """Rename the directory `unfinished`, which the block fills, to `output` once all of it is on disk; remove it on failure.
 
-    Files and directories in `output` that it replaces are removed before. If it stands in `output`, which may be a mount point, its files move there in the order of their names, and replace none.
-    The new names are on disk after `sync_directory` of the directory that holds them. Raises OSError.
+    The files and directories in `output` that it replaces are removed before. If it stands in `output`, which may be a mount point,
+    its files move there in the order of their names, and replace none of the others. The new names are on disk after
+    `sync_directory` of the directory that holds them. Raises OSError.
     """
     try:
         yield unfinished

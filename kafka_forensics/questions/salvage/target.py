@@ -16,8 +16,8 @@ from kafka_forensics.storage.private import private_files
 def output_directory(output: Path) -> Iterator[Path]:
     """The directory to build in, which becomes `output` if the `with` block ends well, and is removed if not.
 
-    It replaces an earlier salvage on which no broker may start. Raises UsageError for an output that is not empty or is a mount point, for one that another process builds (or built when it
-    was killed), and if nothing can be written.
+    It replaces an earlier salvage on which no broker may start. Raises UsageError for any other output that is not empty, for a
+    mount point, for one that another process builds (or built when it was killed), and if nothing can be written.
     """
     output = output.resolve()
     unfinished = output.with_name(output.name + UNFINISHED)
