@@ -91,8 +91,9 @@ def test_the_next_command_names_the_only_missing_broker_for_the_only_empty_direc
     named = [path.replace("wiped-disk/broker-3", "3=wiped-disk/broker-3") for path in directories]
     assert next_paths(*directories) == named
     assert next_paths("wiped-disk") == ["wiped-disk", "3=wiped-disk/broker-3"]
-    status, _, err = run("plan", "wiped-disk", "3=wiped-disk/broker-3")
+    status, out, err = run("plan", "wiped-disk", "3=wiped-disk/broker-3")
     assert (status, "empty directory" in err) == (0, False)
+    assert "Otherwise format it; after its start the broker copies its replicas from their leaders:" in " ".join(out.split())
     # Unknown: another broker is missing, another directory is empty, or the controller's log is not given.
     Path("other").mkdir()
     for unknown in (directories[1:], [*directories, "other"], directories[:3]):
