@@ -30,9 +30,11 @@ class Progress:
         self._started = self._shown = clock()
 
     def __enter__(self) -> Self:
+        self._call_before_compiling(self._announce_compiling)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._call_before_compiling(None)
         if self._bar is not None:
             self._bar.stop()
 
@@ -49,6 +51,16 @@ class Progress:
         elif now - self._started >= BAR_AFTER_SECONDS and now - self._shown >= _REDRAW_SECONDS:
             self._shown = now
             self._draw(done, total)
+
+    def _call_before_compiling(self, announce: Callable[[], None] | None) -> None:
+        if self._screen.animated and not self._screen.quiet:
+            from kafka_forensics.parsers.kernels.compiling import call_before_compiling  # `--help` does without
+
+            call_before_compiling(announce)
+
+    def _announce_compiling(self) -> None:
+        console = self._screen.console() if self._bar is None else self._bar.console
+        console.print("compiling kernels: the first large scan takes up to half a minute longer")
 
     def _line(self, done: int, total: int, seconds: float) -> str:
         from kafka_forensics.wording import duration  # loads jinja2, which `--help` does without

@@ -196,6 +196,8 @@ class Inputs:
     """Storage options, including those in URIs."""
     given: tuple[str, ...] = ()
     """The paths as the user typed them, without credentials in URIs."""
+    unnamed: list[str] = field(default_factory=list)
+    """Empty directories among them without a broker's name."""
     is_unchecked: bool = False
     """Whether the scan, and not `gather`, checks that the requested partitions exist."""
     store_places: list[tuple[ByteSource, str]] = field(default_factory=list)
@@ -407,7 +409,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     """
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
-    opened_paths = open_paths(paths, storage_options=storage_options)
+    opened_paths = open_paths(paths, storage_options=storage_options, unnamed=inputs.unnamed)
     log_skipped_files(opened_paths)
     for opened in opened_paths:
         given, source, discovery = opened.given, opened.source, opened.discovery

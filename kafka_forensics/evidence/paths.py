@@ -72,10 +72,17 @@ class OpenedPath:
         return entry.identity or (id(self.source), directory_key(entry))
 
 
-def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
+def open_paths(
+    paths: list[str],
+    *,
+    logs_only: bool = True,
+    storage_options: tuple[tuple[str, str], ...] = (),
+    unnamed: list[str] | None = None,
+) -> list[OpenedPath]:
     """Open every path, after expanding patterns in URIs; what several paths lead to is read once, which is logged.
 
-    Of several paths, those without any file of Kafka's are skipped and logged, and one that cannot be opened is incomplete.
+    Of several paths, those without any file of Kafka's are skipped and logged, and one that cannot be opened is incomplete. Empty
+    directories that need a broker's name are logged and added to `unnamed`.
     Raises UsageError for a path that is missing or empty, and if none has a log (`logs_only`) or any file of Kafka's.
     """
     opened: list[OpenedPath] = []
@@ -94,7 +101,12 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
         opened_path.discovery = _discovered(opened_path.source)
         _take_empty_log_directory(opened_path)
     opened = [path_or_bundle for opened_path in opened for path_or_bundle in _with_bundles(opened_path, storage_options, by_place)]
+    empty = _empty_directories(opened)
     opened = _without_strangers(opened, logs_only=logs_only)
+    if empty:
+        _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
+    if unnamed is not None:
+        unnamed += empty
     return _read_once(opened) if may_have_duplicates(opened) else opened
 
 
@@ -126,8 +138,8 @@ def _real_path(path: str) -> str:
 def _take_empty_log_directory(opened_path: OpenedPath) -> None:
     """Take an empty directory, given with a broker's name, as the broker's log directory on a replaced disk."""
     discovery = opened_path.discovery
-    root = next((entry for entry in discovery.empty if not entry.path), None)
-    if opened_path.given is not None and root is not None and isinstance(opened_path.source, (LocalSource, BundleSource)):
+    root = next((entry for entry in _nameable(opened_path) if not entry.path), None)
+    if opened_path.given is not None and root is not None:
         discovery.empty.remove(root)
         discovery.log_directories.append(LogDirectory("", entry=root))
 
@@ -209,14 +221,25 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
         kept = [opened_path for opened_path in kept if opened_path not in links]
         skipped += links
     names = [path.source.name for path in skipped if not path.discovery.empty]
+    names += [path.typed(entry.path) for path in opened for entry in path.discovery.empty if entry not in _nameable(path)]
     if names:
         _note(f"skipped, without Kafka files: {first_few(names, _NAMES_LISTED)}")
-    named = {os.path.normpath(opened_path.source.name) for opened_path in opened if opened_path.given is not None}
-    empty = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.empty]
-    empty = [path for path in empty if os.path.normpath(path) not in named]
-    if empty:
-        _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
     return kept
+
+
+def _empty_directories(opened: list[OpenedPath]) -> list[str]:
+    """The empty directories without a broker's name that can be given with one."""
+    named = {os.path.normpath(opened_path.source.name) for opened_path in opened if opened_path.given is not None}
+    typed = [opened_path.typed(entry.path) for opened_path in opened for entry in _nameable(opened_path)]
+    return [path for path in typed if os.path.normpath(path) not in named]
+
+
+def _nameable(opened_path: OpenedPath) -> list[Entry]:
+    """The empty directories that `NAME=PATH` can name: local ones, and the only directory of a bundle."""
+    empty = opened_path.discovery.empty
+    if isinstance(opened_path.source, BundleSource):
+        return [entry for entry in empty if not entry.path]
+    return empty if isinstance(opened_path.source, LocalSource) else []
 
 
 def _has_only_links(discovery: Discovery) -> bool:
@@ -311,8 +334,8 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
 def _hint(opened_path: OpenedPath) -> str:
     """What to do about a path without files of Kafka's."""
     discovery, name = opened_path.discovery, opened_path.source.name
-    if discovery.empty:
-        empty = opened_path.typed(discovery.empty[0].path)
+    if nameable := _nameable(opened_path):
+        empty = opened_path.typed(nameable[0].path)
         return f"it is empty: if it is the replaced disk of a broker, give it as N={empty}"
     archives = [entry.path for entry in discovery.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:

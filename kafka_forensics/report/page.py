@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 1 << 20
 """Bytes that a page may have."""
-_SIZES: Final = ((200, 40, 1_000), (120, 40, 400), (60, 30, 200), (30, 20, 100), (30, 5, 20))
-"""(letters of a name, groups drawn, partitions listed), of which a page takes the first that is small enough."""
+_SIZES: Final = ((200, 40, 1_000, 1), (120, 40, 400, 1), (60, 30, 200, 1), (30, 20, 100, 1), (30, 5, 20, 0.2), (30, 0, 0, 0))
+"""(letters of a name, groups drawn, partitions listed, share of all other lists), of which a page takes the first that is small
+enough: the last always is, because every value is cut and each other list has one item."""
 _FINDINGS: Final = 12
 """Findings of a partition that are shown."""
 _OF_NO_PARTITION: Final = 50
@@ -95,16 +96,17 @@ class _PageBuilder:
 
     def text(self) -> str:
         """The page, shortened until it is small enough."""
-        for letters, drawn, listed in _SIZES:
+        for letters, drawn, listed, share in _SIZES:
             each = max(listed // max(min(len(self._groups), drawn), 1), 1)
             sections = [self._section(group, letters, each) for group in self._groups[:drawn]]
-            incidents = [self._incident(incident, letters) for incident in self._document.incidents[:_INCIDENTS]]
+            incidents = [self._incident(row, letters, share) for row in self._document.incidents[: _count(_INCIDENTS, share)]]
             left_out = [row for group in self._groups[drawn:] for row in group.rows]
             rest = PartitionGroup(left_out, self._groups[0].losses, {}, {}) if left_out else None
             text = str(
                 render(
                     "page.html",
                     **self._values,
+                    **self._lists(share),
                     incidents=incidents,
                     lane_legend=_legend(lane_styles.LEGEND, self._styles),
                     sections=Markup("\n").join(sections),
@@ -161,7 +163,7 @@ class _PageBuilder:
         ]
         return f"{name}{'; '.join(facts)}."
 
-    def _incident(self, incident: IncidentRow, letters: int) -> dict[str, object]:
+    def _incident(self, incident: IncidentRow, letters: int, share: float) -> dict[str, object]:
         """An incident, with its loss by topic."""
         by_topic: defaultdict[str, Lost] = defaultdict(Lost)
         partitions: Counter[str] = Counter()
@@ -180,13 +182,14 @@ class _PageBuilder:
             }
             for topic in topics
         ]
-        rest = topics[_MOST_TOPICS:]
+        shown_topics, most_topics = _count(_TOPICS, share), _count(_MOST_TOPICS, share)
+        rest = topics[most_topics:]
         more = sum((by_topic[topic] for topic in rest), Lost())
         return {
             "row": incident,
             "lost": loss_of(incident, incident),
-            "topics": rows[:_TOPICS],
-            "folded": rows[_TOPICS:_MOST_TOPICS],
+            "topics": rows[:shown_topics],
+            "folded": rows[shown_topics:most_topics],
             "left_out": f"{plural(len(rest), 'further topic')}: {more}." if rest else "",
         }
 
@@ -196,7 +199,6 @@ class _PageBuilder:
         document, facts = self._document, self._facts
         style = template_text("page.css") + template_text("picture.css")
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
-        hashes = facts.hashes or ()
         overview = self._overview
         starts = [incident.from_ms for incident in document.incidents if incident.lost_at_most]
         history = timeline(facts, next((start for start in starts if start is not None), None))
@@ -215,17 +217,24 @@ class _PageBuilder:
             "timeline_legend": _legend(timeline_styles.LEGEND, () if history is None else history.picture.shapes),
             "above": lane_styles.ABOVE,
             "lines": timeline_styles.LINES | lane_styles.LINES,
-            "incidents_left_out": _more(document.incidents, _INCIDENTS, "incident"),
-            "of_no_partition": self._of_no_partition[:_OF_NO_PARTITION],
-            "of_no_partition_left_out": _more(self._of_no_partition, _OF_NO_PARTITION, "finding"),
             "limits": list(self._limits()),
-            "gaps": document.incomplete[:_GAPS],
-            "gaps_left_out": _more(document.incomplete, _GAPS, "input"),
             "provenance": list(self._provenance_terms()),
-            "brokers": document.input.brokers[:_BROKERS],
-            "hashes": hashes[:_HASHES],
-            "hashes_left_out": _more(hashes, _HASHES, "file"),
             "tool": f"{document.tool.name} {document.tool.version}",
+        }
+
+    def _lists(self, share: float) -> dict[str, object]:
+        """Lists of the page's template, with a `share` of their largest length, and what they leave out."""
+        document, hashes = self._document, self._facts.hashes or ()
+        return {
+            "incidents_left_out": _more(document.incidents, _count(_INCIDENTS, share), "incident"),
+            "of_no_partition": self._of_no_partition[: _count(_OF_NO_PARTITION, share)],
+            "of_no_partition_left_out": _more(self._of_no_partition, _count(_OF_NO_PARTITION, share), "finding"),
+            "gaps": document.incomplete[: _count(_GAPS, share)],
+            "gaps_left_out": _more(document.incomplete, _count(_GAPS, share), "input"),
+            "brokers": document.input.brokers[: _count(_BROKERS, share)],
+            "brokers_left_out": _more(document.input.brokers, _count(_BROKERS, share), "broker"),
+            "hashes": hashes[: _count(_HASHES, share)],
+            "hashes_left_out": _more(hashes, _count(_HASHES, share), "file"),
         }
 
     def _headline(self) -> str:
@@ -314,6 +323,10 @@ def _encoded(path: str) -> bytes:
 def _legend(meanings: dict[str, str], styles: Collection[str]) -> dict[str, str]:
     """The meanings of the styles in use."""
     return {style: meaning for style, meaning in meanings.items() if style in styles}
+
+
+def _count(most: int, share: float) -> int:
+    return max(int(most * share), 1)
 
 
 def _more(items: Sequence[object], kept: int, noun: str) -> str:

@@ -117,3 +117,29 @@ def test_a_missing_controllers_log_is_reported(run: Run, tmp_path: Path) -> None
     )
     assert run(SAMPLES / "silent-divergence" / "broker-1", "--format", "text") == (0, "", message)
     assert run(tmp_path / "absent")[0] == 2
+
+
+def test_text_of_many_partitions_begins_with_the_worst_and_is_short(run: Run, tmp_path: Path) -> None:
+    sample = SAMPLES / "unclean-election"
+    _, out, _ = run(sample)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines == [
+        "partitions at the end of the log state leader ISR ELR",
+        "12 partitions of 10 topics NO LEADER none - 2",
+        "audit-0 replicas not in sync 1 1 -",
+        "",
+        "unclean elections first at leader cost",
+        "audit-0 2026-11-21T03:56:10.014Z 1 after 2 70 offsets",
+        "",
+        "125 changes: -v lists all, --topic and --partition those of one partition",
+    ]
+    assert len(run(sample, "-v")[1].splitlines()) == 126
+    # Every partition has another state and another election.
+    changes = list[bytes]()
+    for number in range(20):
+        changes += [partition([1, 2, 3 + number], 1, partition_id=number)]
+        leader = partition_change(partition_id=number, leader=3 + number, isr=[3 + number], leader_recovery_state=1)
+        changes += [partition_change(partition_id=number, isr=[1]), leader]
+    _, out, _ = run(put_controller(tmp_path, topic(), *changes))
+    assert len(out.splitlines()) <= 40
+    assert out.count("t-7 to t-19 more\n") == 2

@@ -11,6 +11,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination, Screen, say, wrapped
 from kafka_forensics.model.amounts import size
+from kafka_forensics.parsers.kernels.compiling import kernel
 from tests.cli.every_command import Terminal
 from tests.support.brokers import healthy
 from tests.support.places import SAMPLES
@@ -49,6 +50,20 @@ def test_a_line_every_half_minute_without_a_terminal() -> None:
 def test_progress_without_any_bytes_has_no_estimate() -> None:
     assert progress_output(StringIO(), [(31.0, 0)]) == "read 0 B of 4 GB (0 %), 0 B/s\n"
     assert progress_output(Terminal(), [(3.0, 0), (4.0, 0)]) != ""
+
+
+@pytest.mark.parametrize(("stream", "quiet", "lines"), [(Terminal(), False, 1), (Terminal(), True, 0), (StringIO(), False, 0)])
+def test_a_terminal_shows_why_the_first_large_scan_takes_longer(
+    stream: StringIO, quiet: bool, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_forensics.storage.code_cache._requested", [str(tmp_path)])
+
+    def at_least_seven(number: int) -> int:
+        return max(number, 7)
+
+    with Progress(Screen(stream, 80, colour=False, quiet=quiet)):
+        assert kernel(at_least_seven).compiled(1) == 7
+    assert stream.getvalue() == "compiling kernels: the first large scan takes up to half a minute longer\n" * lines
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,22 @@ def test_a_page_of_long_hostile_names_is_below_1_mib() -> None:
     text = page(document_of(result), facts, Provenance())
     assert len(text.encode()) <= LARGEST
     assert "Not drawn: 1,9" in plain_text(text)
+
+
+@pytest.mark.parametrize("length", [40, 400, 4_000])
+def test_a_page_of_long_lists_is_below_1_mib(length: int) -> None:
+    """The lists that do not depend on partitions may be the largest part of a page."""
+    result, facts = results_with_loss(40)
+    text = HOSTILE_TEXT * (length // 10)
+    result.brokers = [replace(result.brokers[0], broker=f"{text}{number}", log_dirs=[text] * 30) for number in range(300)]
+    result.incomplete = [Incomplete(f"{text}{number}", text) for number in range(200)]
+    for summary in result.partitions:
+        summary.replicas[0].log_dir = text
+    page_text = page(document_of(result), facts, Provenance(command=text))
+    assert len(page_text.encode()) <= LARGEST
+    assert_harmless(page_text)
+    assert "40 partitions of 1 topic" in plain_text(page_text)
+    assert re.search(r"\d+ further brokers\.", plain_text(page_text))
 
 
 def test_partitions_that_differ_in_the_same_way_share_lanes() -> None:

@@ -38,6 +38,8 @@ _COST_NOTES: Final = {
     "not_told": "what it cost was not checked",
 }
 _MESSAGES_SHOWN: Final = 20
+_CHANGES_SHOWN: Final = 16
+"""Changes of several partitions that text lists."""
 
 
 @options.expand_option_groups
@@ -46,23 +48,29 @@ def metadata(
     selection: options.Selection,
     reading: options.ReadOptions,
     output: options.OutputOptions,
-    console: options.ConsoleOptions,
+    console: options.VerboseConsoleOptions,
 ) -> int:
     """Show who led each partition and who was in sync, in which leader epoch and since when.
 
     Reads every copy of `__cluster_metadata`, on controllers and brokers. Marks unclean elections with the records that they
-    cost, if the logs of the partition show it.
+    cost, if the logs of the partition show it. The text of several partitions shows their last states and unclean elections; -v
+    lists every change.
     """
     format_name = output.chosen_format()
     scan_options = reading.scan_options(selection)
     screen = screen_of(console)
 
+    from kafka_forensics.cli.outputs.metadata import overview_lines
     from kafka_forensics.questions.metadata import controller_events
 
     with Progress(screen) as progress:
         events = controller_events(paths, scan_options, progress)
+    is_short = len(events.rows) <= _CHANGES_SHOWN or len({(row.topic_id, row.partition) for row in events.rows}) == 1
     with open_output(output.output, color=console.color) as to:
-        AnswerList(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, format_name, to)
+        if format_name != "text" or is_short or console.is_verbose:
+            AnswerList(COLUMNS, _HEADS, _RIGHT, _cells).write(events.rows, format_name, to)
+        else:
+            to.stream.writelines(overview_lines(events, _cost_words, to.width))
     _print_summary(events, screen)
     return options.EXIT_INCOMPLETE if events.incomplete else 0
 
@@ -83,20 +91,24 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 def _changes(row: "EventRow") -> Iterator[str]:
-    from kafka_forensics.wording import offset_range
-
     event, before = row.event, None if row.before is None else row.before.state
     if event.kind != "changed" or before is None:
         yield "from a snapshot" if event.kind == "snapshot" else event.kind
     else:
         yield from list(_state_changes(event.state, before)) or ["nothing but the partition epoch"]
     if event.is_unclean:
-        lost = f"cost offsets {offset_range(row.cost_start_offset or 0, row.cost_end_offset or 0)}"
-        yield f"UNCLEAN election: {_COST_NOTES.get(row.cost or '', lost).replace('{leader}', str(event.previous_leader))}"
+        yield f"UNCLEAN election: {_cost_words(row)}"
     if event.is_committed is False:
         yield "NOT COMMITTED: on no majority of the voters"
     if event.unknown_after is not None:
         yield f"unknown what changed after offset {event.unknown_after - 1}"
+
+
+def _cost_words(row: "EventRow") -> str:
+    from kafka_forensics.wording import offset_range
+
+    lost = f"cost offsets {offset_range(row.cost_start_offset or 0, row.cost_end_offset or 0)}"
+    return _COST_NOTES.get(row.cost or "", lost).replace("{leader}", str(row.event.previous_leader))
 
 
 def _state_changes(state: "PartitionState", before: "PartitionState") -> Iterator[str]:

@@ -403,8 +403,9 @@ def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
         clusters = {summary.cluster_id for summary in plans.result.brokers if summary.cluster_id} if plans.result else set()
         cluster_id = shlex.quote(clusters.pop()) if len(clusters) == 1 else "CLUSTER_ID"
         text = (
-            f"The log directory of {brokers([broker])} is empty, and a node with KRaft does not start on it. Let `kafka-forensics "
-            "salvage` build it from the other copies, or format it:"
+            f"The log directory of {brokers([broker])} is empty, and a node with KRaft does not start on it. If you need its "
+            "replicas at once, follow the steps of `kafka-forensics salvage` instead of these: it builds the directory from the "
+            "other copies. Otherwise format it; after its start the broker copies its replicas from their leaders:"
         )
         yield OperatorStep(
             "format", text, f"kafka-storage.sh format --cluster-id {cluster_id} --config server.properties", (broker,)

@@ -188,8 +188,8 @@ def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
         command = f"{DESCRIBE} --under-replicated-partitions"
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
         yield OperatorStep("in_sync", f"Check that all replicas are in sync: this prints nothing{lacking}.", command, order)
-    command = rerun_command("verify", None, "--against", f"{salvaged.output}/{MANIFEST}")
-    yield OperatorStep("verify", "Copy the log directories again, and check that every byte is there:", command)
+    command = rerun_command("verify", None, "--live", "--against", f"{salvaged.output}/{MANIFEST}")
+    yield OperatorStep("verify", "Copy the log directories of the running brokers, and check that every byte is there:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
         yield from _retention_restored(passed, topics)
 

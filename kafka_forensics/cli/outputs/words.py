@@ -343,4 +343,5 @@ def next_command(result: ScanResult) -> str | None:
     if incident is None or command is None:
         return None
     chosen = ["--state", "hanging"] if incident.cause is Cause.HANGING_TRANSACTION else []
-    return rerun_command(command, result.rerun_arguments, *chosen)
+    arguments = result.rerun_arguments
+    return rerun_command(command, None if arguments is None else arguments.with_replaced_disk(), *chosen)

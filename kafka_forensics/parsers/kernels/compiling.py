@@ -72,6 +72,7 @@ class _ProcessState:
     seconds: float = 0.0
     longest_call: float = 0.0
     has_compiled: bool = False
+    before_compiling: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)
@@ -120,6 +121,11 @@ def worth_threads() -> bool:
 def have_compiled() -> bool:
     """Whether a compiled kernel exists in this process."""
     return _process.has_compiled
+
+
+def call_before_compiling(announce: Callable[[], None] | None) -> None:
+    """Have `announce` called once, before this process compiles a kernel that the cache lacks."""
+    _process.before_compiling = announce
 
 
 class Kernel(Generic[Answer]):
@@ -211,6 +217,10 @@ class Kernel(Generic[Answer]):
         with _lock:
             signature = self._signature(types)
             if signature.form is None:
+                announce = _process.before_compiling
+                if announce is not None and not self._is_cached(_digest(types)):
+                    _process.before_compiling = None
+                    announce()
                 collects = gc.isenabled()
                 gc.disable()  # a fifth of what loading numba takes
                 try:

@@ -17,6 +17,7 @@ import pytest
 from kafka_forensics.parsers.kernels import compiling
 from kafka_forensics.parsers.kernels.compiling import (
     Kernel,
+    call_before_compiling,
     compile_as_needed,
     kernel,
     kernel_directory,
@@ -243,6 +244,15 @@ def test_a_second_kernel_loads_what_the_first_compiled() -> None:
         [signature] = copy._signatures.values()
         hits.append(sum(signature.form.stats.cache_hits.values()))  # type: ignore[union-attr]
     assert hits == [0, 1]
+
+
+def test_compiling_is_announced_once_and_loading_from_the_cache_is_not() -> None:
+    announced: list[str] = []
+    for kernels_ in ([fresh(), fresh("other")], [fresh()]):
+        call_before_compiling(lambda: announced.append("compiling"))
+        assert [copy.compiled(1) for copy in kernels_] == [7] * len(kernels_)
+    call_before_compiling(None)
+    assert announced == ["compiling"]
 
 
 @pytest.mark.parametrize(

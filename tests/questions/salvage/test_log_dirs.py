@@ -169,7 +169,8 @@ def test_verify_checks_every_broker(copies: list[str], tmp_path: Path) -> None:
     paths = [str(output / f"broker-{broker}") for broker in (1, 2, 3)]
     document = read_promises(str(output / MANIFEST))
     options = ScanOptions(topic_glob="codec-gzip")
-    assert {promise.outcome for promise in verify(paths, document, options, ExecutedPlan()).promises} == {Outcome.KEPT}
+    for read in (options, replace(options, live=True)):
+        assert {promise.outcome for promise in verify(paths, document, read, ExecutedPlan()).promises} == {Outcome.KEPT}
     absent = verify(paths[:2], document, options, ExecutedPlan()).promises
     assert {promise.broker for promise in absent if promise.reason == "no_copy"} == {3}
 
@@ -186,6 +187,7 @@ def test_steps_stop_move_aside_copy_and_start_with_limits(copies: list[str], tmp
     assert by_kind["copy_back"].command == "cp -a LOG_DIR.before/__cluster_metadata-0 LOG_DIR"
     assert by_kind["copy"].command == f"cp -a {tmp_path}/out/broker-N/NAME/. LOG_DIR"  # also where that is a mount point
     assert by_kind["start"].brokers[-1] == 3  # whose disk is new
+    assert by_kind["verify"].command == f"kafka-forensics verify PATH... --live --against {tmp_path}/out/{MANIFEST}"
     absent = steps_of(whole(copies[:2], tmp_path / "two"))  # broker 3, which stays stopped
     assert [step.kind for step in absent if 3 in step.brokers] == ["copy", "stop"]
     assert f" --path-to-json-file {tmp_path}/out/{ELECTION_FILE}" in str(by_kind["elect"].command)
