@@ -74,8 +74,9 @@ def plan(
         from kafka_forensics.cli.outputs.plan import write_plans
         from kafka_forensics.cli.outputs.plan_steps import PlanArguments
 
-        typed = _plan_options(selection, dead, truncate_by)
-        arguments = PlanArguments(elect, typed, None if elections is None else str(elections))
+        selected = _typed(("--topic", selection.topic), ("--partition", selection.partition))
+        typed = _typed(*(("--dead", broker) for broker in dead or ()), ("--truncate-by", truncate_by))
+        arguments = PlanArguments(elect, selected, typed, None if elections is None else str(elections))
         if elections is not None:
             _write_elections(elections, plans, arguments)
         write_plans(plans, format_name, to, arguments, by=by)
@@ -83,11 +84,9 @@ def plan(
     return options.EXIT_INCOMPLETE if plans.result is not None and plans.result.incomplete else 0
 
 
-def _plan_options(selection: options.Selection, dead: list[str] | None, truncate_by: str | None) -> tuple[str, ...]:
-    """The options that make the same plan again, other than those that read the copies."""
-    typed = [("--topic", selection.topic), ("--partition", selection.partition), *(("--dead", broker) for broker in dead or ())]
-    typed.append(("--truncate-by", truncate_by))
-    return tuple(text for option, value in typed if value is not None for text in (option, str(value)))
+def _typed(*values: tuple[str, object]) -> tuple[str, ...]:
+    """The options of these names and values, without those that the user did not give."""
+    return tuple(text for option, value in values if value is not None for text in (option, str(value)))
 
 
 def _write_elections(directory: Path, plans: "Plans", arguments: "PlanArguments") -> None:
