@@ -200,7 +200,7 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="TIME",
-        help="Compute ages at TIME, or at now [default: newest in logs].",
+        help="Compute ages at TIME or now [default: newest in logs].",
         rich_help_panel=INPUT,
     ),
 ]
