@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeVar, get_args, get_type_hints
 
 import typer
@@ -52,16 +53,22 @@ def choice(
     return info
 
 
-def time_ms(text: str) -> int:
+def time_ms(text: str, hint: str = "write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970") -> int:
     """Milliseconds since 1970 of an ISO 8601 time (UTC if it names no zone) or of such a number. Raises UsageError."""
     if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and len(text) != _DATE_DIGITS:
         return int(text)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        hint = "write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970"
         raise UsageError(f"{text!r} is not a time", hint=hint) from None
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def moment_ms(text: str) -> int:
+    """The same, or `now` for the current time. Raises UsageError."""
+    if text == "now":
+        return time_ns() // 1_000_000
+    return time_ms(text, "write it like 2026-03-01T12:00:00Z, as milliseconds since 1970, or now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="TIME",
-        help="Compute ages at TIME [default: newest in the logs].",
+        help="Compute ages at TIME or now [default: newest in logs].",
         rich_help_panel=INPUT,
     ),
 ]
@@ -326,7 +333,7 @@ class ReadOptions(AccessOptions):
             copied={None: None, True: ledger.CopyExtent.WHOLE, False: ledger.CopyExtent.PARTIAL}[self.copied_whole],
             live=self.live,
             deep=deep,
-            as_of_ms=None if self.as_of is None else time_ms(self.as_of),
+            as_of_ms=None if self.as_of is None else moment_ms(self.as_of),
         )
 
 

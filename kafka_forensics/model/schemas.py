@@ -301,7 +301,8 @@ TRANSACTIONS_FACT: Final = fact(
         column("holds_last_stable_offset", pa.bool_(), "read_committed readers wait for it"),
         nullable_column("safe_to_abort", pa.bool_(), "of open ones; null: not decided"),
         nullable_column("reason", pa.string(), "the reason for it"),
-        nullable_column("command", pa.string(), "of Kafka's tools, that would end it"),
+        nullable_column("find_hanging", pa.string(), "the command of Kafka's tools that confirms that it hangs"),
+        nullable_column("command", pa.string(), "the command of Kafka's tools that ends it"),
     ],
 )
 

@@ -58,10 +58,8 @@ def coordinators_word(evidence: Evidence) -> str | None:
     if (again := evidence.get("look_again_at")) is not None:
         return f"{unlisted}: if it is still open at {rfc3339(again)}, it hangs; check again then"
     if evidence.get("command") is None:
-        return f"{unlisted}, and it is overdue only by clients' clocks: check whether {evidence.get('find_hanging')} names it"
-    return (
-        f"{unlisted}, but its log may have been copied before this one: check whether {evidence.get('find_hanging')} names it, then"
-    )
+        return f"{unlisted}, and it is overdue only by clients' clocks"
+    return f"{unlisted}, but its log may have been copied before this one"
 
 
 # The coordinator's decision that a marker belongs to: no number identifies it, only times.
@@ -129,7 +127,10 @@ class TransactionRow:
     holds_last_stable_offset: bool = False
     last_stable_offset: int | None = None
     safe_to_abort: bool | None = None
+    find_hanging: str | None = None
+    """The command that shows on the running cluster whether it hangs."""
     command: str | None = None
+    """The command that ends it there."""
     reason: str | None = None
     age_ms: int | None = None
     """Of an open one at `--as-of`: since its start if its coordinator considers it overdue, else since its last batch."""
@@ -437,7 +438,8 @@ class KnownTransactions:
         row.coordinator_state = evidence.get("coordinator_state")
         row.reason = evidence.get("reason") or coordinators_word(evidence)
         row.safe_to_abort = evidence.get("safe_to_abort")
-        row.command, row.decided_timestamp = evidence.get("command"), evidence.get("decided_timestamp")
+        row.find_hanging, row.command = evidence.get("find_hanging"), evidence.get("command")
+        row.decided_timestamp = evidence.get("decided_timestamp")
         row.age_ms = evidence.get("transaction_age_ms", evidence.get("age_ms"))
         row.transaction_timeout_ms = evidence.get("transaction_timeout_ms")
         row.partitions = evidence.get("partitions_of_transaction")

@@ -311,14 +311,10 @@ def _risks_told(finding: Finding) -> str | None:
     return listed(replaced) if replaced else None
 
 
-def _end_transaction(finding: Finding) -> str | None:
-    """The command that ends a hanging transaction (Kafka 3.0 and later)."""
-    place, first = finding.place, finding.evidence.get("first_offset")
-    if place.topic is None or place.partition is None or not isinstance(first, int):
-        return None
-    topic = shlex.quote(clean(place.topic, _LONGEST_ARGUMENT))
-    where = f"--topic {topic} --partition {clean(place.partition)} --start-offset {clean(first)}"
-    return f"`kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}`"
+def _kafka_command(finding: Finding, key: str) -> str | None:
+    """A command of Kafka's tools in the evidence."""
+    command = finding.evidence.get(key)
+    return f"`{clean(command, _LONGEST_ARGUMENT)}`" if isinstance(command, str) else None
 
 
 def _formats(finding: Finding) -> str | None:
@@ -489,18 +485,19 @@ def _rows(finding: Finding, name: str) -> list[dict[str, Any]]:
 
 
 DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
+    "abort": lambda finding: _kafka_command(finding, "command"),
     "among": _among,
     "batch": _batch,
     "bytes": lambda finding: (
         f"{offset_range(finding.place.byte_start, finding.place.byte_end, 'byte') or 'some bytes'} of {_file(finding)}"
     ),
     "compare": _compare,
+    "confirm_hanging": lambda finding: _kafka_command(finding, "find_hanging"),
     "cut": _cut,
     "defect": defect,
     "deleted_remotely": lambda finding: bool(finding.evidence.get("remote_segments_deleted")),
     "dump": _dump,
     "events_list": _events_list,
-    "end_transaction": _end_transaction,
     "file": _file,
     "formats": _formats,
     "groups": lambda finding: f"`{rerun_command('groups', finding.rerun_arguments, '--all-partitions')}`.",

@@ -136,7 +136,10 @@ def test_debug_shows_the_traceback_of_a_bug_without_escape_sequences(scan: Scan)
         (["scan", "x", "--format", "jsno"], "error: there is no format 'jsno'\nhint: did you mean json?\n"),
         (["scan", "x", "--fail-on", "eror"], "error: there is no severity 'eror'\nhint: did you mean error?\n"),
         (["scan", "x", "--spark-remote", "sc://h"], "error: --spark-remote and --spark-master require --engine spark\n"),
-        (["scan", "x", "--as-of", "noon"], "error: 'noon' is not a time\nhint: write it like 2026-03-01T12:00:00Z"),
+        (
+            ["scan", "x", "--as-of", "noon"],
+            "error: 'noon' is not a time\nhint: write it like 2026-03-01T12:00:00Z, as milliseconds since 1970, or now\n",
+        ),
         (["scan", "x", "--topik", "y"], "error: no such option: --topik\nhint: did you mean --topic?\n"),
         (["scan", "x", "--jobs", "0"], "error: invalid value for '--jobs'"),
         (["scan", "--topic"], "error: option '--topic' requires an argument\nhint: `kafka-forensics scan --help` shows how"),

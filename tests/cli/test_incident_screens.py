@@ -19,13 +19,14 @@ LOG_DIRS: Final = {
     "wiped-disk": "wiped-disk/broker-1 wiped-disk/broker-2 3=wiped-disk/broker-3 wiped-disk/controller-100",
     "stuck-readers": "stuck-readers",
 }
+MORE_COMMANDS: Final = {"stuck-readers": {"transactions": "transactions stuck-readers --state hanging"}}
 SALVAGE_OPTIONS: Final = {"unclean-127": " --prefer-broker 2", "wiped-disk": " --allow-gaps", "stuck-readers": ""}
 FIRST_SCREEN: Final = 12
 MOST_LINES: Final = {"unclean-127": 40, "wiped-disk": 60, "stuck-readers": 45}
 
 
 def command_lines(name: str) -> dict[str, str]:
-    """The five commands of an incident, in their order."""
+    """The five commands of an incident, in their order, and others that they print."""
     log_dirs = LOG_DIRS[name]
     return {
         "scan": f"scan {log_dirs}",
@@ -33,6 +34,7 @@ def command_lines(name: str) -> dict[str, str]:
         "recover": f"recover {log_dirs} --keep recommended --output lost",
         "salvage": f"salvage {log_dirs}{SALVAGE_OPTIONS[name]} --output salvaged",
         "verify": f"verify {log_dirs} --against plan.json",
+        **MORE_COMMANDS.get(name, {}),
     }
 
 

@@ -19,9 +19,11 @@ from tests.cli.runs import COMMAND, Run, printed_commands
 from tests.gallery.case import Case
 from tests.gallery.cases import one_of_each_fault
 from tests.gallery.incidents import TREES, Tree
+from tests.gallery.transactions import put_unlisted
 from tests.support.audit import put_restored_copy, put_unclean_election
-from tests.support.brokers import put_meta_properties
+from tests.support.brokers import put_brokers, put_meta_properties
 from tests.support.bundles import make_bundle
+from tests.support.logs import CoordinatorLog, DataLog
 from tests.support.places import SAMPLES
 
 
@@ -90,6 +92,30 @@ def test_a_command_has_only_the_paths_that_its_partition_needs(run: Run, tmp_pat
     plans = [command for command in commands if command[1] == "plan" and "audit" in command]
     assert plans == [("kafka-forensics", "plan", *map(str, log_dirs), "--topic", "audit", "--partition", "0")]
     assert_commands_run(run, set(plans))
+
+
+@pytest.mark.parametrize("options", [(), ("--live",)], ids=" ".join)
+def test_the_next_command_lists_transactions_that_may_hang(options: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    """Now its coordinator had time to end it. In copies of running brokers it counts as open."""
+    put_unlisted(tmp_path)
+    (listing,) = {command for command in commands_of_scan(run, tmp_path, *options, "--as-of", "now") if "transactions" in command}
+    assert listing[-2:] == ("--state", "open" if options else "hanging")
+    assert "HOST:PORT find-hanging" in run(*listing[1:], "--format", "text")[1]
+
+
+def test_commands_about_a_topic_with_a_long_name_are_whole(run: Run, tmp_path: Path) -> None:
+    topic, log, state = "t" * 200, DataLog(), CoordinatorLog()
+    log.data(5)
+    log.traffic(21 * 60)
+    state.transaction(21 * 60, (1,), commit=True)
+    put_brokers(tmp_path, {f"{topic}-0": log, "__transaction_state-0": state})
+    text = run("scan", tmp_path, "--by", "partition", "--format", "text")[1].replace(" \\\n", " ")
+    commands = [" ".join(line.split()) for line in text.splitlines() if "kafka-transactions.sh --boot" in line]
+    where = f"--topic {topic} --partition 0"
+    assert [command.partition("HOST:PORT ")[2] for command in commands] == [
+        f"find-hanging {where} --max-transaction-timeout 15",
+        f"abort {where} --start-offset 0",
+    ]
 
 
 def test_commands_contain_no_secrets() -> None:

@@ -1,6 +1,7 @@
 """The `transactions` command: output in every format, filters, and exit statuses."""
 
 import json
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -89,9 +90,19 @@ def test_options_filter_the_rows(run: Run, copies: Path, arguments: list[object]
 
 def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
     _, out, err = run(copies, "--format", "text", "--state", "hanging")
-    header, line = out.splitlines()
+    header, line, *steps = out.splitlines()
     assert header.split()[:3] == ["partition", "state", "transactional"]
-    assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; `kafka-tran" in line
+    assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; `" in line
+    find, abort = re.findall(r"`kafka-transactions.sh --bootstrap-server HOST:PORT ([a-z-]+) --topic t --partition 0 [^`]+`", line)
+    assert (find, abort) == ("find-hanging", "abort")
+    assert [step.split(",")[0] for step in steps] == [
+        "",
+        "Steps. For each transaction that has commands above",
+        "1. Run find-hanging (Kafka 3.0 or later). If it does not list the transaction",
+        "2. Run abort",
+        "3. Run find-hanging again: it prints only its heading",
+    ]
+    assert "Steps." not in run(copies, "--format", "text", "--state", "open")[1]
     assert "t-0: 2 committed, 1 aborted, 1 open (1 of them hanging); the last stable offset 9 is held by an open transaction" in err
     assert "critical: t-1 on broker 1: the coordinator decided to commit" in err
     assert run(copies, "-q")[2] == ""
@@ -152,10 +163,10 @@ def test_a_transaction_unknown_to_coordinators_shows_since_when_it_hangs_and_how
     live = (tmp_path, "--live", "--as-of", ms(1_206), "--state", "open")
     [row] = rows(run, *live)
     find = "kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --topic t --partition 0 --max-transaction-timeout 15"
-    assert find in row["reason"]
     abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 3"
-    assert (row["command"], row["safe_to_abort"]) == (abort, None)
-    assert abort in run(*live, "--format", "text")[1].replace("\n", " ")
+    assert (row["find_hanging"], row["command"], row["safe_to_abort"]) == (find, abort, None)
+    text = run(*live, "--format", "text")[1].replace("\n", " ")
+    assert f"safe to abort only if find-hanging lists it; `{find}`; `{abort}`" in text
 
 
 def test_both_parts_of_a_partly_lost_transaction_have_the_same_epoch_and_time(run: Run, tmp_path: Path) -> None:

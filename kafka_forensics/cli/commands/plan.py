@@ -74,9 +74,9 @@ def plan(
         from kafka_forensics.cli.outputs.plan import write_plans
         from kafka_forensics.cli.outputs.plan_steps import PlanArguments
 
-        selected = _selected_options(selection, dead)
-        typed = selected if truncate_by is None else (*selected, "--truncate-by", truncate_by)
-        arguments = PlanArguments(elect, typed, None if files is None else str(files), selected)
+        selected = _typed(("--topic", selection.topic), ("--partition", selection.partition))
+        dead_options, rule_options = _typed(*(("--dead", broker) for broker in dead or ())), _typed(("--truncate-by", truncate_by))
+        arguments = PlanArguments(elect, selected, dead_options, rule_options, None if files is None else str(files))
         if files is not None:
             _write_files(files, plans, arguments)
         write_plans(plans, format_name, to, arguments, by=by)
@@ -84,10 +84,9 @@ def plan(
     return options.EXIT_INCOMPLETE if plans.result is not None and plans.result.incomplete else 0
 
 
-def _selected_options(selection: options.Selection, dead: list[str] | None) -> tuple[str, ...]:
-    """The options that select what is planned, other than those that read the copies."""
-    typed = [("--topic", selection.topic), ("--partition", selection.partition), *(("--dead", broker) for broker in dead or ())]
-    return tuple(text for option, value in typed if value is not None for text in (option, str(value)))
+def _typed(*values: tuple[str, object]) -> tuple[str, ...]:
+    """The options of these names and values, without those that the user did not give."""
+    return tuple(text for option, value in values if value is not None for text in (option, str(value)))
 
 
 def _write_files(directory: Path, plans: "Plans", arguments: "PlanArguments") -> None:

@@ -33,7 +33,7 @@ COLUMNS: Final[Columns] = {
     **attributes("batches records marker marker_offset"),
     **times("marker_timestamp", "marker_timestamp"),
     **attributes("marker_epoch coordinator_epoch coordinator_state partitions holds_last_stable_offset last_stable_offset"),
-    **attributes("safe_to_abort reason command age_ms transaction_timeout_ms broker"),
+    **attributes("safe_to_abort reason find_hanging command age_ms transaction_timeout_ms broker"),
     **times("decided_timestamp", "decided_timestamp"),
 }
 _HEADS: Final = (
@@ -51,6 +51,12 @@ _HEADS: Final = (
 )
 _RIGHT: Final = ("producer", "epoch", "records")
 _PARTITIONS_SHOWN: Final = 20
+_HOW_TO_ABORT: Final = "For each transaction that has commands above, on the running cluster. HOST:PORT is one of its brokers."
+_ABORT_STEPS: Final = {
+    "find_hanging": "Run find-hanging (Kafka 3.0 or later). If it does not list the transaction, do not abort it.",
+    "abort": "Run abort, which prints nothing if it works.",
+    "check": "Run find-hanging again: it prints only its heading, and read_committed readers go on.",
+}
 
 ProducerId = Annotated[
     int | None,
@@ -92,16 +98,21 @@ def transactions(
 
     with Progress(screen) as progress:
         answer = list_transactions(paths, scan_options, producer_id=producer_id, state=state, progress=progress)
-    shown = 0
+    shown, abort_shown = 0, False
 
     def counted_rows() -> "Iterator[TransactionRow]":
-        nonlocal shown
+        nonlocal shown, abort_shown
         for row in answer.rows:
             shown += 1
+            abort_shown = abort_shown or row.command in _kafka_commands(row)
             yield row
 
     with open_output(output.output, color=console.color) as to:
         AnswerList(COLUMNS, _HEADS, _RIGHT, _cells).write(counted_rows(), format_name, to)
+        if abort_shown and format_name == "text":
+            from kafka_forensics.cli.outputs.steps import OperatorStep, steps_text
+
+            to.stream.writelines(steps_text(_HOW_TO_ABORT, [OperatorStep(*step) for step in _ABORT_STEPS.items()], to.width))
     conditions = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
     _print_summary(answer, screen, None if shown else conditions)
     return options.exit_status(answer.result, fail_on)
@@ -140,8 +151,14 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
         yield from _unended_notes(row)
     if row.state == "damaged" and row.reason is not None:
         yield row.reason
-    if row.command is not None and (row.safe_to_abort or row.state == "open"):
-        yield f"`{row.command}`"
+    yield from (f"`{command}`" for command in _kafka_commands(row))
+
+
+def _kafka_commands(row: "TransactionRow") -> list[str]:
+    """The commands that confirm on the running cluster that it hangs, then end it; empty unless aborting it may be safe."""
+    if row.find_hanging is None or row.safe_to_abort is False:
+        return []
+    return [row.find_hanging, *([] if row.command is None else [row.command])]
 
 
 def _unended_notes(row: "TransactionRow") -> Iterator[str]:
@@ -165,6 +182,8 @@ def _unended_notes(row: "TransactionRow") -> Iterator[str]:
 def _whether_to_abort(row: "TransactionRow") -> str:
     if row.safe_to_abort is not None:
         return "safe to abort" if row.safe_to_abort else "do not abort"
+    if row.find_hanging is not None:
+        return "safe to abort only if find-hanging lists it"
     if row.transaction_timeout_ms is not None and row.coordinator_state is not None:
         return "unknown whether it is safe to abort: check whether it is still open on the running cluster"
     return "unknown whether it is safe to abort: add __transaction_state of every broker to the copies"

@@ -22,7 +22,7 @@ from kafka_forensics.cli.outputs.steps import (
     partitions_words,
     reset_command,
 )
-from kafka_forensics.cli.outputs.words import name
+from kafka_forensics.cli.outputs.words import name, state_options
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
@@ -47,8 +47,10 @@ _TOPICS_NAMED: Final = 5
 """Topics that a command to look at them names."""
 
 
-def preamble(plans: Plans) -> str:
-    """The paragraph above the steps, which applies to all of them."""
+def preamble(plans: Plans, steps: Iterable[OperatorStep]) -> str:
+    """The paragraph above the steps, which applies to all of them; empty if they only end transactions."""
+    if all(step.kind == "end_transactions" for step in steps):
+        return ""
     return (
         "HOST:PORT is a node that runs. If a command does not show what its step says within "
         f"{minutes_to_start(plans.bytes_to_recover.values())} minutes, stop all brokers, copy again and plan again."
@@ -72,12 +74,14 @@ class PlanArguments(NamedTuple):
 
     elect: str | None = None
     """The leader; None: the recommended one."""
-    options: tuple[str, ...] = ()
-    """The options that make the same plan again, besides those that read the copies."""
+    selection: tuple[str, ...] = ()
+    """The options that select partitions."""
+    dead: tuple[str, ...] = ()
+    """Options that name dead brokers."""
+    rule: tuple[str, ...] = ()
+    """The option that sets how followers truncate."""
     files: str | None = None
     """The directory of the files that commands of the steps read; None: none was written."""
-    selected: tuple[str, ...] = ()
-    """Those of `options` that `recover` has, too."""
 
 
 RECOMMENDED: Final = PlanArguments()
@@ -85,7 +89,14 @@ RECOMMENDED: Final = PlanArguments()
 
 def plan_again_command(plans: Plans, arguments: PlanArguments, *options: str) -> str:
     """The command that makes the same plan again."""
-    return rerun_command("plan", None if plans.result is None else plans.result.rerun_arguments, *arguments.options, *options)
+    return rerun_command(
+        "plan",
+        None if plans.result is None else plans.result.rerun_arguments,
+        *arguments.selection,
+        *arguments.dead,
+        *arguments.rule,
+        *options,
+    )
 
 
 def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[OperatorStep]:
@@ -97,9 +108,14 @@ def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[Opera
     elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
     ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, arguments)]
-    if any(step.kind == "start" for step in ordered):
-        ordered += _after_starts(plans, elections, arguments)
-    return list(dict.fromkeys([*_find_copies(plans), *again, *ordered, *(_open_transactions(plans) if plans.live else ())]))
+    steps = [*_find_copies(plans), *again, *ordered]
+    starts = any(step.kind == "start" for step in ordered)
+    if starts:
+        steps += [*_recover(plans, elections, arguments), *_reset_groups(elections, arguments.files or FILES)]
+    steps += _open_transactions(plans, arguments)
+    if starts:
+        steps.append(_verify(steps, arguments))
+    return list(dict.fromkeys(steps))
 
 
 def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterable[OperatorStep]:
@@ -117,20 +133,21 @@ def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments
     return _start_in_order(plans, elections, order, arguments) if order.rounds else _start_in_any_order(plans, elections)
 
 
-def _after_starts(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterator[OperatorStep]:
-    """Write the lost records, set group offsets that no log reaches any more, and check the result."""
-    recovered = tuple(election.partition for election in elections if _is_recoverable(election))
-    if recovered:
+def _recover(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterator[OperatorStep]:
+    """Write the records that these elections lose, if a copy holds some."""
+    if recovered := tuple(election.partition for election in elections if _is_recoverable(election)):
         rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
-        keep = arguments.elect or "recommended"
-        command = rerun_command("recover", rerun_arguments, *arguments.selected, "--keep", keep, "--output", LOST)
+        options = (*arguments.selection, *arguments.dead, "--keep", arguments.elect or "recommended", "--output", LOST)
         text = "Write the lost records, and produce them again (docs/recover.md):"
-        yield OperatorStep("recover", text, command, (), recovered)
-    yield from _reset_groups(elections, arguments.files or FILES)
+        yield OperatorStep("recover", text, rerun_command("recover", rerun_arguments, *options), (), recovered)
+
+
+def _verify(steps: Sequence[OperatorStep], arguments: PlanArguments) -> OperatorStep:
+    """Check that these steps had the planned result."""
     command = "kafka-forensics verify PATH... --against plan.json"
     command += f" --elected {shlex.quote(arguments.elect)}" if arguments.elect else ""
-    command += f" --recovered {LOST}" if recovered else ""
-    yield OperatorStep("verify", "Copy the log directories again, and check the result:", command)
+    command += f" --recovered {LOST}" if any(step.kind == "recover" for step in steps) else ""
+    return OperatorStep("verify", "Copy the log directories again, and check the result:", command)
 
 
 def _is_recoverable(election: _ElectionSteps) -> bool:
@@ -160,22 +177,26 @@ def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterat
         yield OperatorStep("reset_offsets", f"Do the same for {plural(others, 'more group')}: `groups` shows them.")
 
 
-def _open_transactions(plans: Plans) -> Iterator[OperatorStep]:
+def _open_transactions(plans: Plans, arguments: PlanArguments) -> Iterator[OperatorStep]:
     """What to do on the running cluster about open transactions that no coordinator lists."""
-    for finding in () if plans.result is None else plans.result.findings:
+    if plans.result is None:
+        return
+    hanging: defaultdict[str, dict[TopicPartition, None]] = defaultdict(dict)
+    for finding in plans.result.findings:
         evidence, place = finding.evidence, finding.place
         if finding.kind not in kinds_with(Trait.OPEN_TRANSACTION) or place.topic is None or place.partition is None:
             continue
-        whose = f"producer {evidence['producer_id']} in {name(place.topic, place.partition)}"
-        what = f"the transaction of {whose} from offset {evidence['first_offset']} on"
-        partitions = ((place.topic, place.partition),)
-        if evidence.get("look_again_at") is not None:
-            again = rfc3339(evidence["look_again_at"])
-            yield OperatorStep("look_again", f"If {what} is still open at {again}, plan again on a new copy.", None, (), partitions)
+        if plans.live and evidence.get("look_again_at") is not None:
+            whose = f"producer {evidence['producer_id']} in {name(place.topic, place.partition)}"
+            what = f"the transaction of {whose} from offset {evidence['first_offset']} on"
+            text = f"If {what} is still open at {rfc3339(evidence['look_again_at'])}, plan again on a new copy."
+            yield OperatorStep("look_again", text, None, (), ((place.topic, place.partition),))
         if evidence.get("find_hanging") is not None:
-            yield OperatorStep("find_hanging", f"See whether Kafka calls {what} hanging:", evidence["find_hanging"], (), partitions)
-            if evidence.get("command") is not None and evidence.get("safe_to_abort") is not False:
-                yield OperatorStep("abort", f"If it does, end {what}:", evidence["command"], (), partitions)
+            hanging[finding.kind][place.topic, place.partition] = None
+    for kind, partitions in hanging.items():
+        text = f"On the running cluster, confirm that transactions in {partitions_words(list(partitions))} hang, and abort them."
+        command = rerun_command("transactions", plans.result.rerun_arguments, *arguments.selection, *state_options({kind}))
+        yield OperatorStep("end_transactions", f"{text} This command prints how:", command, (), tuple(partitions))
 
 
 def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep]:

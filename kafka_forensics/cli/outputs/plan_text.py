@@ -288,7 +288,7 @@ def text_lines(plans: Plans, to: Destination, arguments: PlanArguments, by: str)
             yield from plan_words.wrapped(line, to.width)
         yield "\n"
         yield from plan_words.wrapped(" ".join(advice_sentences(planned, elect, plans)), to.width)
-    yield from steps_text(preamble(plans), steps, to.width)
+    yield from steps_text(preamble(plans, steps), steps, to.width)
 
 
 def candidates_of(planned: Planned, elect: str | None) -> list[Candidate]:
@@ -350,9 +350,9 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
 
 def page(plans: Plans, arguments: PlanArguments) -> Iterator[str]:
     """The steps; then a section for each partition with its candidates and notes."""
-    elect = arguments.elect
+    elect, steps = arguments.elect, steps_of(plans, arguments)
     yield "# kafka-forensics: plan\n"
-    yield from steps_markdown(preamble(plans), steps_of(plans, arguments))
+    yield from steps_markdown(preamble(plans, steps), steps)
     if plans.partitions != 1:
         yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
     for planned in plans.planned:

@@ -67,7 +67,7 @@ def steps_text(head: str, steps: Sequence[OperatorStep], width: int) -> Iterator
 def steps_markdown(head: str, steps: Sequence[OperatorStep]) -> Iterator[str]:
     """Numbered steps as a section of Markdown."""
     if steps:
-        yield f"\n## Steps\n\n{markdown(head)}\n"
+        yield "\n## Steps\n" + (f"\n{markdown(head)}\n" if head else "")
     for number, step in enumerate(steps, 1):
         yield f"\n{number}. {markdown(step.text)}\n"
         if step.command is not None:

@@ -1,6 +1,6 @@
 """Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, takewhile
 from typing import Final, TypeVar
 
@@ -342,6 +342,12 @@ def next_command(result: ScanResult) -> str | None:
     incident, command = next(commands, (None, None))
     if incident is None or command is None:
         return None
-    chosen = ["--state", "hanging"] if incident.cause is Cause.HANGING_TRANSACTION else []
+    state = state_options(incident.kinds) if incident.cause is Cause.HANGING_TRANSACTION else ()
     arguments = result.rerun_arguments
-    return rerun_command(command, None if arguments is None else arguments.with_replaced_disk(), *chosen)
+    return rerun_command(command, None if arguments is None else arguments.with_replaced_disk(), *state)
+
+
+def state_options(kinds: Container[str]) -> tuple[str, ...]:
+    """Options of `transactions` that select what findings of these kinds are about: hanging transactions, else open ones."""
+    states = ("TXN_HANGING", "hanging"), ("TXN_OPEN", "open")
+    return next((("--state", state) for kind, state in states if kind in kinds), ())
