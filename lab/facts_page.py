@@ -9,9 +9,9 @@ _PREFACE: Final = """# Facts
 
 This tool reads all input into the tables below, and derives every finding from them. They are the same in Python
 (`kafka_forensics.scan(paths).facts("batches")`) and in the files of `kafka-forensics export PATH... --output DIR`. The module
-`kafka_forensics/model/schemas.py` declares the schemas, and this page is made from it. The metadata of every schema and file has the
-version {version} (`kf.schema_version`). Versions with the same first number only add columns. [sql.md](sql.md) has queries for these
-tables.
+`kafka_forensics/model/schemas.py` declares the schemas, and this page is made from it. The metadata of every schema and file has
+version {version} (`kf.schema_version`). Versions with the same first number only add columns. [sql.md](sql.md) has queries for
+these tables.
 
 - **Names** are Kafka's. `last_offset` is inclusive. Ends, high watermarks and every `end` are exclusive. The text of commands names
   the first and the last of a range: offsets 300 to 369 are [300, 370).
@@ -33,7 +33,8 @@ tables.
 - **Bad bytes** are rows of `spans`, never an error. The rows of `spans` cover every file, including bytes outside batches.
 - **Text that is not UTF-8** is escaped: `\\udcff` for a byte 0xff in a file name.
 
-`kafka-forensics export` writes the tables as Parquet files, Delta or Iceberg tables; [datasets.md](datasets.md) shows how to read them.
+`kafka-forensics export` writes the tables as Parquet files, Delta or Iceberg tables. [datasets.md](datasets.md) shows how to read
+them.
 
 ## The tables
 """

@@ -349,7 +349,7 @@ CHANGES_FACT: Final = fact(
         nullable_column("offset_start", pa.int64(), "first affected offset; null: neither snapshot's log could be read"),
         nullable_column("offset_end", pa.int64(), "exclusive"),
         column("leader_epochs", pa.list_(pa.int32()), "of the added or removed batches"),
-        nullable_column("replaced_by", pa.int32(), "leader epoch of the records that replaced truncated ones; null: no records replaced them"),
+        nullable_column("replaced_by", pa.int32(), "leader epoch of the records that replaced truncated ones; null: not replaced"),
         nullable_column("batches", pa.int64(), "added or removed; null, here and below: not counted"),
         nullable_column("records", pa.int64(), "in them"),
         nullable_column("bytes", pa.int64(), "of them"),
@@ -557,8 +557,8 @@ REMOTE_SEGMENTS_FACT: Final = fact(
 )
 REMOTE_EVENTS_FACT: Final = fact(
     "remote_events",
-    "Records of `__remote_log_metadata`, by its partitions and offsets, from one copy of each. A column is null if the record has no"
-    " such field or cannot be read.",
+    "Records of `__remote_log_metadata`, by its partitions and offsets, from one copy of each. A column is null if the record"
+    " has no such field or cannot be read.",
     [
         nullable_column("topic", pa.string(), "of the segment"),
         nullable_column("partition", pa.int32(), "of the segment"),
@@ -593,7 +593,7 @@ INCOMPLETE_FACT: Final = fact(
     [
         column("path", pa.string(), "the file, directory or archive"),
         column("reason", pa.string(), "why it could not be read"),
-        nullable_column("topic", pa.string(), "topic of this partition, or of the partition that contains it; null: several, or unknown"),
+        nullable_column("topic", pa.string(), "topic of the partition, or of a file in it; null: several, or unknown"),
         nullable_column("partition", pa.int32(), "number of that partition"),
         nullable_column("broker", pa.string(), "broker whose log directory it is in, id or name; null: unknown"),
         NODE_ID,
