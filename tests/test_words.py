@@ -91,7 +91,7 @@ def test_keys_comments_and_docstrings_are_not_sentences(text: str, tmp_path: Pat
 
 def test_code_in_pages_is_not_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
-    path.write_text("`told_by` and {{ told_by }}\n\n```\nso that\n```\n")
+    path.write_text("`topic_id_sources` and {{ topic_id_sources }}\n\n```\nso that\n```\n")
     assert not [word for found in texts_of(path) for word in words_in(found)]
 
 
