@@ -87,7 +87,7 @@ TOPIC: Final = column("topic", pa.string(), "name of the topic")
 PARTITION: Final = column("partition", pa.int32(), "number of the partition")
 BROKER: Final = column("broker", pa.string(), "id of the broker, or its given name; always text")
 NODE_ID: Final = nullable_column(
-    "node_id", pa.int32(), "the broker's `node.id`, as `leader`, `isr` and the like have it; null: unknown, or a remote store"
+    "node_id", pa.int32(), "the broker's `node.id`, as in `leader` and `isr`; null: unknown, or a remote store"
 )
 LOG_DIR: Final = column("log_dir", pa.string(), "the log directory as given on the command line")
 FILE: Final = column("file", pa.string(), "the partition's directory and the name of the file, with `/`; as in `findings`")
