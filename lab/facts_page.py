@@ -7,32 +7,34 @@ from kafka_forensics.model.schemas import CHANGES_FACT, FACT_SCHEMA_VERSION, FAC
 
 _PREFACE: Final = """# Facts
 
-Everything this tool reads becomes one of the tables below before anything is concluded from it. They are the same in Python
-(`kafka_forensics.scan(paths).facts("batches")`) and in what `kafka-forensics export PATH... --output DIR` writes. The schemas are
-declared in `kafka_forensics/model/schemas.py`, and this page is made from them. Version {version} stands in the metadata of every
-schema and file (`kf.schema_version`); columns are only added while the first number stays. [sql.md](sql.md) has queries for these
-tables.
+This tool reads all input into the tables below, and derives every finding from them. They are the same in Python
+(`kafka_forensics.scan(paths).facts("batches")`) and in the files of `kafka-forensics export PATH... --output DIR`. The module
+`kafka_forensics/model/schemas.py` declares the schemas, and this page is made from it. The metadata of every schema and file has
+version {version} (`kf.schema_version`). Versions with the same first number only add columns. [sql.md](sql.md) has queries for
+these tables.
 
-- Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive. What commands
-  say to people, in sentences and tables, names the first and the last of a range: offsets 300 to 369 are [300, 370).
-- Times are timestamps in UTC, of milliseconds, as the evidence has them; nothing is derived from them. A time is null where Kafka
-  stored -1 (none), and where the stored number is outside the calendar: before 3 January of the year 1 or after
-  30 December 9999. Damage and hostile clients leave such numbers; `dump` shows the stored number.
-- -1 is "none" in other columns where Kafka's own bytes say so. Null is what the column's line says.
-- `broker` is text: brokers have ids, or the names they were given. `node_id` is the broker's number, whatever name it was given, so
-  it joins with `leader`, `isr`, `elr` and `replica_assignment`: `array_contains(isr, node_id)`. It is null where neither a numeric
-  name nor a `meta.properties` says it, and for remote stores. `log_dir` is the directory as it was named in the command.
-- Keys, values and headers of records, and what clients keep with their offsets or plugins with remote segments, are null unless
-  requested: `facts(name, payloads=True)`, `--show-payloads`. Their columns, and the lengths of keys and values, are always there.
-- A fact that is read after a scan is read whole or not at all: if a file that it is read from was removed or changed since,
-  `facts(name)` raises `kafka_forensics.errors.IncompleteError`, which names it; `allow_incomplete=True` gives what is left and
-  lists the file in `incomplete`. Other files may change: a running broker writes its checkpoints every few seconds.
-- Unread input has rows only in `incomplete`, which every export has: a table without rows of a replica means that
-  the replica has none only if `incomplete` does not name it. In `replicas`, what was not read is null.
-- Bad bytes are rows of `spans`, never an error: its rows cover every file, so bytes outside batches can be queried, too.
-- Text that UTF-8 cannot hold is spelled out, `\\udcff` for a byte 0xff in a file name.
+- **Names** are Kafka's. `last_offset` is inclusive. Ends, high watermarks and every `end` are exclusive. The text of commands names
+  the first and the last of a range: offsets 300 to 369 are [300, 370).
+- **Times** are timestamps in UTC with milliseconds, as stored in the evidence. A time is null if Kafka
+  stored -1 (none), or if the stored number is outside the calendar: before 3 January of the year 1 or after
+  30 December 9999. Damage and hostile clients cause such numbers; `dump` shows the stored number.
+- **-1** means "none" in other columns, as in Kafka's bytes. The line of each column explains null.
+- **`broker`** is text: the id of a broker, or the name you gave it. `node_id` is always the broker's number. It
+  joins with `leader`, `isr`, `elr` and `replica_assignment`: `array_contains(isr, node_id)`. It is null for remote stores, and if
+  neither a numeric name nor a `meta.properties` contains it. `log_dir` is the directory as given in the command.
+- **Payloads** are null unless you request them with `facts(name, payloads=True)` or `--show-payloads`: keys, values and headers of
+  records, metadata that clients store with their offsets, and metadata of remote segments. Their columns, and the lengths of keys
+  and values, are always present.
+- **A fact is read whole or not at all.** If a file of this fact was removed or changed since the scan,
+  `facts(name)` raises `kafka_forensics.errors.IncompleteError`, which names the file. `allow_incomplete=True` returns the remaining
+  rows and lists the file in `incomplete`. Other files may change: a running broker writes its checkpoints every few seconds.
+- **Unread input** has rows only in `incomplete`, which every export has. If a table has no rows of a replica, check `incomplete`:
+  the replica has no rows only if `incomplete` does not name it. In `replicas`, numbers of unread logs are null.
+- **Bad bytes** are rows of `spans`, never an error. The rows of `spans` cover every file, including bytes outside batches.
+- **Text that is not UTF-8** is escaped: `\\udcff` for a byte 0xff in a file name.
 
-`kafka-forensics export` writes them as Parquet files, Delta or Iceberg tables; [datasets.md](datasets.md) shows how to read them.
+`kafka-forensics export` writes the tables as Parquet files, Delta or Iceberg tables. [datasets.md](datasets.md) shows how to read
+them.
 
 ## The tables
 """
@@ -40,8 +42,8 @@ tables.
 _SNAPSHOTS: Final = """
 ## Over several snapshots
 
-`kafka_forensics.scan_snapshots(root).facts(name)` gives every table above for all snapshots together, with the snapshot's name in a
-column `snapshot` before the others, and also this table:
+`kafka_forensics.scan_snapshots(root).facts(name)` returns every table above for all snapshots together. The first column is
+`snapshot`, the snapshot's name. It also has this table:
 """
 
 

@@ -33,7 +33,7 @@ COLUMNS: Final = ("fault", "injected", "this tool", "kafka-dump-log 4.3.0")
 HEAD: Final = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n"
 UNMEASURED: Final = "-"
 _TABLE: Final = re.compile(r"(## (.+)\n(?:(?!#|\|).*\n)*)((?:\|.*\n)+)")
-_TOTALS: Final = re.compile(r"(## In all\n\n)(.*\n)")
+_TOTALS: Final = re.compile(r"(## Totals\n\n)(.*\n)")
 _NEEDED: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "HW_BEYOND_LEO"})
 """Kinds whose cell says so when no broker holds the lost records."""
 _ANNOTATIONS: Final = frozenset({"INCIDENT_SIGNATURE"})
@@ -64,7 +64,7 @@ def verdict(case: Case, result: ScanResult) -> str:
         tuple(finding.evidence["held_by"]) for finding in findings if finding.evidence.get("held_by") or finding.kind in _NEEDED
     }
     for holder in sorted(holders):
-        text += f"; held by {', '.join(f'b{broker}' for broker in holder) or 'nobody'}"
+        text += f"; held by {', '.join(f'b{broker}' for broker in holder)}" if holder else "; no good copy"
     text += "".join(f"; {name.replace('_', ' ').replace('.', ' ')}: {value}" for name, value in _shown(case.shown, findings))
     return f"{text}; {case.note}" if case.note else text
 

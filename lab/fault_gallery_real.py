@@ -19,20 +19,20 @@ COLUMNS: Final = ("fault", "what brokers did", "copy", "this tool")
 BROKERS: Final = 3
 WIDTH: Final = 132
 INJECTED: Final = """
-Three brokers of Kafka 4.3.0 write the patient's log too (`lab/fault_base.py`): the same batches at the same offsets and bytes, with
-segments and epochs that they made themselves. A test puts every injection into three equal replicas into their files, and a scan
-must say what it says of the written ones, committed to the same end (`make test-broker`); untouched, they give
-nothing above `info`. For {} of them it says more or less, because the brokers' logs of the controller and of the coordinator are
-there too. No broker writes such bytes by itself: they are what disks, copies and hands do. Of the rows above:
+Three brokers of Kafka 4.3.0 also write the log of these tables (`lab/fault_base.py`): the same batches at the same offsets and
+bytes, with segments and epochs that the brokers created. Tests (`make test-broker`) put each injection for three equal replicas
+into the brokers' files. A scan must give the same answer as for the generated files. Without damage, it gives nothing above
+`info`. {} of them give other findings, because the brokers also have logs of the controller and of the coordinator. No broker
+writes such bytes: disks, copies and people cause them. Of the rows above:
 """
 BROUGHT_ABOUT: Final = """
-What brokers bring about by themselves they do in one history of three, a topic for every fault (`lab/broker_faults.py`), which is
-looked at {} times. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMENT` and likenesses to incidents; rows in italics
-are negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses
-nothing (`UNCLEAN_ELECTION`). A power failure is a broker killed and a log cut at its recovery point, above which nothing was
-flushed (`lab/power_failure.py`); the brokers do the rest. What a move between two log directories leaves (F47, `-future`) has a
-separate broker and test, as have starts with damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34
-in `sample_logs/silent-divergence`.
+Brokers cause other faults by themselves. Three brokers run one history with a topic for every fault (`lab/broker_faults.py`), and
+it is copied {} times. {} The table lists every finding except `RISKY_CONFIG`, `KEY_PLACEMENT` and similarities to incidents. Rows
+in italics are negative controls. In `after`, the last leader of every topic was elected while the ISR was empty, which loses
+nothing (`UNCLEAN_ELECTION`). To simulate a power failure, the history kills a broker and cuts its log at its recovery point,
+above which nothing was flushed (`lab/power_failure.py`). Separate tests cover the `-future` directory of a move between two log
+directories (F47) and starts with damaged logs (`tests/broker`). Kafka 0.10.2.2, which has no leader epochs, makes F34 in
+`sample_logs/silent-divergence`.
 """
 _SECTION: Final = re.compile(rf"(## {HEADING}\n\n)(.*?)(?=\n## )", re.DOTALL)
 

@@ -51,11 +51,11 @@ def totals(rows: Rows) -> str:
     sound = ", ".join(sorted((row[0] for row in probes if _silent(row)), key=lambda name: int(name[1:]))) or "none"
     return (
         f"{len(kinds)} faults in {len(faults)} injections, {len(probes)} probes, and {len(controls)} negative controls. "
-        f"This tool finds something in {_found(faults)} of the injections and in {_found(probes)} of the probes "
-        f"(nothing in {sound}, whose bytes are sound); anything above `info` it finds in {alarms} of the controls. "
-        f"kafka-dump-log: of the injections {_counted(faults)}; of the probes {_counted(probes)}; "
-        f"of the controls {_counted(controls)}. “Called wrong” is any complaint in any of its runs, whatever it is about. "
-        f"Of the {len(kinds)} faults it complains of {_named(faults)} in at least one injection. "
+        f"This tool has findings for {_found(faults)} of the injections and {_found(probes)} of the probes "
+        f"(the bytes of {sound} are correct). It has findings above `info` for {alarms} of the controls. "
+        f"kafka-dump-log: injections {_counted(faults)}; probes {_counted(probes)}; "
+        f"controls {_counted(controls)}. “Reported” is any complaint in any of its runs. "
+        f"It reports {_named(faults)} of the {len(kinds)} faults in at least one injection. "
         f"It changes or creates files in the evidence in {_marked(every, 'changes', 'creates')} rows, opens them for writing in "
         f"{_marked(every, 'opens it `O_RDWR')}, and writes control characters raw in {_marked(every, 'written raw')}."
     )
@@ -79,9 +79,9 @@ def _named(rows: Iterable[list[str]]) -> int:
 
 
 def _counted(rows: Iterable[list[str]]) -> str:
-    """`12 called wrong, 3 ended by an exception, 4 passed as sound, 5 not read`."""
+    """`12 reported, 3 ended by an exception, 4 accepted, 5 not read`."""
     counts = Counter(peer_outcome(row[3]) for row in rows)
     return (
-        f"{counts[Peer.NAMED]} called wrong, {counts[Peer.FAILED]} ended by an exception, "
-        f"{counts[Peer.SILENT]} passed as sound, {counts[Peer.UNREAD]} not read"
+        f"{counts[Peer.NAMED]} reported, {counts[Peer.FAILED]} ended by an exception, "
+        f"{counts[Peer.SILENT]} accepted, {counts[Peer.UNREAD]} not read"
     )

@@ -55,7 +55,7 @@ SECTIONS: Final[dict[str, CommandTable]] = {
     "Judge": {
         "scan": (scan, "Find what is wrong, where, and what was lost."),
         "transactions": (transactions, "List transactions, and what holds the last stable offset."),
-        "groups": (groups, "Show committed offsets, and why consumers stand still."),
+        "groups": (groups, "Show committed offsets, and why consumers do not advance."),
         "changes": (changes, "Show what happened to each replica between snapshots."),
     },
     "Look closer": {

@@ -87,7 +87,7 @@ TOPIC: Final = column("topic", pa.string(), "name of the topic")
 PARTITION: Final = column("partition", pa.int32(), "number of the partition")
 BROKER: Final = column("broker", pa.string(), "id of the broker, or its given name; always text")
 NODE_ID: Final = nullable_column(
-    "node_id", pa.int32(), "the broker's `node.id`, as `leader`, `isr` and the like have it; null: unknown, or a remote store"
+    "node_id", pa.int32(), "the broker's `node.id`, as in `leader` and `isr`; null: unknown, or a remote store"
 )
 LOG_DIR: Final = column("log_dir", pa.string(), "the log directory as given on the command line")
 FILE: Final = column("file", pa.string(), "the partition's directory and the name of the file, with `/`; as in `findings`")
@@ -173,7 +173,7 @@ def batch_arrays(columns: "NDArray[np.int64]") -> "list[ArrowArray]":
 
 SPANS_FACT: Final = fact(
     "spans",
-    "What every byte of every `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` is: the spans of a file cover it"
+    "The content of every byte of every `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot`. The spans of a file cover it"
     " without gap or overlap from 0 to its size.",
     [
         *IN_FILE,
@@ -280,7 +280,7 @@ TRANSACTIONS_FACT: Final = fact(
             "committed · aborted · open · hanging · torn (it contradicts the coordinator's decision) · empty (a marker that ended"
             " nothing here) · unknown (its marker cannot be read)",
         ),
-        column("producer_id", pa.int64(), "who wrote it"),
+        column("producer_id", pa.int64(), "of the producer that wrote it"),
         column("producer_epoch", pa.int16(), "of its data, else of the marker"),
         nullable_column("transactional_id", pa.string(), "by the coordinators' log; null: unknown"),
         nullable_column("first_offset", pa.int64(), "of its data; null without data"),
@@ -301,8 +301,8 @@ TRANSACTIONS_FACT: Final = fact(
         column("holds_last_stable_offset", pa.bool_(), "read_committed readers wait for it"),
         nullable_column("safe_to_abort", pa.bool_(), "of open ones; null: not decided"),
         nullable_column("reason", pa.string(), "the reason for it"),
-        nullable_column("find_hanging", pa.string(), "the command of Kafka's tools that confirms that it hangs"),
-        nullable_column("command", pa.string(), "the command of Kafka's tools that ends it"),
+        nullable_column("find_hanging", pa.string(), "command of Kafka's tools that confirms that it hangs"),
+        nullable_column("command", pa.string(), "command of Kafka's tools that ends it"),
     ],
 )
 
@@ -350,7 +350,7 @@ CHANGES_FACT: Final = fact(
         nullable_column("offset_start", pa.int64(), "first affected offset; null: neither snapshot's log could be read"),
         nullable_column("offset_end", pa.int64(), "exclusive"),
         column("leader_epochs", pa.list_(pa.int32()), "of the added or removed batches"),
-        nullable_column("replaced_by", pa.int32(), "leader epoch of the records that replaced truncated ones; null: none did"),
+        nullable_column("replaced_by", pa.int32(), "leader epoch of the records that replaced truncated ones; null: not replaced"),
         nullable_column("batches", pa.int64(), "added or removed; null, here and below: not counted"),
         nullable_column("records", pa.int64(), "in them"),
         nullable_column("bytes", pa.int64(), "of them"),
@@ -479,7 +479,7 @@ FINDINGS_FACT: Final = fact(
 )
 METADATA_HISTORY_FACT: Final = fact(
     "metadata_history",
-    "Every change of every partition by the controller's log (`__cluster_metadata`), by topic, partition and offset.",
+    "Every change of every partition in the controller's log (`__cluster_metadata`), by topic, partition and offset.",
     [
         TOPIC,
         PARTITION,
@@ -496,7 +496,7 @@ METADATA_HISTORY_FACT: Final = fact(
         column("is_unclean", pa.bool_(), "it elected a leader from outside the ISR"),
         nullable_column("previous_leader", pa.int32(), "the last broker that led before; null: none"),
         nullable_column("is_committed", pa.bool_(), "a majority of the voters holds the record; null: too few copies to say"),
-        nullable_column("unknown_after", pa.int64(), "offset of an earlier record that could not be read; null: all were"),
+        nullable_column("unknown_after", pa.int64(), "offset of an earlier record that could not be read; null: all were read"),
     ],
     by_replica=False,
 )
@@ -534,8 +534,8 @@ _STATES: Final = "COPY_SEGMENT_STARTED · COPY_SEGMENT_FINISHED · DELETE_SEGMEN
 _CUSTOM: Final = "the plugin's metadata; null where payloads are left out, and in redacted bundles"
 REMOTE_SEGMENTS_FACT: Final = fact(
     "remote_segments",
-    "Segments of tiered topics in the remote store, in the state of their last event in `__remote_log_metadata`; of deleted ones"
-    " the last 8,192 of each partition of that topic.",
+    "Segments of tiered topics in the remote store, with the state of their last event in `__remote_log_metadata`. Of deleted"
+    " segments, the last 8,192 of each partition of that topic.",
     [
         TOPIC,
         PARTITION,
@@ -558,8 +558,8 @@ REMOTE_SEGMENTS_FACT: Final = fact(
 )
 REMOTE_EVENTS_FACT: Final = fact(
     "remote_events",
-    "Records of `__remote_log_metadata`, by partition and offset there, from one copy of each; null where a kind of record has no"
-    " such field, and of one that cannot be read.",
+    "Records of `__remote_log_metadata`, by its partitions and offsets, from one copy of each. A column is null if the record"
+    " has no such field or cannot be read.",
     [
         nullable_column("topic", pa.string(), "of the segment"),
         nullable_column("partition", pa.int32(), "of the segment"),
@@ -590,12 +590,12 @@ REMOTE_EVENTS_FACT: Final = fact(
 )
 INCOMPLETE_FACT: Final = fact(
     "incomplete",
-    "What could not be read, and why: no other dataset has rows of it.",
+    "Input that could not be read, and the reason. No other dataset has rows of it.",
     [
         column("path", pa.string(), "the file, directory or archive"),
         column("reason", pa.string(), "why it could not be read"),
-        nullable_column("topic", pa.string(), "broker whose directory it is or is in; null: several, or unknown"),
-        nullable_column("partition", pa.int32(), "as `topic`"),
+        nullable_column("topic", pa.string(), "topic of the partition, or of a file in it; null: several, or unknown"),
+        nullable_column("partition", pa.int32(), "number of that partition"),
         nullable_column("broker", pa.string(), "broker whose log directory it is in, id or name; null: unknown"),
         NODE_ID,
     ],

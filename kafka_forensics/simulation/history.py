@@ -302,14 +302,14 @@ class History:
     def _new_leaders_text(self, *, noticed: bool) -> str:
         """The leaders that were elected since the last event."""
         if not noticed:
-            return ", which no one notices yet"
+            return ", which is not noticed yet"
         epochs = {partition.topic_partition: partition.leader_epoch for partition in self.events[-1].partitions}
         texts = []
         for partition in self.cluster.partitions.values():
             if partition.leader_epoch > epochs[partition.name]:
                 name = self._name_if_several(partition)
                 leads = f"broker {partition.leader} leads{name} in epoch {partition.leader_epoch}"
-                texts.append(f"nobody leads{name}" if partition.leader == NO_LEADER else leads)
+                texts.append(f"no leader{name}" if partition.leader == NO_LEADER else leads)
         return f"; {', '.join(texts)}" if texts else ""
 
     def _name_if_several(self, partition: SimulatedPartition) -> str:
@@ -363,13 +363,13 @@ def _fetch_text(partition: SimulatedPartition, result: FetchResult, *, answered:
     if result.truncated is not None:
         parts.append(f"cuts {records_text(result.truncated.ids)}, back to {result.truncated.end_offset}")
     if not answered:
-        parts.append(f"asks broker {result.leader}; the answer is lost")
+        parts.append(f"fetches from broker {result.leader}; the response is lost")
     elif result.end > result.start:
         batches = partition.replicas[result.leader].batches
         copied = [record_id for batch in batches if result.start <= batch.base_offset < result.end for record_id in batch.ids]
         parts.append(f"fetches {records_text(copied)} from broker {result.leader}")
     else:
-        parts.append(f"asks broker {result.leader} and gets nothing new")
+        parts.append(f"fetches from broker {result.leader} and gets no new record")
     if result.joined:
         parts.append("is back in the ISR")
     return ", ".join(parts)

@@ -23,7 +23,7 @@ _SMALL_LETTER: Final = 6
 """Width of a small letter in pixels, in a wide font."""
 _LETTER: Final = 7.5
 """The same of a heading."""
-_STATE_NAMES: Final = {LEADS: "leader", STALE: "stale leader", PAUSED: "stands still", DEAD: "dead"}
+_STATE_NAMES: Final = {LEADS: "leader", STALE: "stale leader", PAUSED: "not responding", DEAD: "down"}
 _HEADING: Final = 'font-weight="600"'
 _SMALL: Final = 'font-size="10" fill="#556"'
 _IN_BOX: Final = 'font-size="10" text-anchor="middle"'

@@ -137,7 +137,7 @@ def _hw_lag_divergence(history: History) -> None:
 
 @_scenario(
     "fast-leader-changes",
-    "The leader changes twice before a broker hears of the first change, and two logs diverge below the last epoch.",
+    "The leader changes twice before a broker learns of the first change, and two logs diverge below the last epoch.",
     protocols=FROM_KIP_101,
     brokers=(1, 2),
 )

@@ -209,8 +209,8 @@ def repair_advice(finding: Finding) -> str:
     if finding.evidence.get("reason") == "cluster_id_empty":
         cluster_id = clean(finding.evidence.get("cluster_id") or "ID")
         return f"set `cluster.id={cluster_id}` in this file and leave its other lines as they are"
-    told_by = finding.evidence.get("told_by")
-    source = f" (the id is from {listed(told_by)})" if told_by else ""
+    topic_id_sources = finding.evidence.get("topic_id_sources")
+    source = f" (the id is from {listed(topic_id_sources)})" if topic_id_sources else ""
     advice = f"write this file again with the lines {_identity_lines(finding)}{source}"
     return f"check whether the broker has this file; if not, {advice}" if finding.evidence.get("reason") == ABSENT else advice
 

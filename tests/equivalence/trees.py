@@ -15,7 +15,7 @@ Make = Callable[[Path], Brokers]
 
 LEFT_OUT: Final = {
     "a record that says it holds 2 GiB, in 233 bytes of gzip",
-    "a sound record of 256 MiB in 261 KB of gzip",
+    "a valid record of 256 MiB in 261 KB of gzip",
     "zstd, 1 MiB for 32 GiB",
     "a `.log` of 8 TiB, all hole after the batches",
     "a hundred, all as decided, clocks with seven seconds between them",

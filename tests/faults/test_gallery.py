@@ -83,7 +83,7 @@ def test_every_fault_and_every_probe_has_a_row() -> None:
 def test_only_negative_controls_and_probes_have_no_finding() -> None:
     silent = [row[0] for rows in ROWS.values() for row in rows if row[2].startswith("nothing") and not is_control(row)]
     assert silent == ["P7", "P10", "P8"]
-    assert TEXT.endswith(f"## In all\n\n{totals(ROWS)}\n")
+    assert TEXT.endswith(f"## Totals\n\n{totals(ROWS)}\n")
 
 
 def test_the_section_on_real_brokers_is_up_to_date() -> None:

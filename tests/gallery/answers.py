@@ -24,7 +24,7 @@ CASES: Final[dict[str, Case]] = {
     for case in cases
 }
 HARMLESS: Final = {
-    "P7 a sound record of 256 MiB in 261 KB of gzip",
+    "P7 a valid record of 256 MiB in 261 KB of gzip",
     "F13 last batch cut short, after a crash",
     "P9 `.timeindex` without `.index`",
     "P10 `.txnindex`, nothing wrong",
@@ -46,7 +46,7 @@ HARMLESS: Final = {
     "F47 a partition's directory that ends in `-stray`",
     "F47 `.swap` and `.cleaned` leftovers",
     "F47 a `.log` of 8 TiB, all hole after the batches",
-    "F47 the first segment is there as `.deleted`, which retention took",
+    "F47 the first segment exists as `.deleted`, which retention deleted",
     "F47 a truncated tail exists as `.deleted`",
     "F47 `.cleaned` files beside a `.swap`: half of a split",
     "F47 b2's directory is renamed to `-delete`",

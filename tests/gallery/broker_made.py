@@ -14,17 +14,17 @@ FORKED, UNCLEAN, AFTER = "forked", "unclean", "after"
 DARK, LAST, KNOWN, STANDING = "dark", "last", "known", "standing"
 LIVE, STILL, READ = "live", "still", "read"
 COPIES: Final = {
-    FORKED: "b1, which led, was killed; b2 and b3 went on",
-    UNCLEAN: "b3 was stopped and b1 frozen; b2 went on alone and was killed; b1 came back and was elected",
-    AFTER: "all came back and were stopped cleanly",
-    DARK: "all in the ISR, all were killed at once, and b3's disk kept of one log what its recovery point says",
-    LAST: "all came back, b2 and b3 were stopped, b1 was killed, and its disk kept of one log what its recovery point says",
-    KNOWN: "b1 came back and led; eligible leader replicas (KIP-966) are on",
-    STANDING: "as `last` and `known` once more with another topic, but they are off, as by default before Kafka 4.1",
-    LIVE: "all run; of b1 the log of one topic was copied, nine records were written to that, then all else was copied; judged "
-    "with `--live`",
+    FORKED: "b1, the leader, was killed; b2 and b3 continued",
+    UNCLEAN: "b3 was stopped and b1 frozen; b2 continued alone and was killed; b1 restarted and was elected",
+    AFTER: "all brokers restarted and were stopped cleanly",
+    DARK: "all brokers were in the ISR and were killed at once; b3's disk kept one log only up to its recovery point",
+    LAST: "all brokers restarted, b2 and b3 were stopped, b1 was killed, and its disk kept one log only up to its recovery point",
+    KNOWN: "b1 restarted and led; eligible leader replicas (KIP-966) are on",
+    STANDING: "`last` and `known` again with another topic and without KIP-966, which is off by default before Kafka 4.1",
+    LIVE: "all brokers run; the log of one topic of b1 was copied first, then nine records were written to it, then the rest was "
+    "copied; scanned with `--live`",
     STILL: "that copy without `--live`",
-    READ: "no copy, but a scan of the brokers' own directories, which they change once the first log is read",
+    READ: "no copy: the scan reads the brokers' directories, and the brokers change them after the first log is read",
 }
 """Copy → the state of the brokers when it was made."""
 FORK, GROWN = -1, -2
@@ -113,7 +113,7 @@ BROKER_CASES: Final = (
     ),
     BrokerCase(
         "F37",
-        "power failure of the last in the ISR, which lost what it had not flushed",
+        "power failure of the last ISR member, which lost its unflushed records",
         LAST,
         "known",
         ((0, "HW_BEYOND_LEO", "critical", 1, 20, 40, (2, 3)), (0, "LRS_RISK", "critical", 1, 20, 40, (2, 3)), *TWICE_ELECTED),
@@ -222,7 +222,7 @@ BROKER_CASES: Final = (
     ),
     BrokerCase(
         "F46",
-        "followers cut their logs, and their open time indexes name still what was cut",
+        "followers truncated their logs, and their open time indexes still have entries of truncated records",
         STILL,
         "standing",
         (*((0, "INDEX_MISMATCH", "info", broker, None, None, None) for broker in (2, 3)), ELECTED, *TWICE_ELECTED),
@@ -238,14 +238,14 @@ BROKER_CASES: Final = (
     ),
     BrokerCase(
         "F47",
-        "the same after b3 found its copy a stray",
+        "the same after b3 marked its copy as a stray",
         AFTER,
         "gone",
         info_on(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60),
     ),
     BrokerCase(
         "F47",
-        "a topic created again, b3's copy of the old one a stray",
+        "a topic created again, b3's copy of the old one is a stray",
         AFTER,
         "again",
         (*info_on(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60), ELECTED),
@@ -255,7 +255,7 @@ BROKER_CASES: Final = (
     BrokerCase("-", "the same once all are in sync again", AFTER, "lag", (ELECTED,)),
     BrokerCase(
         "-",
-        "group committed what an unclean election lost",
+        "group committed offsets that an unclean election lost",
         AFTER,
         "loss",
         ((0, "GROUP_OFFSET_BEYOND_LOG", "critical", None, 75, 90, ()), ELECTED),

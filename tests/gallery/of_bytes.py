@@ -110,13 +110,13 @@ def probed(batches: int, field: int, data: bytes, *, crc: bool = False) -> parti
 
 FLIPPED: Final = Injected(lambda brokers: brokers.flip(2, target(brokers), 100))
 BATCHES: Final = (
-    Case("F01", "one bit under the CRC", FLIPPED, MIDDLE),
+    Case("F01", "one bit that the CRC covers", FLIPPED, MIDDLE),
     injected_case("F02", "a bit of partitionLeaderEpoch", lambda brokers: brokers.flip(2, target(brokers), 15, 3), damaged=MIDDLE),
     probed(3, EPOCH, int32(77))("P2", "partitionLeaderEpoch 0 → 77, one small log by itself"),
     injected_case("F03", "a bit of baseOffset", lambda brokers: brokers.flip(2, target(brokers), 6), damaged=MIDDLE),
     injected_case(
         "F03",
-        "the same, nothing of it committed",
+        "the same, none of it committed",
         lambda it: it.checkpoint("replication", 39),
         lambda it: it.flip(2, target(it), 6),
         damaged=MIDDLE,
@@ -146,10 +146,10 @@ BATCHES: Final = (
     packed(injections.record_of(b"\0\0\0\1\1", encode_zigzag(2**31 - 1), b"ab"), "none")("F12", "2147483647 headers, CRC right"),
     packed(compress("zstd", encode_zigzag(100) + b"\0" * 50), "zstd")("F12", "length of a record past its batch, in zstd"),
     Case("P6", "a record that says it holds 2 GiB, in 233 bytes of gzip", declared_gigabytes, ONE),
-    Case("P7", "a sound record of 256 MiB in 261 KB of gzip", huge_value, ONE, note="the value is measured and not held"),
+    Case("P7", "a valid record of 256 MiB in 261 KB of gzip", huge_value, ONE, note="the value is measured and not held"),
     injected_case(
         "-",
-        "records of noise under a right CRC",
+        "records of noise with a correct CRC",
         lambda brokers: injections.make_undecodable(brokers, target(brokers), 2),
         damaged=MIDDLE,
     ),
@@ -170,7 +170,7 @@ COMPRESSION: Final = (
     packed(GZIP + GZIP, "gzip")("F23", "gzip with a second member"),
     packed(GZIP + b"junk", "gzip")("F23", "gzip with bytes after it"),
     packed(GZIP[:-4], "gzip")("F23", "gzip cut short"),
-    packed(b"\x28\xb5\x2f\xfd" + b"\xff" * 30, "zstd")("F23", "zstd that is none"),
+    packed(b"\x28\xb5\x2f\xfd" + b"\xff" * 30, "zstd")("F23", "bytes that are not zstd"),
     *(
         Case("F23", f"{codec} as Kafka writes it", partial(injections.compressed_by, codec=codec), FIRST, control=True)
         for codec in ("lz4", "snappy")

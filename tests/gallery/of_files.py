@@ -65,7 +65,7 @@ SEGMENTS: Final = (
     injected_case("F14", "another segment cut between two batches", lambda it: cut(it, 29, it.log.at(49).position), damaged=MIDDLE),
     injected_case(
         "F14",
-        "another segment cut, nothing of it committed",
+        "another segment cut, none of it committed",
         lambda it: it.checkpoint("replication", 49),
         lambda it: cut(it, 29, it.log.at(49).position + 100),
         damaged=MIDDLE,
@@ -212,7 +212,7 @@ SMALL_FILES: Final = (
         damaged=EPOCHS,
     ),
     injected_case(
-        "-", "`partition.metadata` missing", lambda it: it.file_named(2, METADATA).unlink(), shown=("topic_id", "told_by")
+        "-", "`partition.metadata` missing", lambda it: it.file_named(2, METADATA).unlink(), shown=("topic_id", "topic_id_sources")
     ),
     Case("-", "the same of a broker under ZooKeeper", without_id_under_zookeeper, None, control=True),
     Case("-", "the same of an empty log", empty_without_id, None, control=True),
@@ -514,7 +514,7 @@ LEFTOVERS: Final = (
     *case_per_row("F01", "damage after a crash, recovery point:", crashed, [(54,)]),
     injected_case(
         "F01",
-        "damage after a crash, nothing of it committed",
+        "damage after a crash, none of it committed",
         lambda it: crash(it, 29),
         FLIP,
         lambda it: it.checkpoint("replication", 39),

@@ -145,7 +145,7 @@ def log_gone(brokers: Brokers, base_offset: int) -> None:
 
 
 MIDDLE: Final = segment(29)
-FORETOLD: Final = ("check", "reason", "log_end_foretold", "segments", "batches_recovered")
+FORETOLD: Final = ("check", "reason", "forecast_log_end", "segments", "batches_recovered")
 RESTART: Final = ("unclean_restart.walked", "unclean_restart.recovery_point")
 GAP: Final = ("also_in",)
 A_DIRECTORY: Final = "not run: a directory, no file"
@@ -201,7 +201,9 @@ OUTSIDE: Final = (
     injected_case("F47", "a `.log` of 8 TiB, all hole after the batches", sparse, damaged=segment(55)),
 )
 STARTS: Final = (
-    crashed(29, lambda it: it.flip(2, target(it), 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
+    crashed(29, lambda it: it.flip(2, target(it), 100))(
+        "F01", "one bit that the CRC covers, after a crash, above the recovery point"
+    ),
     crashed(55, lambda it: it.flip(2, target(it), 100))("F01", "the same below the recovery point", shown=RESTART),
     injected_case(
         "F01",
@@ -237,7 +239,7 @@ STARTS: Final = (
         damaged=segment(0, "index", broker=1),
         control=True,
     ),
-    crashed(55, unreadable_recovery_point)("F32", "recovery point of noise, after a crash, and one bit under the CRC"),
+    crashed(55, unreadable_recovery_point)("F32", "recovery point of noise, after a crash, and one bit that the CRC covers"),
     injected_case(
         "F47", "the middle segment exists as `.deleted`", lambda it: set_aside(it, 2, 29, "deleted"), damaged=DELETED, shown=GAP
     ),
@@ -251,12 +253,12 @@ STARTS: Final = (
     ),
     injected_case(
         "F47",
-        "the first segment is there as `.deleted`, which retention took",
+        "the first segment exists as `.deleted`, which retention deleted",
         lambda it: set_aside(it, 2, 0, "deleted"),
         damaged=segment(0, "log.deleted"),
         shown=("expired",),
     ),
-    injected_case("F47", "a truncated tail exists as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("behind_log_end",)),
+    injected_case("F47", "a truncated tail exists as `.deleted`", truncated_tail, damaged=LAST_DELETED, shown=("after_log_end",)),
     injected_case(
         "F47", "`.swap` with what the segment has", lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()), damaged=SWAP
     ),
@@ -282,7 +284,7 @@ STARTS: Final = (
     injected_case("F47", "copies of a live segment as `.deleted`", deleted_copies, damaged=DELETED, control=True),
     injected_case(
         "F47",
-        "a `-future` copy of a log that is there",
+        "a `-future` copy of an existing log",
         lambda it: shutil.copytree(it.log_dir(2) / "t-0", it.log_dir(2) / f"{ASIDE}-future"),
         damaged=segment(0, directory=f"{ASIDE}-future"),
         control=True,

@@ -164,7 +164,7 @@ LATE_EPOCHS: Final = ((0, 0), (1, 32))
 REPLICAS: Final = (
     Case("F34", "b1 = r0@0 r2@2, b2 = r1@1 r2@2, high watermark 1", settled_fork, FIRST),
     Case("F35", "other records from the high watermark on, epochs 0 and 1", ordinary_fork, FIRST, control=True),
-    Case("F35", "the same, and b3 ends before they part", lagging_behind_a_fork, FIRST, control=True),
+    Case("F35", "the same, and b3 ends before they diverge", lagging_behind_a_fork, FIRST, control=True),
     Case("F35", "b1 parted at 12; then one bit of [15, 18) on b2", forked_before_damage, FIRST),
     Case("F36", "b1 = r0@1 r1@1, high watermark 1; b3 leads epoch 2 with other records", unclean_leader, segment(0, broker=3)),
     Case(
@@ -207,7 +207,7 @@ ENVIRONMENT: Final = (
     injected_case("F46", "`--live`: an epoch newer than its checkpoint", lambda it: it.put_epochs(2, *LATE_EPOCHS), live=True),
     while_read(lengthen)("F46", "a log grows while it is read"),
     while_read(lambda path: os.truncate(path, HEALTHY.at(58).position))("F46", "a log shrinks while it is read"),
-    while_read(Path.unlink)("F46", "a log vanishes while it is read", note="incomplete, exit 3"),
+    while_read(Path.unlink)("F46", "a log disappears while it is read", note="incomplete, exit 3"),
     Case(
         "P8",
         "ESC, OSC, BEL, C1 and bidi characters in records",

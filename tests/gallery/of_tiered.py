@@ -173,9 +173,9 @@ TIERED_TOPICS: Final = (
     Case("-", "the same by log starts and epochs alone", sound, control=True),
     Case("-", "the same by `__remote_log_metadata`, with the remote store", whole_store, control=True, deep=None),
     Case("-", "the remote store lacks the log of a finished segment", object_deleted, deep=None, shown=("reason", "lacking")),
-    Case("-", "the remote store has a segment of which there is no event", object_without_event, deep=None, shown=("reason",)),
+    Case("-", "the remote store has a segment without an event", object_without_event, deep=None, shown=("reason",)),
     Case("-", "the copy of a segment was not finished, and no broker has it locally", hole, deep=None, shown=("segments_count",)),
-    Case("-", "an event ends a copy that no event began", event_dropped, shown=("events_count",)),
+    Case("-", "an event finishes a copy that no event started", event_dropped, shown=("events_count",)),
     Case("F37", "b1 alone had [4, 6) and its local log is empty, b2 and b3 took another record", lost),
     Case(
         "F37",

@@ -285,7 +285,7 @@ TRANSACTIONS: Final = (
         "F44", "a hundred, all as decided, clocks with seven seconds between them", control=True
     ),
     logs_of(after_retention, damaged=segment(90, broker=1, directory="t-1"))(
-        "F44", "retention took the records of t-1", control=True
+        "F44", "retention deleted the records of t-1", control=True
     ),
     logs_of(lambda: {"t-0": replaced_coordinator()}, with_coordinator=False)(
         "-", "a marker of coordinator epoch 4 after one of 5", shown=("coordinator_epoch", "previous_coordinator_epoch")

@@ -51,20 +51,21 @@ they name a replica without a copy.
 """
 
 NOT_ON_REAL_LOGS: Final = {
-    "Bytes of a batch": "The rest are small logs made for one lie each; a broker takes none of them from a client.",
-    "Compression": "A broker appends nothing that it cannot unpack; what it compresses itself is below (F23).",
-    "Indexes, snapshots, checkpoints": "The others inject nothing, or are of directories that these brokers do not have.",
-    "Replicas and producers": "The rest are whole histories: those that these brokers come to are below (F33, F35 to "
-    "F37, F45), the others need versions before KIP-101 or a controller's log made for them.",
-    "Compacted topics": "Which keys the cleaner met is chosen there; a cleaner that runs by itself is below (F39).",
-    "Transactions": "Endings are chosen there, with up to hours between them; what brokers do in a minute is below (F41 to F44).",
-    "The controllers' log, its snapshots and small files": "These brokers have one controller; real controllers come to the same in"
-    " `test_quorum_elections.py`, `test_rejected_records.py` and `test_starts.py` of `tests/broker`.",
+    "Bytes of a batch": "The rest are small logs with one wrong field each; a broker accepts none of them from a client.",
+    "Compression": "A broker does not append batches that it cannot decompress; batches that it compresses are below (F23).",
+    "Indexes, snapshots, checkpoints": "The others inject nothing, or concern directories that these brokers do not have.",
+    "Replicas and producers": "The rest are whole histories. Those that these brokers can produce are below (F33, F35 to "
+    "F37, F45); the others need versions before KIP-101 or a special controller's log.",
+    "Compacted topics": "These cases choose the keys that the cleaner reads; a cleaner of a real broker is below (F39).",
+    "Transactions": "These cases choose the ends of transactions, with up to hours between them; transactions of a minute are "
+    "below (F41 to F44).",
+    "The controllers' log, its snapshots and small files": "These brokers have one controller; real controllers cause the same "
+    "states in `test_quorum_elections.py`, `test_rejected_records.py` and `test_starts.py` of `tests/broker`.",
     "Internal topics": "No coordinator and no controller writes such values.",
-    "Committed offsets": "What was committed, and when, is chosen there; a group that outlives its records is below.",
-    "Tiered topics": "These brokers have no remote store; those of `tests/broker/test_tiered.py` come to the same states.",
-    "Environment": "Links are made outside of the log directories, files change under the scan's hands (that brokers do, too: F46 "
-    "below), or records are chosen.",
+    "Committed offsets": "These cases choose the commits and their times; a group whose records are lost is below.",
+    "Tiered topics": "These brokers have no remote store; the brokers of `tests/broker/test_tiered.py` cause the same states.",
+    "Environment": "These cases use links outside of the log directories, change files during the scan (brokers do this, too: F46 "
+    "below), or choose records.",
 }
 """Section of the gallery → why not all its cases are injected into the brokers' base."""
 

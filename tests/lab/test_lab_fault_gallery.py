@@ -34,9 +34,9 @@ def test_totals_count_injections_probes_and_controls_separately() -> None:
     ]
     text = totals({"A": rows[:2], "B": rows[2:]})
     assert text.startswith("2 faults in 3 injections, 3 probes, and 1 negative controls. ")
-    assert "finds something in 3 of the injections and in 1 of the probes (nothing in P8, P10, whose bytes are sound)" in text
-    assert "anything above `info` it finds in 0 of the controls" in text
-    assert "of the injections 1 called wrong, 0 ended by an exception, 1 passed as sound, 1 not read;" in text
-    assert "of the controls 0 called wrong, 1 ended by an exception, 0 passed as sound, 0 not read." in text
-    assert "Of the 2 faults it complains of 1 in at least one injection. " in text
+    assert "findings for 3 of the injections and 1 of the probes (the bytes of P8, P10 are correct)" in text
+    assert "findings above `info` for 0 of the controls" in text
+    assert "injections 1 reported, 0 ended by an exception, 1 accepted, 1 not read;" in text
+    assert "controls 0 reported, 1 ended by an exception, 0 accepted, 0 not read." in text
+    assert "It reports 1 of the 2 faults in at least one injection. " in text
     assert "creates files in the evidence in 1 rows, opens them for writing in 1, and writes control characters raw in 1." in text

@@ -314,7 +314,7 @@ class IndexEntryEvidence(LaterEvidence, total=False):
     position: int
     timestamp: int
     expected: int
-    behind_log_end: bool
+    after_log_end: bool
 
 
 class IndexEvidence(IndexEntryEvidence, total=False):
@@ -429,7 +429,7 @@ class CheckpointEvidence(LaterEvidence, total=False):
     starts: bool
     on_start: str
     topic_id: str
-    told_by: list[str]
+    topic_id_sources: list[str]
     node_id: int
     cluster_id: str
     directory_id: str
@@ -934,7 +934,7 @@ class TopicIdMissingEvidence(LaterEvidence):
     """A log without its topic id; if a copy lacks all topic ids, the number of logs."""
 
     topic_id: NotRequired[str]
-    told_by: NotRequired[list[str]]
+    topic_id_sources: NotRequired[list[str]]
     """The source of the id: the controllers' log, or brokers with a copy."""
     sets_aside: NotRequired[bool]
     """Whether the broker is known to have a version that renames the directory to `-stray`."""
@@ -1030,7 +1030,7 @@ class RecoveryEvidence(LaterEvidence):
 
     check: int
     reason: str
-    log_end_foretold: int | None
+    forecast_log_end: int | None
     log_end_offset: int
     clean_shutdown: bool
     recovery_point: int | None
@@ -1049,7 +1049,7 @@ class LeftoverEvidence(LaterEvidence):
     offsets: list[list[int]]
     in_remote_storage: NotRequired[bool]
     expired: bool
-    behind_log_end: bool
+    after_log_end: bool
     fills: list[str]
     is_stray: NotRequired[bool]
     topic_id: NotRequired[str | None]

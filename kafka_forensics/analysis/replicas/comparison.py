@@ -470,7 +470,7 @@ def _held_in_part(replicas: list[Replica], gap: Finding, conflicts: Conflicts) -
 def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:
     """Entries of an open index beyond the end of its log, as harmless if another copy proves that the log was truncated there: a
     leader epoch that this log does not know begins at its end or before."""
-    if gap.kind != "INDEX_MISMATCH" or not gap.evidence.get("behind_log_end"):
+    if gap.kind != "INDEX_MISMATCH" or not gap.evidence.get("after_log_end"):
         return gap
     replica = next(other for other in replicas if other.context.log_dir == gap.place.log_dir and other.broker == gap.place.broker)
     end = replica.log_end_offset

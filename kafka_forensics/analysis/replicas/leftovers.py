@@ -82,7 +82,7 @@ def _contents(members: Sequence[LeftoverLog], lacking: Sequence[Range], live: Se
         "batches": sum(leftover.batches for leftover in members),
         "offsets": [[low, high] for low, high in lacking[:LISTED]],
         "expired": bool(live) and lacking[-1][1] <= min(replica.log_start_offset for replica in live),
-        "behind_log_end": bool(live) and lacking[0][0] >= max(replica.log_end_offset for replica in live),
+        "after_log_end": bool(live) and lacking[0][0] >= max(replica.log_end_offset for replica in live),
     }
     if live and not any(without(lacking, normalised(replica.remote)) for replica in live):
         evidence["in_remote_storage"] = True
@@ -114,7 +114,7 @@ def _leftover(
         evidence["topic_id"] = first.topic_id
     place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
     reached = any(replica.log_end_offset > start or replica.state.unread or not replica.end_is_known for replica in replicas)
-    if evidence["behind_log_end"] and first.suffix == "deleted" and not reached:
+    if evidence["after_log_end"] and first.suffix == "deleted" and not reached:
         evidence["harmless_if"] = _NEVER_COMMITTED
         last = finding("LEFTOVER_HOLDS_DATA", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
         return last, findings

@@ -81,7 +81,7 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
         evidence: RecoveryEvidence = {
             "check": cut.check,
             "reason": REASONS.get(cut.check, "unknown"),
-            "log_end_foretold": outlook.forecast.log_end_offset,
+            "forecast_log_end": outlook.forecast.log_end_offset,
             "log_end_offset": replica.log_end_offset,
             "clean_shutdown": outlook.facts.clean_shutdown,
             "recovery_point": context.recovery_point,

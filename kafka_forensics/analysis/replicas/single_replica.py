@@ -289,7 +289,7 @@ def _index_finding(replica: Replica, segment: int, file_kind: str, by_file: dict
     if left_over:
         evidence["harmless_if"] = CUT_BACK
     elif dropped:
-        evidence["behind_log_end"] = True
+        evidence["after_log_end"] = True
     kind = "INCONSISTENT_CUT" if beyond and replica.context.live else "INDEX_MISMATCH"
     return finding(kind, place, evidence, severity=Severity.INFO if left_over else None)
 

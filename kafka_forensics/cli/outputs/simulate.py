@@ -22,7 +22,7 @@ COLUMNS: Final = (
 )
 _VIEW: Final = attributes("broker state log_end_offset high_watermark leader_epoch")
 _MARKS: Final = {LEADS: "*", STALE: "?", PAUSED: "~", DEAD: "x"}
-_LEGEND: Final = "log end/high watermark, leader epoch of each broker; * leader, x dead, ~ stands still, ? believes that it leads"
+_LEGEND: Final = "log end/high watermark, leader epoch of each broker; * leader, x down, ~ not responding, ? stale leader"
 
 
 def rows(history: History, name: str) -> Iterator[Json]:

@@ -372,7 +372,7 @@ def known_topic_id(plan: ReplicaPlan, plans: list[ReplicaPlan]) -> "TopicIdMissi
     """The topic id in the controllers' log, else in all copies of the same cluster that have one; empty if they disagree."""
     control = plan.context.control
     if control is not None and control.topic_id is not None:
-        return {"topic_id": control.topic_id, "told_by": [CLUSTER_METADATA_TOPIC]}
+        return {"topic_id": control.topic_id, "topic_id_sources": [CLUSTER_METADATA_TOPIC]}
     meta = plan.log_dir.meta
     cluster = None if meta is None else meta.cluster_id
     copies = {
@@ -382,4 +382,4 @@ def known_topic_id(plan: ReplicaPlan, plans: list[ReplicaPlan]) -> "TopicIdMissi
     }
     if len(set(copies.values())) != 1:
         return {}
-    return {"topic_id": next(iter(copies.values())), "told_by": [f"broker {broker}" for broker in copies]}
+    return {"topic_id": next(iter(copies.values())), "topic_id_sources": [f"broker {broker}" for broker in copies]}
