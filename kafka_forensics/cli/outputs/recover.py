@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
-from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
+from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
 from kafka_forensics.cli.outputs.words import first_rows, name, partition_ranges
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
-from kafka_forensics.cli.outputs.plan_words import wrapped
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import first_rows, name
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.findings import Finding, TopicPartition

@@ -1,6 +1,5 @@
 """A scan's answer as text: the first screen, then incidents, or partitions with all their findings, worst first."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN_OF_A_KIND: Final = 3
-_COMMAND: Final = re.compile(r"`(kafka-[^`]+)`(?:\.(?=\s|$)|$)")
 _SHOWN_IN_FULL: Final = 2
 """Incidents that are shown in full; of more, each has a few lines."""
 _SHOWN_INCIDENTS: Final = 12
@@ -393,19 +391,10 @@ class _ScanPage(ConsolePage):
                     self.hanging(Text(" " * _INDENT + "where", "dim"), Text(where), _INDENT + 6)
             if step:
                 given_for = self._advice_given.setdefault(step, first.kind)
-                self._advice(printable(step) if given_for == first.kind else f"As for {given_for}.")
+                text = printable(step) if given_for == first.kind else f"As for {given_for}."
+                self.hanging(Text(" " * _INDENT + "do", "bold"), Text(text), _INDENT + 6)
         if hidden := len(findings) - len(shown):
             self.paragraph(f"... and {hidden} more {first.kind}; -v shows all", _INDENT, "dim")
-
-    def _advice(self, text: str) -> None:
-        """Advice: sentences wrapped, and each command that ends a sentence on a line of its own, ready to copy."""
-        label = Text(" " * _INDENT + "do", "bold")
-        for number, part in enumerate(_COMMAND.split(text)):
-            if number % 2:
-                self.command(part, _INDENT + 6)
-            elif part.strip():
-                self.hanging(label, Text(part.strip()), _INDENT + 6)
-                label = Text()
 
     def count_clean(self, clean: list[_Group]) -> None:
         """How many partitions have no findings."""

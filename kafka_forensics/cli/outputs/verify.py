@@ -1,6 +1,5 @@
 """Whether the promises of a plan or salvage were kept, as sentences and in every format."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -8,7 +7,7 @@ from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_t
 from kafka_forensics.cli.outputs.rows import cell, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
 from kafka_forensics.cli.outputs.words import first_rows, name
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.questions.verify import Outcome, Verified, VerifyResult
@@ -107,15 +106,8 @@ def _group_lines(group: Sequence[Verified], width: int) -> Iterator[str]:
     partitions = list(dict.fromkeys((verified.topic, verified.partition) for verified in group))
     has_numbers = len(partitions) > 1 and len({message(verified) for verified in group}) > 1
     example = f", such as {name(*partitions[0])}" if has_numbers else ""
-    lines = textwrap.wrap(
-        printable(f"{partitions_words(partitions)}{example}: {message(first)}"),
-        max(width, 20 + _INDENT),
-        initial_indent=f"  {outcome:<{_INDENT - 2}}",
-        subsequent_indent=" " * _INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    yield from (line + "\n" for line in lines)
+    text = printable(f"{partitions_words(partitions)}{example}: {message(first)}")
+    yield from wrapped(text, width, " " * _INDENT, f"  {outcome:<{_INDENT - 2}}")
 
 
 def _first_screen(checked: VerifyResult) -> FirstScreen:
