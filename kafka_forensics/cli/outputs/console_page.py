@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafka_forensics.cli.outputs.words import aligned
+from kafka_forensics.cli.outputs.words import aligned, place_words
 from kafka_forensics.cli.streams import Destination, divided_at_commands, line_spans, printable, shown_command
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.wording import message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +22,8 @@ STYLES: Final = {
     "unknown": "bold magenta",
     "clean": "green",
 }
+INDENT: Final = 4
+"""The column of the sentences about a kind of finding."""
 _GUTTER: Final = 10
 _LABEL_WIDTH: Final = 12
 
@@ -97,6 +101,19 @@ class ConsolePage:
             self.labelled(label, text, "bold")
         if screen.command is not None:
             self.command(screen.command, _LABEL_WIDTH, "" if screen.lines and screen.lines[-1][0] == "next" else "next")
+
+    def kind(self, finding: Finding) -> None:
+        """Print the kind of a finding, its severity and confidence, after a blank line."""
+        style = STYLES["error" if finding.severity is Severity.CRITICAL else finding.severity.value]
+        self.console.print()
+        title = Text.assemble((finding.kind, style), f"  {finding.severity.value}, {finding.confidence.value}")
+        self.hanging(Text(), title, 2)
+
+    def finding(self, finding: Finding, crowded: Iterable[str]) -> None:
+        """Print a finding as a sentence with its place; the brokers in `crowded` have several log directories."""
+        self.paragraph(printable(message(finding)), INDENT)
+        if where := place_words(finding.place, crowded):
+            self.hanging(Text(" " * INDENT + "where", "dim"), Text(where), INDENT + 6)
 
     def replicas(self, rows: Iterable[list[str]], style: str = "") -> None:
         """Print rows of `replica_words` in columns."""

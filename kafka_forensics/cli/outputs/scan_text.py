@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.text import Text
 
-from kafka_forensics.cli.outputs.console_page import STYLES, ConsolePage, FirstScreen
+from kafka_forensics.cli.outputs.console_page import INDENT, ConsolePage, FirstScreen
 from kafka_forensics.cli.outputs.words import (
     SHOWN_ROWS,
     by_kind,
@@ -25,7 +25,6 @@ from kafka_forensics.cli.outputs.words import (
     nothing_found,
     nothing_judged_lines,
     partition_ranges,
-    place_words,
     replica_words,
     scope_words,
     waiting_readers,
@@ -43,7 +42,6 @@ from kafka_forensics.wording import (
     incident_precaution,
     incident_time,
     incident_title,
-    message,
     named_brokers,
     offset_range,
     overview_of,
@@ -59,7 +57,6 @@ _SHOWN_IN_FULL: Final = 2
 """Incidents that are shown in full; of more, each has a few lines."""
 _SHOWN_INCIDENTS: Final = 12
 _NAMED_PARTITIONS: Final = 6
-_INDENT: Final = 4
 
 Key = tuple[str | None, int | None]
 """Topic and partition; None for findings about brokers and directories."""
@@ -206,33 +203,25 @@ def _write_partitions(page: "_ScanPage", groups: list[_Group], *, verbose: bool)
 def _write_incidents(page: "_ScanPage", result: ScanResult, groups: list[_Group]) -> None:
     """Incidents, the worst first: of several partitions with a table of these, of one partition with its replicas and findings.
     Then the partitions that were not fully read."""
-    narrow: dict[Key, list[Incident]] = {}
-    for incident in result.incidents:
-        if len(incident.partitions) < 2:
-            narrow.setdefault(_key_of(incident), []).append(incident)
-    blocks = [incident for incident in result.incidents if len(incident.partitions) > 1 or narrow[_key_of(incident)][0] is incident]
-    by_key = {group.key: group for group in groups}
+    blocks: dict[int | Key, list[Incident]] = {}
+    for number, incident in enumerate(result.incidents):
+        blocks.setdefault(number if len(incident.partitions) > 1 else _key_of(incident), []).append(incident)
     in_full = len(blocks) <= _SHOWN_IN_FULL
-    if not in_full:
-        blocks = result.incidents
-    hidden = not in_full
-    for incident in blocks[:_SHOWN_INCIDENTS]:
-        if len(incident.partitions) > 1 and (in_full or incident is blocks[0]):
-            page.incident(incident, SHOWN_ROWS // min(len(blocks), _SHOWN_IN_FULL))
-            hidden = True
-        elif in_full:
-            key = _key_of(incident)
-            group = by_key.get(key, _Group(None, key, []))
-            findings = [result.findings[number] for of_partition in narrow[key] for number in of_partition.findings]
-            page.block(_Group(group.summary, key, findings), narrow[key])
+    summaries = {group.key: group.summary for group in groups}
+    shown: set[Key] = set()
+    for key, incidents in blocks.items() if in_full else enumerate([incident] for incident in result.incidents[:_SHOWN_INCIDENTS]):
+        if isinstance(key, tuple):
+            findings = [result.findings[number] for incident in incidents for number in incident.findings]
+            page.block(_Group(summaries.get(key), key, findings), incidents)
+            shown.add(key)
         else:
-            page.incident_line(incident)
-    if len(blocks) > _SHOWN_INCIDENTS:
+            has_table = len(incidents[0].partitions) > 1 and (in_full or key == 0)
+            page.incident(incidents[0], SHOWN_ROWS // min(len(blocks), _SHOWN_IN_FULL) if has_table else 0)
+    if not in_full and len(result.incidents) > _SHOWN_INCIDENTS:
         page.begin()
-        page.paragraph(plural(len(blocks) - _SHOWN_INCIDENTS, "more incident"), 2)
-    shown = set(narrow) if in_full else set()
+        page.paragraph(plural(len(result.incidents) - _SHOWN_INCIDENTS, "more incident"), 2)
     page.not_read([group for group in groups if group.is_partly_read and group.key not in shown])
-    if hidden:
+    if len(shown) < len(blocks):
         page.more("every finding", "--by", "partition")
 
 
@@ -318,29 +307,24 @@ class _ScanPage(ConsolePage):
             self.console.print()
         self._has_begun = True
 
-    def incident(self, incident: Incident, limit: int) -> None:
-        """What happened, when, what it cost, what to do first; at most `limit` rows of partitions, the longest loss first."""
+    def incident(self, incident: Incident, limit: int = 0) -> None:
+        """What happened, when, what it cost and what to do first, unless the first screen says so.
+
+        With a `limit` also what was found, and as many rows of partitions, the longest loss first.
+        """
         self.begin()
-        if incident is not self._result.incidents[0]:
+        on_first_screen = incident is self._result.incidents[0]
+        if not (on_first_screen and limit):
             self.heading(incident.severity.value, Text(_with_cost(incident)))
-        self.paragraph(printable(incident_message(incident)), 2)
-        kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())
-        self.labelled("found", f"{kinds} ({incident.severity.value}, {incident.confidence.value})")
-        self._precaution(incident)
-        for line in partition_lines(incident, self._result.findings, limit, self.console.width - 2):
-            self.hanging(Text(), Text(line), 2, deeper=4)
-
-    def incident_line(self, incident: Incident) -> None:
-        """An incident in a sentence, and what to do first unless the first screen says so."""
-        self.begin()
-        self.heading(incident.severity.value, Text(_with_cost(incident)))
-        self._precaution(incident)
-
-    def _precaution(self, incident: Incident) -> None:
-        """What to do first because of an incident, unless the first screen says so."""
+        if limit:
+            self.paragraph(printable(incident_message(incident)), 2)
+            kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())
+            self.labelled("found", f"{kinds} ({incident.severity.value}, {incident.confidence.value})")
         advice_text = incident_precaution(incident) if incident.lost_at_most else incident_advice(incident)
-        if advice_text and incident is not self._result.incidents[0]:
+        if advice_text and not on_first_screen:
             self.labelled("do", printable(advice_text))
+        for line in partition_lines(incident, self._result.findings, limit, self.console.width - 2) if limit else ():
+            self.hanging(Text(), Text(line), 2, deeper=4)
 
     def not_read(self, groups: Sequence[_Group]) -> None:
         """The partitions that were not completely read, in one paragraph."""
@@ -379,22 +363,17 @@ class _ScanPage(ConsolePage):
     def _kind(self, findings: list[Finding]) -> None:
         """Findings of one kind as sentences, each advice once after the findings that it is for."""
         first = findings[0]
-        style = STYLES["error" if first.severity is Severity.CRITICAL else first.severity.value]
-        title = Text.assemble((first.kind, style), f"  {first.severity.value}, {first.confidence.value}")
-        self.console.print()
-        self.hanging(Text(), title, 2)
+        self.kind(first)
         shown = findings if self._verbose else findings[:_SHOWN_OF_A_KIND]
         for step, group in groupby(shown, key=advice):
             for finding in group:
-                self.paragraph(printable(message(finding)), _INDENT)
-                if where := place_words(finding.place, self._crowded):
-                    self.hanging(Text(" " * _INDENT + "where", "dim"), Text(where), _INDENT + 6)
+                self.finding(finding, self._crowded)
             if step:
                 given_for = self._advice_given.setdefault(step, first.kind)
                 text = printable(step) if given_for == first.kind else f"As for {given_for}."
-                self.hanging(Text(" " * _INDENT + "do", "bold"), Text(text), _INDENT + 6)
+                self.hanging(Text(" " * INDENT + "do", "bold"), Text(text), INDENT + 6)
         if hidden := len(findings) - len(shown):
-            self.paragraph(f"... and {hidden} more {first.kind}; -v shows all", _INDENT, "dim")
+            self.paragraph(f"... and {hidden} more {first.kind}; -v shows all", INDENT, "dim")
 
     def count_clean(self, clean: list[_Group]) -> None:
         """How many partitions have no findings."""
