@@ -88,7 +88,7 @@ def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterat
     yield f"\n{printable(head)}{cost} ({incident.confidence.value})\n"
     for text in (incident_message(incident), incident_advice(incident)):
         yield from wrapped(printable(text), width, "    ", "  ")
-    yield from (f"  {line}\n" for line in partition_lines(incident, result.findings, SHOWN_ROWS, width - 2))
+    yield from (f"  {line}" for line in partition_lines(incident, result.findings, SHOWN_ROWS, width - 2))
 
 
 def _rows(result: SnapshotsResult, *, verbose: bool) -> Iterator[list[str]]:

@@ -1,7 +1,7 @@
 """A scan's answer as text: the first screen, then incidents, or partitions with all their findings, worst first."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,12 +11,12 @@ from rich.text import Text
 from kafka_forensics.cli.outputs.console_page import INDENT, ConsolePage, FirstScreen
 from kafka_forensics.cli.outputs.words import (
     SHOWN_ROWS,
+    GroupedTable,
     by_kind,
     by_severity,
     cost_words,
     crowded_brokers,
     extent_words,
-    first_rows,
     headline,
     is_harmless,
     lost_words,
@@ -31,7 +31,8 @@ from kafka_forensics.cli.outputs.words import (
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import first_few, plural
-from kafka_forensics.model.findings import Finding, Severity, TopicPartition
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
 from kafka_forensics.wording import (
@@ -140,17 +141,13 @@ def _incident_text(incident: Incident) -> str:
     text += "" if incident.known_as is None else f" ({incident.known_as})"
     if len(partitions) == 1:
         return f"{name(partitions[0].topic, partitions[0].partition)}: {text}"
-    return f"{text}: {extent_words(_keys(partitions))}" if partitions else text
+    return f"{text}: {extent_words([partition.key for partition in partitions])}" if partitions else text
 
 
 def _with_cost(incident: Incident, separator: str = ", ") -> str:
     """The same with what it costs, safe to print."""
     cost = cost_words(incident)
     return printable(_incident_text(incident)) + (f"{separator}{cost}" if cost else "")
-
-
-def _keys(partitions: Sequence[IncidentPartition]) -> list[TopicPartition]:
-    return [(partition.topic, partition.partition) for partition in partitions]
 
 
 def _loss_text(overview: Overview) -> str:
@@ -205,7 +202,8 @@ def _write_incidents(page: "_ScanPage", result: ScanResult, groups: list[_Group]
     Then the partitions that were not fully read."""
     blocks: dict[int | Key, list[Incident]] = {}
     for number, incident in enumerate(result.incidents):
-        blocks.setdefault(number if len(incident.partitions) > 1 else _key_of(incident), []).append(incident)
+        of_one: Key = next((partition.key for partition in incident.partitions), (None, None))
+        blocks.setdefault(number if len(incident.partitions) > 1 else of_one, []).append(incident)
     in_full = len(blocks) <= _SHOWN_IN_FULL
     summaries = {group.key: group.summary for group in groups}
     shown: set[Key] = set()
@@ -225,67 +223,44 @@ def _write_incidents(page: "_ScanPage", result: ScanResult, groups: list[_Group]
         page.more("every finding", "--by", "partition")
 
 
-def _key_of(incident: Incident) -> Key:
-    """The partition of an incident that has at most one."""
-    return (incident.partitions[0].topic, incident.partitions[0].partition) if incident.partitions else (None, None)
-
-
 def _groups(result: ScanResult) -> list[_Group]:
     """Findings of no scanned partition, then every partition with its findings, in the order of the result."""
     partitions: dict[Key, PartitionSummary] = {(partition.topic, partition.partition): partition for partition in result.partitions}
-    findings: dict[Key, list[Finding]] = {}
-    for finding in result.findings:
-        findings.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+    findings = grouped(result.findings, lambda finding: (finding.place.topic, finding.place.partition))
     keys = [key for key in findings if key not in partitions] + list(partitions)
     return [_Group(partitions.get(key), key, findings.get(key, [])) for key in keys]
 
 
-def partition_lines(incident: Incident, findings: list[Finding], limit: int, width: int) -> Iterator[str]:
+def partition_lines(incident: Incident, findings: list[Finding], limit: int, width: int) -> list[str]:
     """A heading and at most `limit` rows in columns, one row for the partitions of a topic whose records the same brokers hold;
     then the number of other partitions. The column of kinds is left out where it does not fit `width`."""
-    kinds: dict[Key, Counter[str]] = {}
-    if len(incident.kinds) > 1:
-        for number in incident.findings:
-            place = findings[number].place
-            kinds.setdefault((place.topic, place.partition), Counter())[findings[number].kind] += 1
-    groups: dict[tuple[object, ...], list[IncidentPartition]] = {}
-    for partition in incident.partitions:
-        of_partition = frozenset(kinds.get((partition.topic, partition.partition), ()))
-        groups.setdefault((partition.topic, tuple(partition.held_by), of_partition), []).append(partition)
-    ordered = sorted(groups.values(), key=lambda group: (-sum(partition.lost_at_most for partition in group), group[0].topic))
-    shown = first_rows(ordered, limit)
-    rows = [["partitions", "offsets", "lost" if incident.lost_at_least else "at risk", "good copies on", "found"]]
-    for group in shown:
-        first = group[0]
-        found = sum((kinds.get((partition.topic, partition.partition), Counter()) for partition in group), Counter())
-        start, end = first.offset_start, first.offset_end
-        is_equal = all((partition.offset_start, partition.offset_end) == (start, end) for partition in group)
-        rows.append(
-            [
-                partition_ranges(_keys(group)),
-                offset_range(start, end) if is_equal else "",
-                lost_words(incident, group),
-                printable(", ".join(map(str, first.held_by))),
-                _counted_kinds(found),
-            ]
-        )
-    columns = [column for column in range(5) if any(row[column] for row in rows[1:])]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    if columns[-1] == _FOUND and sum(widths[column] + 3 for column in columns) - 3 > width:
-        columns.pop()
-    for row in rows:
-        cells = (row[column].rjust(widths[column]) if column == _LOST else row[column].ljust(widths[column]) for column in columns)
-        yield "   ".join(cells).rstrip()
-    if others := [partition for group in ordered[len(shown) :] for partition in group]:
-        lost = lost_words(incident, others)
-        yield f"{extent_words(_keys(others))} more" + (
-            f", {lost} {'lost' if incident.lost_at_least else 'at risk'}" if lost else ""
-        )
+    kinds: defaultdict[Key, Counter[str]] = defaultdict(Counter)
+    for number in incident.findings if len(incident.kinds) > 1 else ():
+        place = findings[number].place
+        kinds[place.topic, place.partition][findings[number].kind] += 1
+    lost_noun = "lost" if incident.lost_at_least else "at risk"
 
+    def cells(group: Sequence[IncidentPartition]) -> list[str]:
+        found = sum((kinds[partition.key] for partition in group), Counter[str]())
+        offsets = {(partition.offset_start, partition.offset_end) for partition in group}
+        return [
+            partition_ranges(partition.key for partition in group),
+            offset_range(*offsets.pop()) if len(offsets) == 1 else "",
+            lost_words(incident, group),
+            printable(", ".join(map(str, group[0].held_by))),
+            _counted_kinds(found),
+        ]
 
-_LOST: Final = 2
-_FOUND: Final = 4
-"""Indexes of columns of `partition_lines`."""
+    def lost_by(others: Sequence[IncidentPartition]) -> str:
+        return f", {lost} {lost_noun}" if (lost := lost_words(incident, others)) else ""
+
+    equal = grouped(incident.partitions, lambda partition: (partition.topic, *partition.held_by, frozenset(kinds[partition.key])))
+    groups = sorted(equal.values(), key=lambda group: (-sum(partition.lost_at_most for partition in group), group[0].topic))
+    heads = ("partitions", "offsets", lost_noun, "good copies on", "found")
+    lines = list(GroupedTable(heads, {lost_noun}, cells, lost_by).lines(groups, limit, None))
+    if max(map(len, lines)) <= width + 1:
+        return lines
+    return list(GroupedTable(heads[:-1], {lost_noun}, lambda group: cells(group)[:-1], lost_by).lines(groups, limit, None))
 
 
 def _counted_kinds(counts: Mapping[str, int]) -> str:
