@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import wrap
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -220,7 +219,7 @@ def write_pieces(stream: TextIO, pieces: Iterable[str | memoryview]) -> None:
             raw.write(piece)
 
 
-# Messages of commands on standard error: wrapped on a terminal, one line each in a pipe.
+# Text for a person: lines are broken at spaces; a command has lines of its own after a prompt, ready to copy.
 
 
 COMMAND_START: Final = "  $ "
@@ -229,45 +228,88 @@ _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
 """Options of printed commands that take a value."""
 _CONTINUATION: Final = " \\"
-_COMMAND: Final = re.compile(r"`(kafka-[^`]+)`")
-COMMAND_SENTENCE: Final = re.compile(r"`(kafka-[^`]+ [^`]+)`(?:\.(?=\s|$)|$)")
-"""A command at the end of a sentence."""
-_NO_BREAK_SPACE: Final = "\xa0"
-_QUOTED: Final = re.compile(r"`[^`]*`")
-_UNBROKEN: Final = re.compile(r"`[^`]*`|\d (?=\w)")
-"""Texts within which no line is broken: commands, and a number with its unit."""
+_COMMAND: Final = re.compile(r"`(kafka-[^`\s]+ [^`]+)`([.;](?=\s|$)|$)?")
+"""A command in a text. The second group exists where the command ends a sentence or a clause."""
+_WORD: Final = re.compile(r"(?:`[^`]*`|\d (?:[kMGTP]?B|min|[dhs])\b|\S)+")
+"""Text within which no line is broken; also a command, and an amount with its unit."""
+_PATH_PART: Final = re.compile(r"[^/]*/|[^/]+")
 
 
 def say(screen: Destination, lines: Iterable[str]) -> None:
-    """Write `lines`, made safe, to a terminal or a pipe.
+    """Write `lines`, made safe: wrapped on a terminal, one line each in a pipe.
 
     A line that begins with COMMAND_START is a command. A command within a line gets lines of its own if it is too long for one.
     """
-    for line in (part for text in lines for part in _with_commands_apart(printable(text), screen.width)):
+    for line in map(printable, lines):
         if line.startswith(COMMAND_START):
-            parts = shown_command(line.removeprefix(COMMAND_START), screen.width)
-        else:
-            parts = wrapped([line], screen.width) if screen.stream.isatty() else [line]
-        screen.stream.writelines(f"{part}\n" for part in parts)
+            screen.stream.writelines(f"{part}\n" for part in shown_command(line.removeprefix(COMMAND_START), screen.width))
+            continue
+        for part, is_command in divided_at_commands(line, screen.width, only_long=True):
+            if is_command:
+                parts = shown_command(part, screen.width)
+            else:
+                parts = broken(part, screen.width, "", "  ") if screen.stream.isatty() else [part]
+            screen.stream.writelines(f"{part}\n" for part in parts)
     screen.stream.flush()
 
 
-def _with_commands_apart(line: str, width: int) -> Iterator[str]:
-    """A line, divided at a command that is longer than a line."""
-    match = next((match for match in _COMMAND.finditer(line) if len(match[0]) > width), None)
-    if match is None:
-        yield line
-        return
-    before, after = line[: match.start()].rstrip(" :"), line[match.end() :].strip(" .,;")
-    yield from [f"{before}:", f"{COMMAND_START}{match[1]}"]
-    if after:
-        yield from _with_commands_apart(after, width)
+def wrapped(text: str, width: int, indent: str = "", first: str = "") -> Iterator[str]:
+    """`text` in lines of at most `width` columns, the first after `first` and others after `indent`.
+
+    A command that ends a clause or is longer than a line has lines of its own.
+    """
+    for part, is_command in divided_at_commands(text, width - len(indent)):
+        lines = shown_command(part, width, len(indent) or 2) if is_command else broken(part, width, first, indent)
+        yield from (f"{line}\n" for line in lines)
+        first = indent
 
 
-def shown_command(command: str, width: int) -> list[str]:
-    """A command after a prompt, in lines of at most `width`."""
-    lines = command_lines(command, width - len(COMMAND_START))
-    return [f"{' ' * len(COMMAND_START) if number else COMMAND_START}{line}" for number, line in enumerate(lines)]
+def divided_at_commands(text: str, width: int, *, only_long: bool = False) -> Iterator[tuple[str, bool]]:
+    """Parts of `text`, and whether each is a command: one that is longer than `width`, or unless `only_long` ends a clause."""
+    begin = 0
+    for match in _COMMAND.finditer(text):
+        if len(match[0]) > width or (match[2] is not None and not only_long):
+            if before := text[begin : match.start()].strip(" :,;") if begin else text[: match.start()].rstrip(" :,;"):
+                yield before + (":" if before[-1] != "." else ""), False
+            yield match[1], True
+            begin = match.end()
+    if begin == 0 or (rest := text[begin:].strip(" .,;")):
+        yield rest if begin else text, False
+
+
+def broken(text: str, width: int, first: str, indent: str) -> list[str]:
+    """`text` without regard to commands, in lines of at most `width` columns after their indents."""
+    spans = line_spans(text, width - len(first), width - len(indent))
+    return [f"{indent if number else first}{text[start:end]}" for number, (start, end) in enumerate(spans)]
+
+
+def line_spans(text: str, first_width: int, width: int) -> Iterator[tuple[int, int]]:
+    """[start, end) of each line of a text that is broken at spaces, and in longer paths at slashes."""
+    start = end = 0
+    available = first_width
+    for word in _WORD.finditer(text):
+        is_long = columns_of(word[0]) > width
+        for part in _PATH_PART.finditer(text, *word.span()) if is_long else [word]:
+            if end and columns_of(text[start : part.end()]) > available:
+                yield start, end
+                start, available = part.start(), width
+            end = part.end()
+    yield start, end
+
+
+def columns_of(text: str) -> int:
+    """Columns that `text` takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def shown_command(command: str, width: int, indent: int = len(COMMAND_START) - 2) -> list[str]:
+    """A command after a prompt in column `indent`, in lines of at most `width`."""
+    lines = command_lines(command, width - indent - 2)
+    return [" " * indent + ("  " if number else "$ ") + line for number, line in enumerate(lines)]
 
 
 def command_lines(command: str, width: int) -> list[str]:
@@ -295,23 +337,6 @@ def command_lines(command: str, width: int) -> list[str]:
 def no_copy_message(topic: str) -> str:
     """The message that the inputs have no log of an internal topic."""
     return f"no copy of {topic} is among the inputs; give the log directories of every broker, whole"
-
-
-def wrapped(lines: Iterable[str], width: int) -> list[str]:
-    """`lines` broken at spaces to `width` columns, continuation lines indented; longer words stay whole."""
-    parts: list[str] = []
-    for line in lines:
-        parts += unbroken_wrap(line, width, "", "  ", _UNBROKEN) or [""]
-    return parts
-
-
-def unbroken_wrap(line: str, width: int, first_indent: str, indent: str, unbroken: re.Pattern[str] = _QUOTED) -> list[str]:
-    """A line broken at spaces to `width` columns, except within `unbroken` texts."""
-    joined = unbroken.sub(lambda match: match[0].replace(" ", _NO_BREAK_SPACE), line)
-    parts = wrap(
-        joined, width, initial_indent=first_indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    return [part.replace(_NO_BREAK_SPACE, " ") for part in parts]
 
 
 def log_to(screen: Destination, level: str = "INFO") -> None:

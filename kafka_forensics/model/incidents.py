@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from kafka_forensics.model.findings import Broker, Confidence, Severity
+from kafka_forensics.model.findings import Broker, Confidence, Severity, TopicPartition
 from kafka_forensics.model.json_objects import Json
 
 
@@ -115,6 +115,11 @@ class IncidentPartition:
     held_ranges: list[Json] = field(default_factory=list)
     """Ranges of these offsets and the brokers that have them (`offset_start`, `offset_end`, `brokers`), finding by finding, if not
     all are on the same brokers."""
+
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Destination, Screen, say, wrapped
+from kafka_forensics.cli.streams import Destination, Screen, broken, say
 from kafka_forensics.model.amounts import size
 from kafka_forensics.parsers.kernels.compiling import kernel
 from tests.cli.every_command import Terminal
@@ -87,7 +87,7 @@ def test_lines_are_wrapped_only_on_a_terminal() -> None:
 
 def test_commands_and_amounts_stay_on_one_line() -> None:
     for width in range(40, 120):
-        lines = wrapped([LONG_NOTE], width)
+        lines = broken(LONG_NOTE, width, "", "  ")
         assert sum("`kafka-forensics compare PATH...`" in line for line in lines) == 1
         assert sum("352 kB" in line for line in lines) == 1
         assert max(map(len, lines)) <= width

@@ -275,7 +275,7 @@ def test_findings_are_sorted_by_severity_and_loss() -> None:
 def partition_rows(text: str) -> list[list[str]]:
     """The cells of the partitions of the only incident, without the header."""
     lines = text.split("  partitions ")[1].splitlines()[1:]
-    return [re.split(r" {3,}", line.strip()) for line in lines if re.match(r"  [\w.]+-\d+ ", line)]
+    return [re.split(r" {2,}", line.strip()) for line in lines if re.match(r"  [\w.]+-\d+ ", line)]
 
 
 def test_40_partitions_of_one_unclean_election_fit_a_screen(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

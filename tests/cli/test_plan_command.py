@@ -37,9 +37,7 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     assert (status, err.splitlines()[0]) == (0, "1 partition: an election could lose records")
     lines = out.splitlines()
     assert lines[0] == "CRITICAL  1 partition: an election could lose records"
-    assert next(line for line in lines if line.startswith("audit-0")).startswith(
-        "audit-0: followers truncate by leader epochs (Kafka 0.11 and later); leader 1 in"
-    )
+    assert "audit-0: followers truncate by leader epochs (Kafka 0.11 and later); leader 1 in" in lines
     at = next(number for number, line in enumerate(lines) if line.startswith("leader "))
     assert [" ".join(line.split()) for line in lines[at : at + 5]] == [
         "leader election cuts lost offsets held by records bytes committed",
@@ -54,7 +52,7 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     assert "1. Stop brokers 1, 2 and 3, if running, and copy the log directories of broker 1, whole:" in text
     assert "4. Start broker 2, and no other yet. 5. Elect it for audit-0; repeat until the command succeeds:" in text
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
-    assert f"  {election}\n" in out.replace(" \\\n        ", "")
+    assert f"   $ {election}\n" in out.replace(" \\\n        ", "")
     assert "6. Start broker 1, then broker 3. 7. Write the lost records, and produce them again (docs/recover.md):" in text
     assert "grep -H unclean.leader.election.enable server.properties" in text
     assert max(map(len, lines)) <= 80

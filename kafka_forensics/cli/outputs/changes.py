@@ -73,8 +73,8 @@ def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[st
 def _findings(findings: Iterable[Finding], width: int) -> Iterator[str]:
     for finding in findings:
         yield f"\n{finding.severity.value} {finding.kind} ({finding.confidence.value})\n"
-        paragraphs = [printable(text) for text in (message(finding), advice(finding)) if text]
-        yield from (f"  {line}\n" for line in wrapped(paragraphs, width - 2))
+        for text in filter(None, (message(finding), advice(finding))):
+            yield from wrapped(printable(text), width, "    ", "  ")
 
 
 def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterator[str]:
@@ -86,9 +86,9 @@ def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterat
         f"{incident.severity.value} {incident_title(incident)}, between {between}: {plural(len(incident.partitions), 'partition')}"
     )
     yield f"\n{printable(head)}{cost} ({incident.confidence.value})\n"
-    paragraphs = [printable(incident_message(incident)), printable(incident_advice(incident))]
-    yield from (f"  {line}\n" for line in wrapped(paragraphs, width - 2))
-    yield from (f"  {line}\n" for line in partition_lines(incident, result.findings, SHOWN_ROWS, width - 2))
+    for text in (incident_message(incident), incident_advice(incident)):
+        yield from wrapped(printable(text), width, "    ", "  ")
+    yield from (f"  {line}" for line in partition_lines(incident, result.findings, SHOWN_ROWS, width - 2))
 
 
 def _rows(result: SnapshotsResult, *, verbose: bool) -> Iterator[list[str]]:

@@ -11,13 +11,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.cli.outputs.console_page import STYLES, ConsolePage
+from kafka_forensics.cli.outputs.console_page import ConsolePage
 from kafka_forensics.cli.outputs.rows import tsv_lines
 from kafka_forensics.cli.outputs.words import (
     crowded_brokers,
     is_harmless,
     name,
-    place_words,
     replica_words,
 )
 from kafka_forensics.cli.streams import Destination, printable
@@ -36,7 +35,7 @@ from kafka_forensics.questions.compare import (
     SideBySide,
     hold_different_things,
 )
-from kafka_forensics.wording import is_background, message, offset_range
+from kafka_forensics.wording import is_background, offset_range
 
 COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value", "headers", "remarks")
 _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})
@@ -310,8 +309,6 @@ def _json_lines(compared: SideBySide, columns: Columns) -> Iterator[str]:
     yield json_line("summary", tool | {"verdict": result.verdict, "first_difference": compared.first_difference})
 
 
-_GUTTER: Final = 10
-_INDENT: Final = 4
 _GAP: Final = 2
 _SHOWN_FINDINGS: Final = 8
 _PAYLOAD_CHARACTERS: Final = 4096
@@ -324,9 +321,8 @@ class _ComparisonPage(ConsolePage):
     def summary(self, compared: SideBySide, *, verbose: bool) -> None:
         """Verdict, replicas, and the findings in sentences."""
         partition, result = compared.partition, compared.result
-        verdict = result.verdict
         heading = Text.assemble((name(partition.topic, partition.partition), "bold"), f"  {_title(compared)}")
-        self.hanging(Text(verdict.upper() if verdict != "clean" else verdict, STYLES[verdict]), heading, _GUTTER)
+        self.heading(result.verdict, heading)
         replicas = []
         for label, replica in zip(_labels(compared), compared.replicas, strict=True):
             broker, *columns = replica_words(replica)
@@ -335,14 +331,11 @@ class _ComparisonPage(ConsolePage):
         shown, counted = _shown_and_counted(result.findings, verbose=verbose)
         crowded = crowded_brokers(result)
         first = shown if verbose else shown[:_SHOWN_FINDINGS]
-        for (kind, severity, confidence), findings in groupby(first, key=attrgetter("kind", "severity.value", "confidence.value")):
-            self.console.print()
-            self.hanging(Text(), Text.assemble((kind, STYLES[severity]), f"  {severity}, {confidence}"), 2)
+        for _, group in groupby(first, key=attrgetter("kind", "severity", "confidence")):
+            findings = list(group)
+            self.kind(findings[0])
             for finding in findings:
-                self.paragraph(printable(message(finding)), _INDENT)
-                if finding.place.file is not None:
-                    where = Text(place_words(finding.place, crowded))
-                    self.hanging(Text(" " * _INDENT + "where", "dim"), where, _INDENT + 6)
+                self.finding(finding, crowded)
         if hidden := len(shown) - len(first):
             self.paragraph(f"... and {hidden} more findings; -v shows all", 2, "dim")
         if counted:

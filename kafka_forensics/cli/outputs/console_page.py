@@ -1,14 +1,15 @@
 """Paragraphs with labels, printed to a console."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafka_forensics.cli.outputs.words import aligned
-from kafka_forensics.cli.streams import Destination, command_lines, printable
+from kafka_forensics.cli.outputs.words import aligned, place_words
+from kafka_forensics.cli.streams import Destination, divided_at_commands, line_spans, printable, shown_command
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.wording import message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,9 +22,8 @@ STYLES: Final = {
     "unknown": "bold magenta",
     "clean": "green",
 }
-_WORD: Final = re.compile(r"\S+")
-
-
+INDENT: Final = 4
+"""The column of the sentences about a kind of finding."""
 _GUTTER: Final = 10
 _LABEL_WIDTH: Final = 12
 
@@ -62,15 +62,18 @@ class ConsolePage:
             self.console.print(line, soft_wrap=True)
 
     def hanging(self, label: Text, body: Text, indent: int, deeper: int = 0) -> None:
-        """Print `label`, and `body` from column `indent` on; lines after the first are `deeper` if it has to be wrapped."""
+        """Print `label`, and `body` from column `indent` on; lines after the first are `deeper`."""
         width = max(20, self.console.width - indent)
-        if body.cell_len > width:
-            width = max(20, width - deeper)
-        for number, line in enumerate(_cut_at_slashes(body, width).wrap(self.console, width)):
-            line.rstrip()
-            whole = Text().append_text(label) if number == 0 else Text()
-            whole.append(" " * (indent + (deeper if number else 0) - whole.cell_len))
-            self.console.print(whole.append_text(line), soft_wrap=True)
+        for part, is_command in divided_at_commands(body.plain, width):
+            if is_command:
+                self.command(part, indent)
+                continue
+            text = body if part == body.plain else Text(part, body.style)
+            for number, (start, end) in enumerate(line_spans(part, width, max(20, width - deeper))):
+                line = Text().append_text(label)
+                line.append(" " * (indent + (deeper if number else 0) - line.cell_len))
+                self.console.print(line.append_text(text[start:end]), soft_wrap=True)
+                label = Text()
 
     def paragraph(self, text: str, indent: int, style: str = "") -> None:
         """Print `text` without a label."""
@@ -87,10 +90,9 @@ class ConsolePage:
 
     def command(self, command: str, indent: int, label: str = "") -> None:
         """Print a command in lines that a shell reads as one, with a label before the first."""
-        for number, line in enumerate(command_lines(printable(command), self.console.width - indent - 2)):
-            text = Text("" if number else f"  {label}" if label else "", "bold")
-            text.append(" " * (indent - text.cell_len) + ("  " if number else "$ ") + line, "not bold")
-            self.console.print(text, soft_wrap=True)
+        for number, line in enumerate(shown_command(printable(command), self.console.width, indent)):
+            start = f"  {label}" if label and not number else ""
+            self.console.print(Text.assemble((start, "bold"), line[len(start) :]), soft_wrap=True)
 
     def first_screen(self, screen: FirstScreen) -> None:
         """Print what a command's text begins with."""
@@ -100,17 +102,20 @@ class ConsolePage:
         if screen.command is not None:
             self.command(screen.command, _LABEL_WIDTH, "" if screen.lines and screen.lines[-1][0] == "next" else "next")
 
+    def kind(self, finding: Finding) -> None:
+        """Print the kind of a finding, its severity and confidence, after a blank line."""
+        style = STYLES["error" if finding.severity is Severity.CRITICAL else finding.severity.value]
+        self.console.print()
+        title = Text.assemble((finding.kind, style), f"  {finding.severity.value}, {finding.confidence.value}")
+        self.hanging(Text(), title, 2)
+
+    def finding(self, finding: Finding, crowded: Iterable[str]) -> None:
+        """Print a finding as a sentence with its place; the brokers in `crowded` have several log directories."""
+        self.paragraph(printable(message(finding)), INDENT)
+        if where := place_words(finding.place, crowded):
+            self.hanging(Text(" " * INDENT + "where", "dim"), Text(where), INDENT + 6)
+
     def replicas(self, rows: Iterable[list[str]], style: str = "") -> None:
         """Print rows of `replica_words` in columns."""
         for line in aligned(rows, self.console.width - 2):
             self.hanging(Text(), Text(line, style), 2, deeper=4)
-
-
-def _cut_at_slashes(body: Text, width: int) -> Text:
-    """`body` with a line break in each path longer than `width`, after the last directory that fits."""
-    cuts = []
-    for word in _WORD.finditer(body.plain):
-        begin = word.start()
-        while word.end() - begin > width and (slash := body.plain.rfind("/", begin, begin + width)) >= 0:
-            cuts.append(begin := slash + 1)
-    return Text("\n").join(body.divide(cuts)) if cuts else body

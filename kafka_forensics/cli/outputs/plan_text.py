@@ -12,7 +12,7 @@ from kafka_forensics.cli.outputs.plan_words import holders_on_disk
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, plain_table, rich_lines, table_lines
 from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import Destination
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import Severity, TopicPartition
@@ -124,7 +124,7 @@ def _overview(plans: Plans, width: int, by: str) -> Iterator[str]:
         row[lost:] = ["" if cell == "0" else cell for cell in row[lost:]]
     yield from table_lines(heads, heads[3:], table, width)
     for line in unseen_lines(plans):
-        yield from plan_words.wrapped(line, width)
+        yield from wrapped(line, width)
 
 
 _FIRST_NUMBER: Final = 2
@@ -281,13 +281,13 @@ def text_lines(plans: Plans, to: Destination, arguments: PlanArguments, by: str)
         yield from _overview(plans, to.width, by)
     for planned in plans.planned if plans.partitions == 1 else ():
         shown = candidates_of(planned, elect)
-        yield from plan_words.wrapped(plan_words.title(planned), to.width)
+        yield from wrapped(plan_words.title(planned), to.width)
         if shown:
             yield from _candidate_table(planned, shown, to)
         for line in plan_words.notes_below_table(planned, shown, every_follower=elect is not None):
-            yield from plan_words.wrapped(line, to.width)
+            yield from wrapped(line, to.width)
         yield "\n"
-        yield from plan_words.wrapped(" ".join(advice_sentences(planned, elect, plans)), to.width)
+        yield from wrapped(" ".join(advice_sentences(planned, elect, plans)), to.width)
     yield from steps_text(preamble(plans, steps), steps, to.width)
 
 

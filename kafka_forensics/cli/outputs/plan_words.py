@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import COMMAND_SENTENCE, command_lines, printable, unbroken_wrap
+from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
@@ -480,17 +480,6 @@ def _doubt(plan: Plan) -> str:
     silent = brokers(plan.without_high_watermark)
     less = f"electing {brokers([plan.contested_by])} would lose less"
     return f" No high watermark shows what {silent} committed: if it committed everything, {less}."
-
-
-def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """Lines of at most `width` characters, without breaking words; a command in the text has lines of its own."""
-    for number, part in enumerate(COMMAND_SENTENCE.split(text)):
-        if number % 2:
-            lines = [f"{indent}  {line}" for line in command_lines(part, width - len(indent) - 2)]
-        else:
-            first = indent if number else ""
-            lines = unbroken_wrap(part.lstrip() if number else part, width, first, indent)
-        yield from (f"{line}\n" for line in lines)
 
 
 def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:

@@ -1,22 +1,23 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
-from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
+from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
-from kafka_forensics.cli.outputs.words import first_rows, name, partition_ranges
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, name, partition_ranges
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
-from kafka_forensics.model.findings import Finding, Severity, TopicPartition
+from kafka_forensics.model.findings import Severity, TopicPartition
+from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.offset_ranges import counted
@@ -60,8 +61,7 @@ _MAY_HOLD_MORE: Final = {
 }
 """Kinds of a plan's `Missing` with which more may be lost; `{}` says for how many partitions."""
 _SHOWN_REASONS: Final = 3
-_GROUP_HEADS: Final = ("partitions", "held by", "committed", "recovered", "left out", "no records", "unreadable")
-_HEADS: Final = ("lost offsets", "held by", "committed", "recovered", "left out", "no records", "unreadable")
+_COUNTS: Final = ("committed", "recovered", "left out", "no records", "unreadable")
 
 
 class _LostRangeRow(NamedTuple):
@@ -123,12 +123,7 @@ def text_lines(recovery: Recovery, output: str, to: Destination, by: str) -> Ite
     groups = _groups(recovery.partitions)
     if groups:
         yield "\n"
-        shown = first_rows(groups)
-        yield from table_lines(_GROUP_HEADS, _GROUP_HEADS[2:], map(_group_cells, shown), to.width)
-        others = [partition for group in groups[len(shown) :] for partition in group]
-        if others:
-            recovered = sum(partition.count.all.recovered for partition in others)
-            yield f"{partitions_words([partition.key for partition in others])} more: {plural(recovered, 'record')} recovered\n"
+        yield from _GROUPS.lines(groups, SHOWN_ROWS, to.width)
     for line in _notes(recovery.partitions):
         yield from wrapped(line, to.width)
 
@@ -177,38 +172,46 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
 
 def _held_by_no_copy(recovery: Recovery) -> int:
     """Committed offsets that no copy holds, in all partitions that were looked at."""
-    findings: defaultdict[object, list[Finding]] = defaultdict(list)
-    for finding in () if recovery.result is None else recovery.result.findings:
-        findings[finding.place.topic, finding.place.partition].append(finding)
-    return sum(counted(held_by_no_copy(of_partition)) for of_partition in findings.values())
+    findings = () if recovery.result is None else recovery.result.findings
+    by_partition = grouped(findings, lambda finding: (finding.place.topic, finding.place.partition))
+    return sum(counted(held_by_no_copy(of_partition)) for of_partition in by_partition.values())
 
 
 def _groups(partitions: list[RecoveredPartition]) -> list[list[RecoveredPartition]]:
     """Partitions of a topic with the same side and the same holders of lost records, the largest loss first."""
-    groups: dict[object, list[RecoveredPartition]] = {}
-    for partition in partitions:
-        if partition.ranges:
-            holders = {broker for lost in partition.ranges for broker in lost.loss.held_by}
-            groups.setdefault((partition.topic, partition.kept, frozenset(holders)), []).append(partition)
-    return sorted(groups.values(), key=lambda group: (-sum(partition.at_most for partition in group), group[0].topic))
+
+    def same_loss(partition: RecoveredPartition) -> tuple[object, ...]:
+        return partition.topic, partition.kept, frozenset(broker for lost in partition.ranges for broker in lost.loss.held_by)
+
+    groups = grouped((partition for partition in partitions if partition.ranges), same_loss).values()
+    return sorted(groups, key=lambda group: (-sum(partition.at_most for partition in group), group[0].topic))
 
 
-def _group_cells(group: list[RecoveredPartition]) -> list[str]:
-    holders = sorted({str(broker) for partition in group for lost in partition.ranges for broker in lost.loss.held_by})
-    tallies = [partition.count.all for partition in group]
+def _group_cells(group: Sequence[RecoveredPartition]) -> list[str]:
+    ranges = [lost for partition in group for lost in partition.ranges]
+    return [partition_ranges(partition.key for partition in group), *_cells(ranges)]
+
+
+def _cells(ranges: Sequence[RecoveredRange]) -> list[str]:
+    """Who holds these lost offsets, how many are committed, and what became of them."""
+    holders = sorted({str(broker) for lost in ranges for broker in lost.loss.held_by})
+    tallies = [lost.count.all for lost in ranges]
     numbers = (
-        sum(lost.loss.committed for partition in group for lost in partition.ranges),
+        sum(lost.loss.committed for lost in ranges),
         sum(tally.recovered for tally in tallies),
         sum(map(_filtered, tallies)),
         sum(tally.control + tally.no_record for tally in tallies),
         sum(tally.unreadable for tally in tallies),
     )
-    partitions = partition_ranges(partition.key for partition in group)
-    return [
-        partitions,
-        ", ".join(map(printable, holders)) or "remote storage",
-        *(str(number) if number else "" for number in numbers),
-    ]
+    return [", ".join(map(printable, holders)) or "remote storage", *(str(number) if number else "" for number in numbers)]
+
+
+_GROUPS: Final = GroupedTable(
+    ("partitions", "held by", *_COUNTS),
+    _COUNTS,
+    _group_cells,
+    lambda others: f": {plural(sum(partition.count.all.recovered for partition in others), 'record')} recovered",
+)
 
 
 def _partition_lines(partition: RecoveredPartition, width: int) -> Iterator[str]:
@@ -216,7 +219,8 @@ def _partition_lines(partition: RecoveredPartition, width: int) -> Iterator[str]
     yield from wrapped(f"{name(partition.topic, partition.partition)}: {_sentence(partition)}", width)
     if partition.ranges:
         yield "\n"
-        yield from table_lines(_HEADS, _HEADS[2:], map(_cells, partition.ranges), width)
+        rows = ([offset_range(lost.loss.start, lost.loss.end), *_cells([lost])] for lost in partition.ranges)
+        yield from table_lines(("lost offsets", "held by", *_COUNTS), _COUNTS, rows, width)
         yield "\n"
     for line in _notes([partition]):
         yield from wrapped(line, width)
@@ -235,13 +239,6 @@ def _sentence(partition: RecoveredPartition) -> str:
         f"{kept} By the plan it loses {plural(partition.at_most, 'offset')}, {partition.committed} of them proven committed:"
         f" at least {partition.at_least} (on no copy that stays), {bound}."
     )
-
-
-def _cells(recovered: RecoveredRange) -> list[str]:
-    loss, tally = recovered.loss, recovered.count.all
-    numbers = (loss.committed, tally.recovered, _filtered(tally), tally.control + tally.no_record, tally.unreadable)
-    held_by = ", ".join(printable(str(broker)) for broker in loss.held_by) or "remote storage"
-    return [offset_range(loss.start, loss.end), held_by, *(str(number) if number else "" for number in numbers)]
 
 
 def _filtered(tally: OutcomeCounts) -> int:
@@ -294,11 +291,9 @@ def left_out_words(recovery: Recovery) -> str:
 
 def unchecked_lines(recovery: Recovery) -> Iterator[str]:
     """A line for the partitions whose recovered records may exist in the surviving log already, for each side."""
-    unchecked: dict[str, list[TopicPartition]] = {}
-    for partition in recovery.partitions:
-        if partition.not_compared and partition.count.all.recovered:
-            unchecked.setdefault(not_compared_words(partition), []).append(partition.key)
-    yield from (f"not checked: {partitions_words(partitions)}: {words}" for words, partitions in unchecked.items())
+    unchecked = (partition for partition in recovery.partitions if partition.not_compared and partition.count.all.recovered)
+    for words, partitions in grouped(unchecked, not_compared_words).items():
+        yield f"not checked: {partitions_words([partition.key for partition in partitions])}: {words}"
 
 
 def summary_line(recovery: Recovery, output: str) -> str:

@@ -10,10 +10,9 @@ from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.cli.streams import Destination, command_lines, printable
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.model.json_objects import Columns, json_text, object_of
 
 if TYPE_CHECKING:
@@ -158,7 +157,6 @@ _TIME: Final = re.compile(r"(\d{4,}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z")
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _LONGEST_SHARED: Final = 40
 """Characters of a value that may be stated above the table for all rows."""
-_COMMAND: Final = re.compile(r"(?:; )?`(kafka-[^`]+)`(?:; )?")
 _NEVER_MOVED: Final = 2
 """Columns that always stay on the first line."""
 _NEEDS_NO_HEADING: Final = frozenset({"notes", "what changed", "file", "meaning", "detail", "newest records"})
@@ -235,26 +233,18 @@ class _TableLayout:
             widest = max(self.first[_NEVER_MOVED:], key=lambda column: (widths[column], column))
             self.first.remove(widest)
             self.second = sorted([*self.second, widest])
-        yield from (line + "\n" for line in wrap("; ".join(above), width, break_on_hyphens=False))
         if above:
-            yield "\n"
+            yield from (*wrapped("; ".join(above), width), "\n")
 
     def second_line(self, row: Sequence[str], width: int) -> Iterator[str]:
         """The moved columns of a row, wrapped and indented; a command among them has lines that a shell reads as one."""
-        texts = (
+        texts = [
             self.cell(row, column) if self.heads[column] in _NEEDS_NO_HEADING else f"{self.heads[column]} {self.cell(row, column)}"
             for column in self.second
             if row[column]
-        )
-        indent = " " * _INDENT
-        width = max(width, 2 * _INDENT)
-        for number, part in enumerate(_COMMAND.split("; ".join(texts))):
-            if number % 2:
-                lines = [f"{indent}  {line}" for line in command_lines(part, width - _INDENT - 2)]
-            else:
-                wrapped = wrap(part, width - _INDENT, break_long_words=False, break_on_hyphens=False)
-                lines = [f"{indent}{line}" for line in wrapped]
-            yield from (line + "\n" for line in lines)
+        ]
+        if texts:
+            yield from wrapped("; ".join(texts), max(width, 2 * _INDENT), " " * _INDENT, " " * _INDENT)
 
     def _fits(self, sample: list[list[str]], width: int) -> bool:
         return sum(self.widths(sample).values()) + _GAP * (len(self.first) - 1) <= width

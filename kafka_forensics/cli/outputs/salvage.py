@@ -2,20 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
-from kafka_forensics.cli.outputs.plan_words import wrapped
-from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, table_lines, tsv_lines
+from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
-from kafka_forensics.cli.outputs.words import first_rows, name
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, name
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural, size
-from kafka_forensics.model.findings import Finding, TopicPartition
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of
-from kafka_forensics.questions.salvage import MANIFEST, Refused, Salvaged, SalvagedPartition, document
+from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition, document
 from kafka_forensics.wording import offset_range
 
 COLUMNS: Final = (
@@ -48,10 +49,7 @@ def _text(salvaged: Salvaged, to: Destination, by: str) -> Iterator[str]:
     if salvaged.partitions:
         yield "\n"
         groups = [[partition] for partition in salvaged.partitions] if by == "partition" else _groups(salvaged.partitions)
-        shown = groups if by == "partition" else first_rows(groups)
-        yield from table_lines(HEADS, _RIGHT, map(_group_cells, shown), to.width)
-        if others := [partition.key for group in groups[len(shown) :] for partition in group]:
-            yield f"{partitions_words(others)} more\n"
+        yield from GroupedTable(HEADS, _RIGHT, _group_cells).lines(groups, None if by == "partition" else SHOWN_ROWS, to.width)
     lines = [*_new_findings(salvaged, most=None if by == "partition" else _NEW_SHOWN), *_refusals(salvaged)]
     if lines:
         yield "\n"
@@ -95,14 +93,12 @@ def _groups(partitions: list[SalvagedPartition]) -> list[list[SalvagedPartition]
     partitions from the same brokers."""
     special = [partition for partition in partitions if partition.gaps or partition.left_behind]
     is_long = len({partition.topic for partition in special}) > _TOPICS_SHOWN
-    groups: dict[tuple[object, ...], list[SalvagedPartition]] = {}
-    for partition in special:
-        topic = "" if is_long else partition.topic
-        groups.setdefault((topic, bool(partition.gaps), tuple(partition.brokers)), []).append(partition)
-    for partition in partitions:
-        if not (partition.gaps or partition.left_behind):
-            groups.setdefault(tuple(partition.brokers), []).append(partition)
-    return list(groups.values())
+    topics = grouped(special, lambda partition: ("" if is_long else partition.topic, bool(partition.gaps), *partition.brokers))
+    whole = grouped(
+        (partition for partition in partitions if not (partition.gaps or partition.left_behind)),
+        lambda partition: (*partition.brokers,),
+    )
+    return [*topics.values(), *whole.values()]
 
 
 def _markdown(salvaged: Salvaged) -> Iterator[str]:
@@ -134,11 +130,12 @@ def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     lines = [f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in salvaged.incomplete]
     if quiet:
         return lines
-    warned: dict[str, list[TopicPartition]] = {}
-    for partition in salvaged.partitions:
-        if partition.warning is not None:
-            warned.setdefault(partition.warning, []).append(partition.key)
-    notes = (f"note: {partitions_words(partitions)}: {warning}" for warning, partitions in warned.items())
+    warned = grouped(salvaged.partitions, attrgetter("warning"))
+    notes = [
+        f"note: {partitions_words([partition.key for partition in partitions])}: {warning}"
+        for warning, partitions in warned.items()
+        if warning is not None
+    ]
     return [_summary(salvaged), *lines, *notes]
 
 
@@ -150,7 +147,7 @@ def _left_behind_text(partition: SalvagedPartition) -> str:
     return ", ".join(f"{offset_range(left.start, left.end)} on {printable(str(left.broker))}" for left in partition.left_behind)
 
 
-def _group_cells(group: list[SalvagedPartition]) -> list[str]:
+def _group_cells(group: Sequence[SalvagedPartition]) -> list[str]:
     """A row for partitions; offsets, gaps and what was left behind only of a single one."""
     first = group[0]
     gaps = sum(gap.end - gap.start for partition in group for gap in partition.gaps if gap.end is not None)
@@ -192,9 +189,7 @@ def _new_findings(salvaged: Salvaged, most: int | None = None) -> Iterator[str]:
 def _refusals(salvaged: Salvaged) -> Iterator[str]:
     """Partitions that were not salvaged: those with the same kind of reason, brokers and advice together."""
     for outcome, refusals in (("begun empty", salvaged.begun_empty), ("refused", salvaged.refused)):
-        groups: dict[tuple[object, ...], list[Refused]] = {}
-        for refusal in refusals:
-            groups.setdefault((refusal.kind, refusal.hint, tuple(refusal.brokers)), []).append(refusal)
+        groups = grouped(refusals, lambda refusal: (refusal.kind, refusal.hint, *refusal.brokers))
         hints = Counter(group[0].hint for group in groups.values())
         for group in groups.values():
             partitions, first = [refusal.key for refusal in group], group[0]

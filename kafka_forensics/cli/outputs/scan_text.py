@@ -1,23 +1,22 @@
 """A scan's answer as text: the first screen, then incidents, or partitions with all their findings, worst first."""
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.text import Text
 
-from kafka_forensics.cli.outputs.console_page import STYLES, ConsolePage, FirstScreen
+from kafka_forensics.cli.outputs.console_page import INDENT, ConsolePage, FirstScreen
 from kafka_forensics.cli.outputs.words import (
     SHOWN_ROWS,
+    GroupedTable,
     by_kind,
     by_severity,
     cost_words,
     crowded_brokers,
     extent_words,
-    first_rows,
     headline,
     is_harmless,
     lost_words,
@@ -26,14 +25,14 @@ from kafka_forensics.cli.outputs.words import (
     nothing_found,
     nothing_judged_lines,
     partition_ranges,
-    place_words,
     replica_words,
     scope_words,
     waiting_readers,
 )
 from kafka_forensics.cli.streams import Destination, printable
 from kafka_forensics.model.amounts import first_few, plural
-from kafka_forensics.model.findings import Finding, Severity, TopicPartition
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
 from kafka_forensics.wording import (
@@ -44,7 +43,6 @@ from kafka_forensics.wording import (
     incident_precaution,
     incident_time,
     incident_title,
-    message,
     named_brokers,
     offset_range,
     overview_of,
@@ -56,12 +54,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN_OF_A_KIND: Final = 3
-_COMMAND: Final = re.compile(r"`(kafka-[^`]+)`(?:\.(?=\s|$)|$)")
 _SHOWN_IN_FULL: Final = 2
 """Incidents that are shown in full; of more, each has a few lines."""
 _SHOWN_INCIDENTS: Final = 12
 _NAMED_PARTITIONS: Final = 6
-_INDENT: Final = 4
 
 Key = tuple[str | None, int | None]
 """Topic and partition; None for findings about brokers and directories."""
@@ -145,17 +141,13 @@ def _incident_text(incident: Incident) -> str:
     text += "" if incident.known_as is None else f" ({incident.known_as})"
     if len(partitions) == 1:
         return f"{name(partitions[0].topic, partitions[0].partition)}: {text}"
-    return f"{text}: {extent_words(_keys(partitions))}" if partitions else text
+    return f"{text}: {extent_words([partition.key for partition in partitions])}" if partitions else text
 
 
 def _with_cost(incident: Incident, separator: str = ", ") -> str:
     """The same with what it costs, safe to print."""
     cost = cost_words(incident)
     return printable(_incident_text(incident)) + (f"{separator}{cost}" if cost else "")
-
-
-def _keys(partitions: Sequence[IncidentPartition]) -> list[TopicPartition]:
-    return [(partition.topic, partition.partition) for partition in partitions]
 
 
 def _loss_text(overview: Overview) -> str:
@@ -208,97 +200,67 @@ def _write_partitions(page: "_ScanPage", groups: list[_Group], *, verbose: bool)
 def _write_incidents(page: "_ScanPage", result: ScanResult, groups: list[_Group]) -> None:
     """Incidents, the worst first: of several partitions with a table of these, of one partition with its replicas and findings.
     Then the partitions that were not fully read."""
-    narrow: dict[Key, list[Incident]] = {}
-    for incident in result.incidents:
-        if len(incident.partitions) < 2:
-            narrow.setdefault(_key_of(incident), []).append(incident)
-    blocks = [incident for incident in result.incidents if len(incident.partitions) > 1 or narrow[_key_of(incident)][0] is incident]
-    by_key = {group.key: group for group in groups}
+    blocks: dict[int | Key, list[Incident]] = {}
+    for number, incident in enumerate(result.incidents):
+        of_one: Key = next((partition.key for partition in incident.partitions), (None, None))
+        blocks.setdefault(number if len(incident.partitions) > 1 else of_one, []).append(incident)
     in_full = len(blocks) <= _SHOWN_IN_FULL
-    if not in_full:
-        blocks = result.incidents
-    hidden = not in_full
-    for incident in blocks[:_SHOWN_INCIDENTS]:
-        if len(incident.partitions) > 1 and (in_full or incident is blocks[0]):
-            page.incident(incident, SHOWN_ROWS // min(len(blocks), _SHOWN_IN_FULL))
-            hidden = True
-        elif in_full:
-            key = _key_of(incident)
-            group = by_key.get(key, _Group(None, key, []))
-            findings = [result.findings[number] for of_partition in narrow[key] for number in of_partition.findings]
-            page.block(_Group(group.summary, key, findings), narrow[key])
+    summaries = {group.key: group.summary for group in groups}
+    shown: set[Key] = set()
+    for key, incidents in blocks.items() if in_full else enumerate([incident] for incident in result.incidents[:_SHOWN_INCIDENTS]):
+        if isinstance(key, tuple):
+            findings = [result.findings[number] for incident in incidents for number in incident.findings]
+            page.block(_Group(summaries.get(key), key, findings), incidents)
+            shown.add(key)
         else:
-            page.incident_line(incident)
-    if len(blocks) > _SHOWN_INCIDENTS:
+            has_table = len(incidents[0].partitions) > 1 and (in_full or key == 0)
+            page.incident(incidents[0], SHOWN_ROWS // min(len(blocks), _SHOWN_IN_FULL) if has_table else 0)
+    if not in_full and len(result.incidents) > _SHOWN_INCIDENTS:
         page.begin()
-        page.paragraph(plural(len(blocks) - _SHOWN_INCIDENTS, "more incident"), 2)
-    shown = set(narrow) if in_full else set()
+        page.paragraph(plural(len(result.incidents) - _SHOWN_INCIDENTS, "more incident"), 2)
     page.not_read([group for group in groups if group.is_partly_read and group.key not in shown])
-    if hidden:
+    if len(shown) < len(blocks):
         page.more("every finding", "--by", "partition")
-
-
-def _key_of(incident: Incident) -> Key:
-    """The partition of an incident that has at most one."""
-    return (incident.partitions[0].topic, incident.partitions[0].partition) if incident.partitions else (None, None)
 
 
 def _groups(result: ScanResult) -> list[_Group]:
     """Findings of no scanned partition, then every partition with its findings, in the order of the result."""
     partitions: dict[Key, PartitionSummary] = {(partition.topic, partition.partition): partition for partition in result.partitions}
-    findings: dict[Key, list[Finding]] = {}
-    for finding in result.findings:
-        findings.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+    findings = grouped(result.findings, lambda finding: (finding.place.topic, finding.place.partition))
     keys = [key for key in findings if key not in partitions] + list(partitions)
     return [_Group(partitions.get(key), key, findings.get(key, [])) for key in keys]
 
 
-def partition_lines(incident: Incident, findings: list[Finding], limit: int, width: int) -> Iterator[str]:
+def partition_lines(incident: Incident, findings: list[Finding], limit: int, width: int) -> list[str]:
     """A heading and at most `limit` rows in columns, one row for the partitions of a topic whose records the same brokers hold;
     then the number of other partitions. The column of kinds is left out where it does not fit `width`."""
-    kinds: dict[Key, Counter[str]] = {}
-    if len(incident.kinds) > 1:
-        for number in incident.findings:
-            place = findings[number].place
-            kinds.setdefault((place.topic, place.partition), Counter())[findings[number].kind] += 1
-    groups: dict[tuple[object, ...], list[IncidentPartition]] = {}
-    for partition in incident.partitions:
-        of_partition = frozenset(kinds.get((partition.topic, partition.partition), ()))
-        groups.setdefault((partition.topic, tuple(partition.held_by), of_partition), []).append(partition)
-    ordered = sorted(groups.values(), key=lambda group: (-sum(partition.lost_at_most for partition in group), group[0].topic))
-    shown = first_rows(ordered, limit)
-    rows = [["partitions", "offsets", "lost" if incident.lost_at_least else "at risk", "good copies on", "found"]]
-    for group in shown:
-        first = group[0]
-        found = sum((kinds.get((partition.topic, partition.partition), Counter()) for partition in group), Counter())
-        start, end = first.offset_start, first.offset_end
-        is_equal = all((partition.offset_start, partition.offset_end) == (start, end) for partition in group)
-        rows.append(
-            [
-                partition_ranges(_keys(group)),
-                offset_range(start, end) if is_equal else "",
-                lost_words(incident, group),
-                printable(", ".join(map(str, first.held_by))),
-                _counted_kinds(found),
-            ]
-        )
-    columns = [column for column in range(5) if any(row[column] for row in rows[1:])]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    if columns[-1] == _FOUND and sum(widths[column] + 3 for column in columns) - 3 > width:
-        columns.pop()
-    for row in rows:
-        cells = (row[column].rjust(widths[column]) if column == _LOST else row[column].ljust(widths[column]) for column in columns)
-        yield "   ".join(cells).rstrip()
-    if others := [partition for group in ordered[len(shown) :] for partition in group]:
-        lost = lost_words(incident, others)
-        yield f"{extent_words(_keys(others))} more" + (
-            f", {lost} {'lost' if incident.lost_at_least else 'at risk'}" if lost else ""
-        )
+    kinds: defaultdict[Key, Counter[str]] = defaultdict(Counter)
+    for number in incident.findings if len(incident.kinds) > 1 else ():
+        place = findings[number].place
+        kinds[place.topic, place.partition][findings[number].kind] += 1
+    lost_noun = "lost" if incident.lost_at_least else "at risk"
 
+    def cells(group: Sequence[IncidentPartition]) -> list[str]:
+        found = sum((kinds[partition.key] for partition in group), Counter[str]())
+        offsets = {(partition.offset_start, partition.offset_end) for partition in group}
+        return [
+            partition_ranges(partition.key for partition in group),
+            offset_range(*offsets.pop()) if len(offsets) == 1 else "",
+            lost_words(incident, group),
+            printable(", ".join(map(str, group[0].held_by))),
+            _counted_kinds(found),
+        ]
 
-_LOST: Final = 2
-_FOUND: Final = 4
-"""Indexes of columns of `partition_lines`."""
+    def lost_by(others: Sequence[IncidentPartition]) -> str:
+        return f", {lost} {lost_noun}" if (lost := lost_words(incident, others)) else ""
+
+    equal = grouped(incident.partitions, lambda partition: (partition.topic, *partition.held_by, frozenset(kinds[partition.key])))
+    groups = sorted(equal.values(), key=lambda group: (-sum(partition.lost_at_most for partition in group), group[0].topic))
+    heads = ("partitions", "offsets", lost_noun, "good copies on", "found")
+    lines = list(GroupedTable(heads, {lost_noun}, cells, lost_by).lines(groups, limit, None))
+    if max(map(len, lines)) <= width + 1:
+        return lines
+    return list(GroupedTable(heads[:-1], {lost_noun}, lambda group: cells(group)[:-1], lost_by).lines(groups, limit, None))
 
 
 def _counted_kinds(counts: Mapping[str, int]) -> str:
@@ -320,29 +282,24 @@ class _ScanPage(ConsolePage):
             self.console.print()
         self._has_begun = True
 
-    def incident(self, incident: Incident, limit: int) -> None:
-        """What happened, when, what it cost, what to do first; at most `limit` rows of partitions, the longest loss first."""
+    def incident(self, incident: Incident, limit: int = 0) -> None:
+        """What happened, when, what it cost and what to do first, unless the first screen says so.
+
+        With a `limit` also what was found, and as many rows of partitions, the longest loss first.
+        """
         self.begin()
-        if incident is not self._result.incidents[0]:
+        on_first_screen = incident is self._result.incidents[0]
+        if not (on_first_screen and limit):
             self.heading(incident.severity.value, Text(_with_cost(incident)))
-        self.paragraph(printable(incident_message(incident)), 2)
-        kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())
-        self.labelled("found", f"{kinds} ({incident.severity.value}, {incident.confidence.value})")
-        self._precaution(incident)
-        for line in partition_lines(incident, self._result.findings, limit, self.console.width - 2):
-            self.hanging(Text(), Text(line), 2, deeper=4)
-
-    def incident_line(self, incident: Incident) -> None:
-        """An incident in a sentence, and what to do first unless the first screen says so."""
-        self.begin()
-        self.heading(incident.severity.value, Text(_with_cost(incident)))
-        self._precaution(incident)
-
-    def _precaution(self, incident: Incident) -> None:
-        """What to do first because of an incident, unless the first screen says so."""
+        if limit:
+            self.paragraph(printable(incident_message(incident)), 2)
+            kinds = ", ".join(f"{kind} {count}" for kind, count in incident.kinds.items())
+            self.labelled("found", f"{kinds} ({incident.severity.value}, {incident.confidence.value})")
         advice_text = incident_precaution(incident) if incident.lost_at_most else incident_advice(incident)
-        if advice_text and incident is not self._result.incidents[0]:
+        if advice_text and not on_first_screen:
             self.labelled("do", printable(advice_text))
+        for line in partition_lines(incident, self._result.findings, limit, self.console.width - 2) if limit else ():
+            self.hanging(Text(), Text(line), 2, deeper=4)
 
     def not_read(self, groups: Sequence[_Group]) -> None:
         """The partitions that were not completely read, in one paragraph."""
@@ -381,31 +338,17 @@ class _ScanPage(ConsolePage):
     def _kind(self, findings: list[Finding]) -> None:
         """Findings of one kind as sentences, each advice once after the findings that it is for."""
         first = findings[0]
-        style = STYLES["error" if first.severity is Severity.CRITICAL else first.severity.value]
-        title = Text.assemble((first.kind, style), f"  {first.severity.value}, {first.confidence.value}")
-        self.console.print()
-        self.hanging(Text(), title, 2)
+        self.kind(first)
         shown = findings if self._verbose else findings[:_SHOWN_OF_A_KIND]
         for step, group in groupby(shown, key=advice):
             for finding in group:
-                self.paragraph(printable(message(finding)), _INDENT)
-                if where := place_words(finding.place, self._crowded):
-                    self.hanging(Text(" " * _INDENT + "where", "dim"), Text(where), _INDENT + 6)
+                self.finding(finding, self._crowded)
             if step:
                 given_for = self._advice_given.setdefault(step, first.kind)
-                self._advice(printable(step) if given_for == first.kind else f"As for {given_for}.")
+                text = printable(step) if given_for == first.kind else f"As for {given_for}."
+                self.hanging(Text(" " * INDENT + "do", "bold"), Text(text), INDENT + 6)
         if hidden := len(findings) - len(shown):
-            self.paragraph(f"... and {hidden} more {first.kind}; -v shows all", _INDENT, "dim")
-
-    def _advice(self, text: str) -> None:
-        """Advice: sentences wrapped, and each command that ends a sentence on a line of its own, ready to copy."""
-        label = Text(" " * _INDENT + "do", "bold")
-        for number, part in enumerate(_COMMAND.split(text)):
-            if number % 2:
-                self.command(part, _INDENT + 6)
-            elif part.strip():
-                self.hanging(label, Text(part.strip()), _INDENT + 6)
-                label = Text()
+            self.paragraph(f"... and {hidden} more {first.kind}; -v shows all", INDENT, "dim")
 
     def count_clean(self, clean: list[_Group]) -> None:
         """How many partitions have no findings."""

@@ -1,10 +1,10 @@
 """A simulated history as a page for a person, and as rows: one for each step and partition."""
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.outputs.rows import plain_table, rich_lines
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.json_objects import Json, attributes, object_of
 from kafka_forensics.simulation.history import DEAD, LEADS, PAUSED, STALE, Event, History, PartitionView
 from kafka_forensics.simulation.truth import at_the_end
@@ -12,7 +12,6 @@ from kafka_forensics.simulation.truth import at_the_end
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kafka_forensics.cli.streams import Destination
     from kafka_forensics.simulation.scenarios import Scenario
 
 
@@ -41,24 +40,23 @@ def rows(history: History, name: str) -> Iterator[Json]:
             }
 
 
-def lines(history: History, name: str, to: "Destination") -> Iterator[str]:
+def lines(history: History, name: str, to: Destination) -> Iterator[str]:
     """The page: a table of the steps, what consumers read and what is lost at the end, and remarks."""
     yield f"{name} under {history.cluster.protocol}\n\n"
     yield from _table(history, to)
     yield "\n"
     for text in [_LEGEND, "", *at_the_end(history), "", *history.remarks]:
-        yield from (line + "\n" for line in textwrap.wrap(text, to.width, break_on_hyphens=False) or [""])
+        yield from wrapped(text, to.width)
 
 
-def scenario_lines(scenarios: Iterable["Scenario"], to: "Destination") -> Iterator[str]:
+def scenario_lines(scenarios: Iterable["Scenario"], to: Destination) -> Iterator[str]:
     """The list of scenarios: each name, with a sentence below it."""
     for scenario in scenarios:
         yield f"{scenario.name}  ({', '.join(scenario.protocols)})\n"
-        for line in textwrap.wrap(scenario.sentence, max(40, to.width - 4)):
-            yield f"    {line}\n"
+        yield from wrapped(scenario.sentence, to.width, "    ", "    ")
 
 
-def _table(history: History, to: "Destination") -> Iterator[str]:
+def _table(history: History, to: Destination) -> Iterator[str]:
     """A table of the steps with the partitions that each step changed."""
     from rich.text import Text
 

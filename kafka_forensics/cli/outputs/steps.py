@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_forensics.cli.outputs.plan_words import brokers, capital, wrapped
+from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import markdown
 from kafka_forensics.cli.outputs.words import extent_words, name
-from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, printable
+from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, printable, shown_command, wrapped
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of
@@ -61,7 +61,7 @@ def steps_text(head: str, steps: Sequence[OperatorStep], width: int) -> Iterator
     for number, step in enumerate(steps, 1):
         yield from wrapped(f"{number}. {step.text}", width, "   ")
         if step.command is not None:
-            yield from (f"     {line}\n" for line in command_lines(printable(step.command), width - 5))
+            yield from (f"{line}\n" for line in shown_command(printable(step.command), width, 3))
 
 
 def steps_markdown(head: str, steps: Sequence[OperatorStep]) -> Iterator[str]:

@@ -1,15 +1,15 @@
 """Whether the promises of a plan or salvage were kept, as sentences and in every format."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.rows import cell, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
-from kafka_forensics.cli.outputs.words import first_rows, name
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, first_rows, name
+from kafka_forensics.cli.streams import Destination, printable, wrapped
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.questions.verify import Outcome, Verified, VerifyResult
@@ -85,20 +85,19 @@ def write_promises(
 def _text_lines(checked: VerifyResult, to: Destination, *, verbose: bool, by: str) -> Iterator[str]:
     """The first screen; then promises that were not kept, equal ones of several partitions together unless `by` is "partition"."""
     yield first_screen_text(_first_screen(checked), to)
-    groups: dict[tuple[object, ...], list[Verified]] = {}
-    for verified in checked.promises:
-        if verified.outcome is Outcome.KEPT and not verbose:
-            continue
-        what = (verified.outcome, verified.promise, verified.reason, str(verified.broker), str(verified.leader), verified.kinds)
+
+    def promised(verified: Verified) -> tuple[object, ...]:
         place = (verified.topic, verified.partition) if by == "partition" else ()
-        groups.setdefault((*place, *what), []).append(verified)
+        return *place, verified.outcome, verified.promise, verified.reason, verified.broker, verified.leader, verified.kinds
+
+    groups = grouped((verified for verified in checked.promises if verbose or verified.outcome is not Outcome.KEPT), promised)
     ordered = sorted(groups.values(), key=lambda group: _ORDER.index(group[0].outcome))
-    shown = ordered if by == "partition" else first_rows(ordered)
+    shown, hidden = first_rows(ordered, None if by == "partition" else SHOWN_ROWS)
     if shown:
         yield "\n"
     for group in shown:
         yield from _group_lines(group, to.width)
-    if others := sum(map(len, ordered[len(shown) :])):
+    if others := sum(map(len, hidden)):
         yield f"{plural(others, 'more promise')}: --by partition lists all\n"
 
 
@@ -109,15 +108,8 @@ def _group_lines(group: Sequence[Verified], width: int) -> Iterator[str]:
     partitions = list(dict.fromkeys((verified.topic, verified.partition) for verified in group))
     has_numbers = len(partitions) > 1 and len({message(verified) for verified in group}) > 1
     example = f", such as {name(*partitions[0])}" if has_numbers else ""
-    lines = textwrap.wrap(
-        printable(f"{partitions_words(partitions)}{example}: {message(first)}"),
-        max(width, 20 + _INDENT),
-        initial_indent=f"  {outcome:<{_INDENT - 2}}",
-        subsequent_indent=" " * _INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    yield from (line + "\n" for line in lines)
+    text = printable(f"{partitions_words(partitions)}{example}: {message(first)}")
+    yield from wrapped(text, width, " " * _INDENT, f"  {outcome:<{_INDENT - 2}}")
 
 
 def _first_screen(checked: VerifyResult) -> FirstScreen:

@@ -1,10 +1,12 @@
 """Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby, takewhile
-from typing import Final, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
+from kafka_forensics.cli.outputs.rows import table_lines
 from kafka_forensics.cli.streams import COMMAND_START, printable
 from kafka_forensics.errors import DENIED, TRY_AGAIN, is_transient
 from kafka_forensics.evidence.options import listed
@@ -140,9 +142,38 @@ def extent_words(partitions: Collection[TopicPartition]) -> str:
     return f"{plural(len(partitions), 'partition')} of {of_topics}"
 
 
-def first_rows(groups: Sequence[_Group], limit: int = SHOWN_ROWS) -> Sequence[_Group]:
-    """All groups, or where these are more than `limit` rows, those that leave a line for the number of the others."""
-    return groups if len(groups) <= limit else groups[: limit - 1]
+def first_rows(groups: Sequence[_Group], limit: int | None = SHOWN_ROWS) -> tuple[Sequence[_Group], Sequence[_Group]]:
+    """All groups, or where these are more than `limit` rows, those that leave a line for the number of the others; the others."""
+    shown = len(groups) if limit is None or len(groups) <= limit else limit - 1
+    return groups[:shown], groups[shown:]
+
+
+class _Keyed(Protocol):
+    """Something about one partition."""
+
+    @property
+    def key(self) -> TopicPartition: ...
+
+
+_Partition = TypeVar("_Partition", bound=_Keyed)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedTable(Generic[_Partition]):
+    """A table with a row for each group of equal partitions; columns whose heads are in `right` are right-aligned."""
+
+    heads: Sequence[str]
+    right: Collection[str]
+    cells: Callable[[Sequence[_Partition]], Sequence[str]]
+    others: Callable[[Sequence[_Partition]], str] = lambda _: ""
+    """What the line about all further groups adds to their number of partitions."""
+
+    def lines(self, groups: Sequence[Sequence[_Partition]], limit: int | None, width: int | None) -> Iterator[str]:
+        """At most `limit` lines below the heads, fitted to `width` columns; None is no limit."""
+        shown, hidden = first_rows(groups, limit)
+        yield from table_lines(self.heads, self.right, map(self.cells, shown), width)
+        if others := list(chain.from_iterable(hidden)):
+            yield f"{extent_words([partition.key for partition in others])} more{self.others(others)}\n"
 
 
 def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
