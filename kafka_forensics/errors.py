@@ -1,6 +1,6 @@
 """The exception tree, and suggestions for mistyped names.
 
-Parsers return bad bytes as facts; exceptions are for questions that cannot be asked or answered::
+Parsers return bad bytes as facts; exceptions are for invalid requests and for missing answers::
 
     ForensicsError
     ├── UsageError            an invalid request: wrong option, output inside an input (exit 2)

@@ -39,7 +39,7 @@ WORD: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(WORDS)})(?![\w-])", re.IGNORE
 
 ALLOWED: Final = {
     "cannot tell which": "a person reads it",
-    "said_end_offset=said": "names of fields",
+    "said_end_offset=claimed_end_offset": "names of fields",
     "loses_alike=alike": "names of fields",
     "behind, ahead:": "values of the column agreement_with_reference",
     "log end foretold:": "a name in the evidence",

@@ -226,7 +226,7 @@ class KeyTally:
         """(replica that lacks a key's latest record, replica that has it)."""
         return {(lacking, holder) for reason, holder, lacking in self.pairs if REASONS[reason] not in _SYMMETRIC}
 
-    def unlike_pairs(self) -> set[tuple[int, int]]:
+    def differing_pairs(self) -> set[tuple[int, int]]:
         """Replicas, the lower number first, that have different values or outcomes at one offset: either may be wrong."""
         return {(min(pair), max(pair)) for reason, *pair in self.pairs if REASONS[reason] in _SYMMETRIC}
 
@@ -346,7 +346,7 @@ class KeyComparison:
         holders, others = np.where(held_left, pair.left, pair.right), np.where(held_left, pair.right, pair.left)
         offsets = block.fact(holder, KeyColumn.OFFSET)
         deleted = block.has_flag(holder, TOMBSTONE)
-        other_lives = (other >= 0) & ~block.has_flag(other, TOMBSTONE)
+        other_is_alive = (other >= 0) & ~block.has_flag(other, TOMBSTONE)
         is_open, hidden = self._hidden(block, pair, keys, others, offsets)
         sides = self.sides[pair.left], self.sides[pair.right]
         end_of_other = np.where(held_left, sides[1].log_end_offset, sides[0].log_end_offset)
@@ -356,10 +356,10 @@ class KeyComparison:
             "unreadable": max(side.damaged_end for side in sides) > offsets,
             "undecided": is_open & (end_of_other < end_of_holder),
             "superseded": later >= 0,
-            "out_of_reach": ~other_lives & ~hidden & (end_of_other > pair.end) & (self.cleaned_end > pair.end),
-            "tombstones_expired": deleted & ~other_lives & (block.fact(holder, KeyColumn.EXPIRY) <= self.as_of_ms),
-            "tombstones_early": deleted & ~other_lives,
-            "same_value": other_lives
+            "out_of_reach": ~other_is_alive & ~hidden & (end_of_other > pair.end) & (self.cleaned_end > pair.end),
+            "tombstones_expired": deleted & ~other_is_alive & (block.fact(holder, KeyColumn.EXPIRY) <= self.as_of_ms),
+            "tombstones_early": deleted & ~other_is_alive,
+            "same_value": other_is_alive
             & ~deleted
             & ~hidden
             & (block.fact(holder, KeyColumn.VALUE) == block.fact(other, KeyColumn.VALUE)),

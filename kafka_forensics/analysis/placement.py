@@ -319,8 +319,8 @@ class _Rules:
         has_times = bool((self._keys.timestamp >= 0).any())
         cuts = self._cuts(0, self._keys.size, _MOST_CHANGES) if has_times else []
         periods = self._between([0, *cuts, self._keys.size])
-        vague = any(period.share < _LEAST_SHARE for period, _ in periods)
-        return self._between([0, self._keys.size]) if cuts and vague else periods
+        has_weak_period = any(period.share < _LEAST_SHARE for period, _ in periods)
+        return self._between([0, self._keys.size]) if cuts and has_weak_period else periods
 
     def _between(self, edges: list[int]) -> "list[tuple[RulePeriod, Hits]]":
         periods: list[tuple[RulePeriod, Hits]] = []

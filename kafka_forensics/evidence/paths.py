@@ -55,9 +55,9 @@ class NoKafkaFilesError(UsageError):
 
 @dataclass(slots=True)
 class OpenedPath:
-    """One path that was given: `given` is the broker's name in `NAME=PATH`, None without one."""
+    """One path that was given: `broker_name` is the broker's name in `NAME=PATH`, None without one."""
 
-    given: Name | None
+    broker_name: Name | None
     source: ByteSource
     discovery: Discovery
 
@@ -66,7 +66,7 @@ class OpenedPath:
         return typed_path(self.source, path)
 
     def key(self, entry: Entry | None) -> object:
-        """A key that is equal for all names of a directory or file: its identity, in an archive its own name; None for None."""
+        """A key that is equal for all names of a directory or file: its identity, in an archive its name; None for None."""
         if entry is None:
             return None
         return entry.identity or (id(self.source), directory_key(entry))
@@ -80,21 +80,23 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
     """
     opened: list[OpenedPath] = []
     by_place: dict[str, OpenedPath] = {}
-    expanded = [(given, *place) for given, path in map(split_name, paths) for place in expand_patterns(path, storage_options)]
-    for given, path, options in expanded:
+    expanded = [
+        (broker_name, *place) for broker_name, path in map(split_name, paths) for place in expand_patterns(path, storage_options)
+    ]
+    for broker_name, path, options in expanded:
         place = _real_path(path)
         if place in by_place:
-            _set_name(by_place[place], given)
+            _set_name(by_place[place], broker_name)
             _note(f"{path}: the same as {by_place[place].source.name}, read once")
             continue
-        by_place[place] = OpenedPath(given, _source(path, options, is_only=len(expanded) == 1), Discovery())
+        by_place[place] = OpenedPath(broker_name, _source(path, options, is_only=len(expanded) == 1), Discovery())
         opened.append(by_place[place])
     follow_links_between([opened_path.source for opened_path in opened])
     for opened_path in opened:
         opened_path.discovery = _discovered(opened_path.source)
         _take_empty_log_directory(opened_path)
     opened = [path_or_bundle for opened_path in opened for path_or_bundle in _with_bundles(opened_path, storage_options, by_place)]
-    opened = _without_strangers(opened, logs_only=logs_only)
+    opened = _without_other_files(opened, logs_only=logs_only)
     return _read_once(opened) if may_have_duplicates(opened) else opened
 
 
@@ -127,7 +129,7 @@ def _take_empty_log_directory(opened_path: OpenedPath) -> None:
     """Take an empty directory, given with a broker's name, as the broker's log directory on a replaced disk."""
     discovery = opened_path.discovery
     root = next((entry for entry in discovery.empty if not entry.path), None)
-    if opened_path.given is not None and root is not None and isinstance(opened_path.source, (LocalSource, BundleSource)):
+    if opened_path.broker_name is not None and root is not None and isinstance(opened_path.source, (LocalSource, BundleSource)):
         discovery.empty.remove(root)
         discovery.log_directories.append(LogDirectory("", entry=root))
 
@@ -147,7 +149,7 @@ def _with_bundles(
         if place not in by_place:
             options = next(options for _, options in expand_patterns(path, storage_options))
             bundle_source = _source(path, options, is_only=False)
-            by_place[place] = OpenedPath(opened_path.given, bundle_source, _discovered(bundle_source))
+            by_place[place] = OpenedPath(opened_path.broker_name, bundle_source, _discovered(bundle_source))
             bundles.append(by_place[place])
     return bundles if found and discovery == Discovery() else [opened_path, *bundles]
 
@@ -189,29 +191,29 @@ def _source(path: str, options: "StorageOptions | None", *, is_only: bool) -> By
         return LostSource(path, error)
 
 
-def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
+def _without_other_files(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
     """The paths with files of Kafka's. Raises UsageError for a path with a name that has none, and if no path has any."""
     kept: list[OpenedPath] = []
-    strangers: list[tuple[OpenedPath, UsageError]] = []
+    without_kafka_files: list[tuple[OpenedPath, UsageError]] = []
     for opened_path in opened:
         try:
             _require_content(opened_path, logs_only=logs_only)
             kept.append(opened_path)
         except NoKafkaFilesError as error:
-            if opened_path.given is not None:
+            if opened_path.broker_name is not None:
                 raise
-            strangers.append((opened_path, error))
-    if strangers and not kept:
-        raise strangers[0][1]
-    skipped = [opened_path for opened_path, _ in strangers]
+            without_kafka_files.append((opened_path, error))
+    if without_kafka_files and not kept:
+        raise without_kafka_files[0][1]
+    skipped = [opened_path for opened_path, _ in without_kafka_files]
     if any(opened_path.discovery.log_directories or opened_path.discovery.files for opened_path in kept):
-        links = [opened_path for opened_path in kept if opened_path.given is None and _has_only_links(opened_path.discovery)]
+        links = [opened_path for opened_path in kept if opened_path.broker_name is None and _has_only_links(opened_path.discovery)]
         kept = [opened_path for opened_path in kept if opened_path not in links]
         skipped += links
     names = [path.source.name for path in skipped if not path.discovery.empty]
     if names:
         _note(f"skipped, without Kafka files: {first_few(names, _NAMES_LISTED)}")
-    named = {os.path.normpath(opened_path.source.name) for opened_path in opened if opened_path.given is not None}
+    named = {os.path.normpath(opened_path.source.name) for opened_path in opened if opened_path.broker_name is not None}
     empty = [opened_path.typed(entry.path) for opened_path in opened for entry in opened_path.discovery.empty]
     empty = [path for path in empty if os.path.normpath(path) not in named]
     if empty:
@@ -323,11 +325,11 @@ def _hint(opened_path: OpenedPath) -> str:
     return _LAYOUT
 
 
-def _set_name(opened_path: OpenedPath, given: Name | None) -> None:
+def _set_name(opened_path: OpenedPath, broker_name: Name | None) -> None:
     """Add the name of another path to the same source. Raises UsageError if it has another name."""
-    if opened_path.given is not None and given is not None and opened_path.given != given:
-        raise _two_names(opened_path.source.name, opened_path.given, given)
-    opened_path.given = given if opened_path.given is None else opened_path.given
+    if opened_path.broker_name is not None and broker_name is not None and opened_path.broker_name != broker_name:
+        raise _two_names(opened_path.source.name, opened_path.broker_name, broker_name)
+    opened_path.broker_name = broker_name if opened_path.broker_name is None else opened_path.broker_name
 
 
 def _two_names(place: str, name: Name, other: Name) -> UsageError:
@@ -390,7 +392,7 @@ def _read_once_note(opened_path: OpenedPath, path: str, place: str) -> str:
 
 def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
     """Remove log directories that are read by another name; returns notes about them."""
-    kept = _keepers(opened)
+    kept = _kept_paths(opened)
     notes = []
     for opened_path in opened:
         for entry in opened_path.discovery.repeated:
@@ -398,11 +400,11 @@ def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
             notes.append(f"{opened_path.typed(entry.path)} {relation}")
         directories = []
         for directory in opened_path.discovery.log_directories:
-            keeper, chosen = kept.get(opened_path.key(directory.entry), (opened_path, directory))
+            kept_path, chosen = kept.get(opened_path.key(directory.entry), (opened_path, directory))
             if chosen is directory:
                 directories.append(directory)
             else:
-                place = keeper.source.name if keeper is not opened_path else opened_path.typed(chosen.path)
+                place = kept_path.source.name if kept_path is not opened_path else opened_path.typed(chosen.path)
                 notes.append(_read_once_note(opened_path, directory.path, place))
         opened_path.discovery = replace(opened_path.discovery, log_directories=directories)
     linked = {
@@ -448,10 +450,10 @@ def _partitions_once(
     """
     partitions, notes = [], list[str]()
     for partition in directory.partitions:
-        own_place = opened_path.typed(partition.path)
+        typed_place = opened_path.typed(partition.path)
         place = in_log_dirs.get(opened_path.key(partition.entry))
-        if place is not None and place.place != own_place:
-            notes.append(f"{own_place} is in {place.place} as well: read once")
+        if place is not None and place.place != typed_place:
+            notes.append(f"{typed_place} is in {place.place} as well: read once")
             if (name := parse_partition_name(partition.name)) is not None:
                 directory.repeated.append(name)
             continue
@@ -491,7 +493,7 @@ def _without_logs(
     return replace(partition, segments=segments, irregular=irregular)
 
 
-def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
+def _kept_paths(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
     """Key → the path from which a log directory is read. Raises UsageError for one that was given two names."""
     kept: dict[object, tuple[OpenedPath, LogDirectory]] = {}
     for opened_path in opened:
@@ -499,15 +501,15 @@ def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDire
             key = opened_path.key(directory.entry)
             if key is None:
                 continue
-            rival, rival_directory = kept.setdefault(key, (opened_path, directory))
-            if rival is opened_path:
-                if _is_link(rival_directory.entry) and not _is_link(directory.entry):
+            other_path, other_directory = kept.setdefault(key, (opened_path, directory))
+            if other_path is opened_path:
+                if _is_link(other_directory.entry) and not _is_link(directory.entry):
                     kept[key] = opened_path, directory
                 continue
-            if opened_path.given is None or rival.given == opened_path.given:
+            if opened_path.broker_name is None or other_path.broker_name == opened_path.broker_name:
                 continue
-            if rival.given is not None:
-                raise _two_names(opened_path.typed(directory.path), rival.given, opened_path.given)
+            if other_path.broker_name is not None:
+                raise _two_names(opened_path.typed(directory.path), other_path.broker_name, opened_path.broker_name)
             kept[key] = opened_path, directory
     return kept
 

@@ -1,7 +1,7 @@
 """An export in tasks: their list, and what a worker does with one, which is to write files under unique names and report these.
 
-A task is bytes and its report lines of JSON, so that any engine can carry them. The process that distributes the tasks decides
-which files count and what their final names are: nobody reports the files of a lost attempt.
+A task is bytes, and its report lines of JSON: any engine can carry them. The process that distributes the tasks decides which files
+count and what their final names are: nobody reports the files of a lost attempt.
 """
 
 import json
@@ -27,7 +27,7 @@ from kafka_forensics.model.schemas import FACTS, ReplicaKeys
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.scanning.engine.task_values import thin_plans
+from kafka_forensics.scanning.engine.task_values import trimmed_plans
 from kafka_forensics.scanning.engine.work_plan import file_cost, packed_for_cores
 from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
@@ -135,14 +135,14 @@ def _transaction_works(reader: FactReader, split_bytes: int, cores: int | None) 
     for plans in (*packed_for_cores(seekable, split_bytes, cores), *streams.values()):
         works = [
             (plan, reader.keys_of(plan).node_id, stable.get(place_of_replica(plan)), _remote_logs(reader, plan))
-            for plan in thin_plans(plans)
+            for plan in trimmed_plans(plans)
         ]
         yield pack(works)
 
 
 def _remote_logs(reader: FactReader, plan: ReplicaPlan) -> list[ReplicaPlan]:
     """What remote stores have of a replica's log."""
-    return [] if plan.context.is_remote else thin_plans(remote_logs_of(reader.inputs, plan.context))
+    return [] if plan.context.is_remote else trimmed_plans(remote_logs_of(reader.inputs, plan.context))
 
 
 def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool) -> Iterator[str]:

@@ -69,7 +69,7 @@ NOT_HERE: Final = frozenset(
 class HeldRecord:
     """A record as one replica holds it; equal where replicas agree. -1 means none in every number, times are milliseconds.
 
-    Digests are SHA-256 in hexadecimal, None for null and for content too large to be held. `is_valid` tells whether the batch's CRC
+    Digests are SHA-256 in hexadecimal, None for null and for content too large to be held. `is_valid` says whether the batch's CRC
     is right. Keys, values and headers are only present if requested.
     """
 
@@ -151,7 +151,7 @@ def compare(
     inputs, witnesses = _select_partition(paths, options)
     answer: list[tuple[int | None, list[OffsetRow], list[ReplicaSummary]]] = []
 
-    def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+    def on_partition(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         remote = _remote_sides(inputs, replicas, reader, result)
         sides = [_Side(replica, reader, payloads=False) for replica in replicas]
         first = _first_difference(sides, remote, result)
@@ -159,13 +159,13 @@ def compare(
         rows = [] if first is None else _rows_around(with_payloads, first, context)
         answer.append((first, rows, [summarise(side.replica) for side in remote]))
 
-    result = scan_inputs(inputs, options, progress, look, witnesses)
+    result = scan_inputs(inputs, options, progress, on_partition, witnesses)
     partition = (result.partitions[0].topic, result.partitions[0].partition)
     result.findings = [
         finding
         for finding in result.findings
         if (finding.place.topic, finding.place.partition) == partition
-        or (finding.place.topic is None and finding.kind in kinds_with(Trait.BEARS_ON_ALL_PARTITIONS))
+        or (finding.place.topic is None and finding.kind in kinds_with(Trait.AFFECTS_ALL_PARTITIONS))
     ]
     return SideBySide(result, *(answer[0] if answer else (None, [], [])))
 
@@ -179,8 +179,8 @@ def _select_partition(paths: list[str], options: ScanOptions) -> tuple[Inputs, W
         unread = next((unread for unread in inputs.incomplete if is_transient(unread.reason)), inputs.incomplete[0])
         raise SourceError(unread.path, unread.reason)
     if not partitions:
-        every = gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))
-        raise no_match_error(_partitions(every), options)
+        all_inputs = gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))
+        raise no_match_error(_partitions(all_inputs), options)
     if len(partitions) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
         raise UsageError(f"compare needs one partition, but there are {len(partitions)}", hint=hint)
@@ -203,8 +203,8 @@ def _remote_sides(inputs: Inputs, replicas: list[Replica], reader: LogReader, re
 
 def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
     """Every partition with a replica, those of internal topics last."""
-    every = {plan.context.topic_partition for plan in inputs.replicas}
-    return sorted(every, key=lambda partition: (partition[0].startswith("__"), partition))
+    partitions = {plan.context.topic_partition for plan in inputs.replicas}
+    return sorted(partitions, key=lambda partition: (partition[0].startswith("__"), partition))
 
 
 class _RangeRecords(NamedTuple):

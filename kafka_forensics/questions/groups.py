@@ -46,7 +46,7 @@ class PartitionEnds:
     """The largest of all copies."""
     readable: Readable
     all_read: bool = True
-    """Whether all copies were read to their ends, so that none may reach further."""
+    """Whether all copies were read to their ends: none may reach further."""
     remote: "RemoteCoverage | None" = None
     """What remote storage has of the log before its local start; None if it is not known, or there is nothing."""
 

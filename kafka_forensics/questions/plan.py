@@ -476,7 +476,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     plans = maker.plans
-    plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
+    plans.result = scan_inputs(inputs, options, progress, maker.on_partition, witnesses)
     finish_plans(plans, inputs, witnesses, options)
     return plans
 
@@ -536,7 +536,7 @@ class PlanMaker:
         self._voters_end = None if controller is None else voters_end(controller)
         self._strays: Strays = "deleted" if controller is not None and may_delete(controller) else "set_aside"
 
-    def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+    def on_partition(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Plan a judged partition, count what it lacks, and keep its plan if it matters or is the only one."""
         plans = self.plans
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
@@ -589,7 +589,7 @@ class PlanMaker:
     def _plan_elections(self, builder: "_PartitionBuilder", reader: LogReader, result: PartitionResult) -> Planned:
         """Plan without witnesses first, and read those only where something would be lost."""
         partition, truncate_by = builder.build(), self._options.truncate_by
-        kinds = kinds_with(Trait.CONTRADICTS_WITNESS, Trait.BEARS_ON_ELECTIONS)
+        kinds = kinds_with(Trait.CONTRADICTS_WITNESS, Trait.AFFECTS_ELECTIONS)
         findings = [finding for finding in result.findings if finding.kind in kinds]
         planned = Planned(partition, plan_partition(partition, truncate_by), findings, builder.not_read)
         if planned.plan.at_stake or any(candidate.losses for candidate in planned.plan.candidates):

@@ -120,7 +120,7 @@ def report(
     collector = _FactCollector(inputs, maker, asked)
     facts = collector.facts
     try:
-        result = scan_inputs(inputs, options, progress, collector.look, witnesses, listener)
+        result = scan_inputs(inputs, options, progress, collector.on_partition, witnesses, listener)
         facts.hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
     except ScanInterruptedError as interruption:
         result = interruption.result
@@ -136,7 +136,7 @@ def plan_again(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where
     plans = [plan for plan in inputs.replicas if plan.context.topic_partition == where]
     chosen = replace(inputs, replicas=plans, incomplete=list(inputs.incomplete))
     maker = PlanMaker(inputs, witnesses, PlanOptions())
-    scan_inputs(chosen, options, None, maker.look, witnesses)
+    scan_inputs(chosen, options, None, maker.on_partition, witnesses)
     return next(iter(maker.plans.planned), None)
 
 
@@ -148,10 +148,10 @@ class _FactCollector:
         self._maker, self._options = maker, asked
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
 
-    def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+    def on_partition(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Plan a judged partition, and note its times and its first difference."""
         read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
-        self._maker.look(replicas, reader, result)
+        self._maker.on_partition(replicas, reader, result)
         self._take_times(read, reader)
         if self._options.payloads and len(read) > 1 and len(self.facts.differences) < DIFFERENCES_KEPT:
             difference = self._difference(read, result)

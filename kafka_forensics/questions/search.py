@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions that every record found fulfils; None (or no header) is no condition. Ends are exclusive, times milliseconds.
+    """Conditions that every record found fulfils; None (or no header) sets no condition. Ends are exclusive, times milliseconds.
 
     A header is (name, value), where the value None matches any. A record without a timestamp is outside every range of times.
     """
@@ -442,7 +442,7 @@ class Search:
         reader = SegmentReader(log, max_plausible_offset=file.log.max_plausible_offset, inspect=inspect)
         start = shown = self._start(file, log)
         base_offset = file.log.segment.base_offset
-        plan = self._plan_of.get(id(file.directory)) if file.leftover is None else None  # no other file tells a leftover's end
+        plan = self._plan_of.get(id(file.directory)) if file.leftover is None else None  # no other file shows a leftover's end
         placing = OffsetCorrector(log, base_offset, None if start else base_offset, file.log.next_base_offset, plan)
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.conditions.offset_end):
             self.damaged_places += sum(damage.kind not in kinds_with(Trait.RECORDS_READ_ANYWAY) for damage in chunk.damage)
@@ -452,10 +452,10 @@ class Search:
                     yield self._table(file, candidate)
                 else:
                     yield from self._rows_of_batch(file, log, candidate, moved)
-            if self.limit is not None or reader.landed - shown >= min(shown - start, _SHOWN_BYTES):
+            if self.limit is not None or reader.end_position - shown >= min(shown - start, _SHOWN_BYTES):
                 yield from map(partial(self._table, file), candidates.rest())
-                shown = reader.landed
-            self._report(file, reader.landed)
+                shown = reader.end_position
+            self._report(file, reader.end_position)
 
     def _start(self, file: _LogFile, log: "ByteFile") -> int:
         segment, conditions, start = file.log.segment, self.conditions, 0

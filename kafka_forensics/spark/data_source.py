@@ -192,9 +192,9 @@ _OF_TABLES: Final = frozenset({"provider", "owner", "location", "external", "is_
 """Properties of a table, which Spark mixes with its options where SQL creates it."""
 
 
-def _without_properties(given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+def _without_properties(options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
     """(options with names in lower case, whether they are of a table that is being created)."""
-    texts = {name.lower(): value for name, value in given.items()}
+    texts = {name.lower(): value for name, value in options.items()}
     if "provider" not in texts:
         return texts, False
     if "location" not in texts:
@@ -215,9 +215,9 @@ def _require_no_secrets(parsed: SourceOptions) -> None:
         )
 
 
-def parse_options(given: Mapping[str, str]) -> SourceOptions:
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """The options of a reader, with names in any case. Raises UsageError for invalid options, and PathMissingError."""
-    texts, is_table = _without_properties(given)
+    texts, is_table = _without_properties(options)
     table = tuple(sorted(texts.items())) if is_table else ()
     storage = tuple(sorted((name.removeprefix(STORAGE), texts.pop(name)) for name in [*texts] if name.startswith(STORAGE)))
     for name in texts:
@@ -393,10 +393,10 @@ class KafkaLogDataSource(DataSource):
         with readable_errors():
             fact, snapshots = parsed.query.fact, parsed.snapshots
             chosen = requested_columns(fact, schema, snapshots=snapshots, names=parsed.names)
-            every = {column.name: column for column in source_columns(fact, snapshots=snapshots, names=parsed.names)}
-            if len(parsed.columns) < len(every) and {column.name for column in parsed.columns} != set(chosen):
+            by_name = {column.name: column for column in source_columns(fact, snapshots=snapshots, names=parsed.names)}
+            if len(parsed.columns) < len(by_name) and {column.name for column in parsed.columns} != set(chosen):
                 raise UsageError("the option columns and the schema name different columns", hint="give one of them")
-            return KafkaLogReader(parsed, tuple(every[name] for name in chosen), self._snapshots)
+            return KafkaLogReader(parsed, tuple(by_name[name] for name in chosen), self._snapshots)
 
     def streamReader(self, schema: StructType) -> "RefusedStream":  # noqa: ARG002, N802 - Spark's own signature
         """Refuses `readStream`, when it is read."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #
 # A link is followed if its target is a path that was given, or lies below one. Directories are compared by device and inode while
 # they are open, never by their path. Outside of the given paths, directories are passed through without being read, and only on
-# file systems on which a given path lies, so that no link can trigger an automount.
+# file systems on which a given path lies: no link can trigger an automount.
 
 
 MAX_LINKS: Final = 8
@@ -56,7 +56,7 @@ _NO_ACCESS_TIME: Final[int] = getattr(os, "O_NOATIME", 0)
 _ONE_READ: Final = 1 << 30
 """Most bytes per system call."""
 _HAS_PREADV: Final = hasattr(os, "preadv")
-_TELLS_HOLES: Final = hasattr(os, "SEEK_DATA")
+_HAS_SEEK_DATA: Final = hasattr(os, "SEEK_DATA")
 _NO_HOLES_KNOWN: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS})
 
 
@@ -131,7 +131,7 @@ class _Location:
 class _Walk:
     """A walk from `root` to a path below it, with all directories kept open until `finish` gives what is at the path.
 
-    Each directory is opened relative to the one before, so that no part can become a link in between.
+    Each directory is opened relative to the one before: no part can become a link in between.
     """
 
     def __init__(self, root: str, roots: Roots) -> None:
@@ -253,7 +253,7 @@ class LocalSource(ByteSource):
     """A directory, or a single file, whose path in the source is "".
 
     The path itself may be a symbolic link and is resolved once, here; links below it are followed within it, and to the other paths
-    that were given (`give_roots`). Holds no descriptor between calls (except in `holding`), so it may be shared by threads, forked
+    that were given (`set_roots`). Holds no descriptor between calls (except in `holding`), so it may be shared by threads, forked
     and pickled. Errors and entries carry the path below the root.
     """
 
@@ -266,7 +266,7 @@ class LocalSource(ByteSource):
         self._root = os.path.realpath(path)
         self._roots = Roots([path])
 
-    def give_roots(self, roots: Roots) -> None:
+    def set_roots(self, roots: Roots) -> None:
         """Follow links to all of these paths; the source's own is one of them."""
         self._roots = roots
 
@@ -357,7 +357,7 @@ _open_directories: Final = _OpenDirectories()
 
 @contextmanager
 def directory_kept_open(source: ByteSource, directory: str) -> Iterator[None]:
-    """Keep a directory open in this thread while the block runs, so that its entries are found without a walk.
+    """Keep a directory open in this thread while the block runs: its entries are found without a walk.
 
     Does nothing for other sources than a LocalSource, and for a directory that cannot be opened: reading in it then says why.
     """
@@ -397,7 +397,7 @@ class _Reasons:
 class LocalFile(ByteFile):
     """An open regular file; any number of threads may read it at once.
 
-    Reads stop at the size that the file had when it was opened, so that a file that is still being written reads the same twice.
+    Reads stop at the size that the file had when it was opened: a file that is still being written reads the same twice.
     """
 
     def __init__(self, descriptor: int, path: str, size_in_bytes: int) -> None:
@@ -448,7 +448,7 @@ class LocalFile(ByteFile):
         `lseek` moves the descriptor's own position, from which nothing is ever read.
         """
         size = self.size_in_bytes
-        if not _TELLS_HOLES:
+        if not _HAS_SEEK_DATA:
             return [(0, size)]
         ranges = []
         position = 0
@@ -488,7 +488,7 @@ class _UncachedFile(LocalFile):
 
     def __init__(self, descriptor: int, path: str, size_in_bytes: int, cache: "PageCache") -> None:
         super().__init__(descriptor, path, size_in_bytes)
-        self._pages = cache.brought_by(descriptor)
+        self._pages = cache.pages_added_by(descriptor)
 
     def _before_read(self, start: int, end: int) -> None:
         """Record the pages that are brought in."""

@@ -138,7 +138,7 @@ def follow_links_between(sources: "Iterable[ByteSource]") -> None:
     local = [source for source in sources if isinstance(source, LocalSource)]
     roots = Roots([source.name for source in local])
     for source in local:
-        source.give_roots(roots)
+        source.set_roots(roots)
 
 
 def address_of(source: ByteSource) -> str:
@@ -163,7 +163,7 @@ def open_address(place: str, storage_options: "OptionsArgument" = None) -> ByteS
     source = open_source(fields["path"])
     source.refused.update(fields["refused"])
     if isinstance(source, LocalSource):
-        source.give_roots(Roots([fields["path"], *fields["roots"]]))
+        source.set_roots(Roots([fields["path"], *fields["roots"]]))
         source.roots_used.update(fields["roots"])
     return source
 
@@ -197,12 +197,12 @@ def place_of_log(source: ByteSource) -> tuple[ByteSource, str]:
     return DecodedStore(open_parent(source), layout), place.rpartition("/")[2]
 
 
-def local_path(given: str) -> str | None:
+def local_path(location: str) -> str | None:
     """The path on this machine of a path or a `file:` URI; None for a URI of a storage service.
 
     Raises UsageError for a file URI of another host, and for a `dbfs:/` path if Databricks mounts nothing.
     """
-    path = local_spelling(given)
+    path = local_spelling(location)
     uri = URI.match(path)
     if uri is None or os.path.lexists(path):
         return path

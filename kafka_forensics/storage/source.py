@@ -140,7 +140,7 @@ def _reads_ranges(file_class: type) -> bool:
 class ListedSource(Protocol):
     """A source that answers `stat` from listings that it keeps."""
 
-    def believe(self, entries: Iterable[Entry]) -> None:
+    def accept_listing(self, entries: Iterable[Entry]) -> None:
         """Accept entries that were listed in another process: opening them then needs no listing here."""
 
     def forget_listings(self) -> None:

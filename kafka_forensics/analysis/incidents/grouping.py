@@ -18,8 +18,8 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.remote_log import REMOTE
 
 SAME_TIME_MS: Final = 60_000
-"""Times at most this far apart belong together, and so do chains of them: a controller needs some time to elect the leaders of many
-partitions."""
+"""Times with at most this distance belong together, and so do chains of them: a controller needs some time to elect the leaders of
+many partitions."""
 
 
 def _of_cause(*causes: Cause) -> frozenset[str]:
@@ -71,7 +71,7 @@ _Group = tuple[Cause, tuple[str, ...], int | None]
 
 @dataclass(slots=True)
 class _Member:
-    """A finding with its index in the list, its own cause, brokers and time, and the incident it belongs to."""
+    """A finding: its index in the list, its cause, brokers and time, and its incident."""
 
     index: int
     finding: Finding
@@ -259,7 +259,7 @@ def _join_replicas(members: Iterable[_Member]) -> None:
 
 
 def _assign_groups(members: list[_Member]) -> None:
-    """Give every member its group: first those that are no consequences, then step by step the others."""
+    """Give every member its group: first the findings that are not consequences of others, then step by step the others."""
     by_partition: dict[TopicPartition, dict[_Group, _GroupExtent]] = {}
     steps: list[list[_Member]] = [[] for _ in range(len(_CONSEQUENCES) + 1)]
     for member in members:
@@ -278,7 +278,7 @@ def _assign_groups(members: list[_Member]) -> None:
 
 
 def _with_first_times(members: Iterable[_Member]) -> Iterator[tuple[_Member, int | None]]:
-    """Every member with the first time of its chain of times at most SAME_TIME_MS apart; None for those without a time."""
+    """Every member with the first time of its chain of times with gaps of at most SAME_TIME_MS; None for those without a time."""
     by_key: dict[tuple[Cause, tuple[str, ...]], list[tuple[int, int, _Member]]] = {}
     for number, member in enumerate(members):
         if member.time_ms is None:
@@ -479,7 +479,7 @@ def _known_as(
 
 
 def _signature(match: Finding) -> tuple[str, str]:
-    """The key and the issue of a matched signature; empty if the match is only suspected or something speaks against it."""
+    """The key and the issue of a matched signature; empty if the match is only suspected or a condition against it holds."""
     incident, issue = match.evidence.get("incident"), match.evidence.get("issue")
     against = match.evidence.get("does_not_fit")
     if not isinstance(incident, str) or not isinstance(issue, str) or against or match.confidence is Confidence.SUSPECTED:

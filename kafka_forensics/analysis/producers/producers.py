@@ -1,7 +1,7 @@
 """Sequence numbers and epochs of idempotent producers that do not follow one another (ProducerAppendInfo).
 
 These are legal: a first batch with any sequence, a wrap, a higher epoch, anything after a broker may have forgotten the producer, a
-jump where batches or bytes are missing (a finding of its own), gaps left by compaction, and topics that coordinators write.
+jump where batches or bytes are missing (which has another finding), gaps left by compaction, and topics that coordinators write.
 """
 
 from collections.abc import Collection

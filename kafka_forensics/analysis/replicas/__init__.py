@@ -23,7 +23,7 @@ from kafka_forensics.analysis.replicas.leftovers import (
     IndexWithoutLog,
     LeftoverLog,
     with_leftover_findings,
-    with_segments_of_lone_indexes,
+    with_segments_of_indexes_without_log,
 )
 from kafka_forensics.analysis.replicas.missing_log_start import (
     log_starts_missing_by_epochs,
@@ -60,4 +60,4 @@ from kafka_forensics.analysis.replicas.remote_segments import (
     tiered_topics,
     with_remote_losses,
 )
-from kafka_forensics.analysis.replicas.single_replica import damage_finding, own_findings
+from kafka_forensics.analysis.replicas.single_replica import damage_finding, single_replica_findings

@@ -82,7 +82,7 @@ class BatchReader(Protocol):
         """How two batches of different message formats compare (`common`: only at the offsets that both have); None if one cannot
         be read."""
 
-    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
+    def first_different_offset(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset that two batches both have with different records; None if there is none or one cannot be read."""
 
     def undecodable(self, batch: ReplicaBatch) -> bool:

@@ -57,7 +57,7 @@ class Outlook:
 
 
 def regresses(replica: Replica, base_offset: int) -> bool:
-    """Whether offsets of a segment go back, so that rebuilding its index may fail."""
+    """Whether offsets of a segment decrease: rebuilding its index may then fail."""
     return any(
         anomaly.kind in kinds_with(Trait.OUT_OF_ORDER) and anomaly.run.segment == base_offset
         for anomaly in replica.offset_sequence.anomalies

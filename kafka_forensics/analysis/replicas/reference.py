@@ -70,7 +70,7 @@ class _ReferenceAgreements:
         """How a replica agrees with the reference."""
         if self._differs(number, self.comparison.conflicts):
             return "conflict"
-        if number in self.comparison.damaged or self._differs(number, self.comparison.unlike_content):
+        if number in self.comparison.damaged or self._differs(number, self.comparison.different_content):
             return "content"
         if self.replicas[number].read is not ReadExtent.WHOLE:
             return "not_compared"

@@ -172,7 +172,7 @@ class IndexFold:
     def _check_times(self, columns: "NDArray[np.int64]", index: "TimeIndex") -> None:
         last, base = columns[BatchColumn.LAST_OFFSET], columns[BatchColumn.BASE_OFFSET]
         if np.any(last[1:] < last[:-1]):
-            return  # out-of-order offsets, a finding of their own, make a search by offset meaningless
+            return  # out-of-order offsets, which have another finding, make a search by offset meaningless
         inside = self._by_offset.between(int(base[0]), int(last[-1]))
         if not inside.size:
             return
@@ -198,7 +198,7 @@ class IndexFold:
         self._sound[kind].append(entries[sound])
 
     def drop_entries(self) -> None:
-        """Replace the entries by summaries, so that the state is small to send; no batch can be added after that."""
+        """Replace the entries by summaries, which makes the state small; no batch can be added after that."""
         summaries = {}
         for kind, size, index in self._files():
             at = np.concatenate([np.empty(0, np.int64), *self._sound[kind]])

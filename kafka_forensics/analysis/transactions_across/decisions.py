@@ -408,7 +408,7 @@ def _single_transactions(facts: PartitionFacts) -> "tuple[NDArray[np.int64], NDA
 def _transactions_at(
     key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int
 ) -> Iterator[_SingleTransaction]:
-    """The transaction at this row of `ended`, or the producer's open one if it is -1; none if its marker is not here."""
+    """The transaction at this row of `ended`, or the producer's open one if it is -1; None if its marker is missing."""
     if row < 0:
         opened = facts.open[producer_id]
         if producer_id not in facts.ended_elsewhere:

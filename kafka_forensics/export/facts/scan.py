@@ -92,7 +92,9 @@ def _scan_options(query: FactQuery, storage_options: Pairs) -> ScanOptions:
 def _drop_unrequested(inputs: Inputs, query: FactQuery) -> None:
     """Drop topics and partitions that are not requested."""
     inputs.replicas = [plan for plan in inputs.replicas if query.wants(plan.context.topic, plan.context.partition)]
-    inputs.aside = {partition: paths for partition, paths in inputs.aside.items() if query.wants(*partition)}
+    inputs.renamed_directories = {
+        partition: paths for partition, paths in inputs.renamed_directories.items() if query.wants(*partition)
+    }
 
 
 def _requested_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:

@@ -39,7 +39,7 @@ LOADED_ABOVE_BYTES: Final = 4 << 20
 """For work of more bytes than this, cached kernels are used from the first call where the alternative is much slower."""
 COMPILE_AFTER_SECONDS: Final = 0.5
 """Kernels are compiled after interpreted ones have used this much CPU time in this process."""
-SPARED_SECONDS: Final = 0.1
+MIN_KERNEL_SECONDS: Final = 0.1
 """A kernel that has used less is still not compiled: compiling it would take longer."""
 LOAD_AFTER_SECONDS: Final = 0.25
 """Cached kernels are loaded after interpreted ones have used this much, about what loading numba takes."""
@@ -110,7 +110,7 @@ def using_compiled() -> bool:
     return _process.mode != "interpreted"
 
 
-def worth_threads() -> bool:
+def gains_by_threads() -> bool:
     """Whether several threads are faster than one: kernels release the interpreter's lock, or take little time beside libraries
     that release it."""
     are_quick = _process.has_compiled or _process.longest_call < QUICK_CALL_SECONDS
@@ -176,7 +176,7 @@ class Kernel(Generic[Answer]):
         signature.seconds += seconds
         _process.seconds += seconds
         _process.longest_call = max(_process.longest_call, seconds)
-        needed = _process.seconds > COMPILE_AFTER_SECONDS and signature.seconds > SPARED_SECONDS
+        needed = _process.seconds > COMPILE_AFTER_SECONDS and signature.seconds > MIN_KERNEL_SECONDS
         expected = _process.longest_call * _process.work_bytes / _CALL_BYTES
         is_loadable = _process.seconds > LOAD_AFTER_SECONDS or expected > LOAD_BEFORE_SECONDS
         if is_loadable and not signature.is_looked_up:

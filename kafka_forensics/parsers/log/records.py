@@ -426,14 +426,14 @@ def _slice(window: bytes | memoryview | None, position: int, length: int) -> byt
 
 SAMPLED_BATCHES: Final = 1024
 """Batches of a log that are sampled, at most and about."""
-LEAST_GRAIN: Final = 64
+MIN_SAMPLE_INTERVAL: Final = 64
 """Bytes of log for each sampled batch, at least."""
-COMPRESSED_GRAINS: Final = 4
+COMPRESSED_INTERVALS: Final = 4
 """Factor for compressed batches, each of which is opened separately and costs more."""
 MOST_FOR_ONE_MORE: Final = 32
 """Records per sampled record of a batch, at most; its first record is always sampled."""
 BYTES_FOR_EACH: Final = 2048
-"""Bytes of log that add one to that number, so that small logs are sampled more densely."""
+"""Bytes of log that add one to that number: small logs are sampled more densely."""
 
 
 class KeySampler:
@@ -443,8 +443,8 @@ class KeySampler:
     """
 
     def __init__(self, log_bytes: int) -> None:
-        self._grain = max(LEAST_GRAIN, log_bytes // SAMPLED_BATCHES)
-        self._compressed_grain = COMPRESSED_GRAINS * self._grain
+        self._interval = max(MIN_SAMPLE_INTERVAL, log_bytes // SAMPLED_BATCHES)
+        self._compressed_interval = COMPRESSED_INTERVALS * self._interval
         self._every = min(max(log_bytes // BYTES_FOR_EACH, 1), MOST_FOR_ONE_MORE)
         self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
         self._out = np.empty((KEY_SAMPLE_COLUMNS, MAX_RECORDS_OF_BATCH), np.int64)
@@ -457,12 +457,12 @@ class KeySampler:
         room = max_samples(columns[:, first:end], self._every)
         if self._out.shape[1] < room:
             self._out = np.empty((KEY_SAMPLE_COLUMNS, room), np.int64)
-        grains = self._grain, self._every
-        self._keep(sample_batches(readable(buffer), position, columns, first, end, *grains, self._scratch, self._out))
+        intervals = self._interval, self._every
+        self._keep(sample_batches(readable(buffer), position, columns, first, end, *intervals, self._scratch, self._out))
 
     def sampled_rows(self, columns: "NDArray[np.int64]", first: int, end: int) -> set[int]:
         """The rows of `[first, end)` that are sampled if they are compressed batches of records."""
-        to_grain = -columns[BatchColumn.POSITION, first:end] % self._compressed_grain  # as the kernel `is_sampled`
+        to_grain = -columns[BatchColumn.POSITION, first:end] % self._compressed_interval  # as the kernel `is_sampled`
         sampled = (to_grain < columns[BatchColumn.SIZE_IN_BYTES, first:end]).nonzero()[0] + first
         return set(sampled.tolist())
 

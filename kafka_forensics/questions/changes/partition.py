@@ -55,7 +55,7 @@ class SnapshotDirs:
 
 @dataclass(slots=True)
 class TopicFacts:
-    """What a snapshot tells about a partition's topic, beside the partition's replicas."""
+    """What a snapshot shows of a partition's topic, in addition to the partition's replicas."""
 
     topic_ids: set[str] = field(default_factory=set)
     """In the directories of the topic."""
@@ -141,7 +141,8 @@ class SnapshotTopics:
 def partition_changes(
     snapshots: Sequence[PartitionInSnapshot], key: "NDArray[np.int64]", deferred: "DeferredKeys | None" = None
 ) -> PartitionChanges:
-    """Every change of one partition between consecutive snapshots, and what was lost; incomplete while `apart` waits for answers.
+    """Every change of one partition between consecutive snapshots, and what was lost; incomplete while `deferred` waits for
+    answers.
 
     `key` is the digest key with which all replicas were folded.
     """
@@ -209,7 +210,7 @@ class _PartitionPair:
     def _compare(self, old: Replica, new: Replica) -> None:
         result = log_changes(old, new, self._between, self._reader)
         rows = result.changes
-        if result.unlike and is_compacted(old, new):
+        if result.has_differences and is_compacted(old, new):
             rows += self._cleaned(old, new, result)
         offsets = (new.log_start_offset, new.log_end_offset)
         now = self._now_in(old)
@@ -234,16 +235,16 @@ class _PartitionPair:
             return []
         pair = [self._plans[id(replica.context)] for replica in (old, new)]
         evidence_names = [*self._older.evidence, *self._newer.evidence]
-        swept = compare_keys(pair, [old, new], [ReplicaPair(0, 1, start, end)], self._reader, evidence_names)
+        compared = compare_keys(pair, [old, new], [ReplicaPair(0, 1, start, end)], self._reader, evidence_names)
         self._reader.problems.clear()  # the scans report them
-        if swept is None:
+        if compared is None:
             return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, self._between, reason="unreadable")]
-        tally = swept.keys.tally
+        tally = compared.keys.tally
         checkpoint = new.context.cleaner_checkpoint
         cleaned_end = end if checkpoint is None or not start < checkpoint < end else checkpoint
         removed: dict[str, int] = {}
         for name in ("records", "aborted", "keyless", "markers"):
-            counts = swept.counted(name, start, end)
+            counts = compared.counted(name, start, end)
             removed[name] = counts[0] - counts[1]
         total = sum(removed.values())
         evidence: Json = {"keys": tally.keys, **{name: count for name, count in removed.items() if count}}
@@ -388,9 +389,11 @@ class ChangeAnswer:
     """Questions that must be answered first, as in a `SliceAnswer`."""
 
 
-def change_slices(every: Sequence[Inputs], topics: Sequence[SnapshotTopics]) -> Iterator[ChangeSlice]:
+def change_slices(snapshot_inputs: Sequence[Inputs], topics: Sequence[SnapshotTopics]) -> Iterator[ChangeSlice]:
     """A slice for every partition in any of the snapshots, by topic and partition."""
-    by_partition = [{(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in every]
+    by_partition = [
+        {(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in snapshot_inputs
+    ]
     for key in sorted({key for of_snapshot in by_partition for key in of_snapshot}):
         parts = [of_snapshot.get(key) or PartitionSlice(*key) for of_snapshot in by_partition]
         yield ChangeSlice(*key, parts, [of_snapshot.of(*key) for of_snapshot in topics])
@@ -435,7 +438,7 @@ def _changes_of(change_slice: ChangeSlice, common: ChangesCommon, stretches: Sli
     answers: list[SliceAnswer | None] = []
     snapshots = []
     for part, scan, log_dirs, topic in zip(change_slice.parts, common.scans, common.log_dirs, change_slice.topics, strict=True):
-        if not (part.replicas or part.aside):
+        if not (part.replicas or part.renamed_directories):
             answers.append(None)
             snapshots.append(PartitionInSnapshot(log_dirs, topic))
             continue

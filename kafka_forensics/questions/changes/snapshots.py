@@ -28,7 +28,7 @@ from kafka_forensics.questions.changes.partition import (
 )
 from kafka_forensics.scanning.engine.local import Progress, answers_in_order
 from kafka_forensics.scanning.folding.fold_split import FoldedReplica
-from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
+from kafka_forensics.scanning.judging.recovery_files import leftovers_without_replica
 from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, Scan, digest_key, judge_replicas
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
@@ -115,8 +115,8 @@ def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], n
             raise UsageError(complaint, hint="give each snapshot a name and at least one path")
     for name in chosen:
         if name not in paths_by_name:
-            meant = did_you_mean_prefix(name, paths_by_name)
-            hint = "; ".join([f"{meant}snapshots here: {listed(paths_by_name)}", *notes])
+            suggestion = did_you_mean_prefix(name, paths_by_name)
+            hint = "; ".join([f"{suggestion}snapshots here: {listed(paths_by_name)}", *notes])
             raise UsageError(f"there is no snapshot {name}", hint=hint)
         if list(chosen).count(name) > 1:
             raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
@@ -265,7 +265,7 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
     for name, inputs in gathered.items():
         witnesses = read_witnesses(inputs)
         running = Scan("local", inputs, options, witnesses, reads_stores=False)
-        running.findings += lone_leftovers(inputs)
+        running.findings += leftovers_without_replica(inputs)
         snapshots.append(
             Snapshot(name, inputs, witnesses, running, snapshot_log_dirs(name, inputs, options), SnapshotTopics(inputs))
         )

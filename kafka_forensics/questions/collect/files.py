@@ -152,7 +152,7 @@ class FileTree:
         return files
 
     def _is_selected(self, partition: PartitionName, listed: Sequence[Entry]) -> bool:
-        """Whether a directory with a partition's name is collected; also if it has only directories, and so is no partition."""
+        """Whether a directory with a partition's name is collected; also if it has only directories, and so is not a partition."""
         if partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), self._options):
             return True
         is_folder = any(entry.kind is EntryKind.DIRECTORY for entry in listed)
@@ -176,7 +176,7 @@ def _read_as(opened: Sequence[OpenedPath]) -> dict[object, tuple[ByteSource, str
 
 
 def file_tree(opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Pseudonyms | None = None) -> FileTree:
-    """The tree of a bundle of these paths. Raises UsageError for a path that is no directory."""
+    """The tree of a bundle of these paths. Raises UsageError for a path that is not a directory."""
     for opened_path in opened:
         name = opened_path.source.name
         if isinstance(opened_path.source, BundleSource):
@@ -188,8 +188,8 @@ def file_tree(opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Ps
 
 
 def prefixes(opened: Sequence[OpenedPath]) -> list[str]:
-    """The directory of the bundle for each path: its own name, below a number if that is taken; none for a single path that is not
-    a partition's."""
+    """The directory of the bundle for each path: its name, below a number if that is taken; none for a single path that is not a
+    partition's."""
     if len(opened) == 1 and not any(
         is_lone_partition(directory) and not directory.path for directory in opened[0].discovery.log_directories
     ):

@@ -109,7 +109,7 @@ _LAYOUTS: Final = {
 
 
 def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
-    """Rows of EXPLAIN_COLUMNS for the first structures of one file, the last one tells if there are more. Raises SourceError."""
+    """Rows of EXPLAIN_COLUMNS for the first structures of one file, the last one says if there are more. Raises SourceError."""
     limit = 1 if options.offset_start is None and options.offset_end is None else MAX_STRUCTURES
     with file.open() as data:
         if file.kind in LOG_KINDS:

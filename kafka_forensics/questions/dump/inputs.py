@@ -76,7 +76,7 @@ class DumpFile:
         return None if parsed is None else parsed.topic
 
     @property
-    def goes_on(self) -> bool:
+    def log_continues(self) -> bool:
         """Whether the log may continue in another file: not that of the newest segment, nor a file given by itself."""
         return self.kind is FileKind.LOG and (self.next_base_offset is not None or self.is_leftover or self.is_remote)
 
@@ -137,7 +137,7 @@ class DumpOptions:
 
 @dataclass(slots=True)
 class DumpInputs:
-    """The files found, whether there may be several, what could not be read, and paths that are no files of Kafka."""
+    """The files found, whether there may be several, what could not be read, and paths that are not files of Kafka."""
 
     files: list[DumpFile] = field(default_factory=list)
     several: bool = False
@@ -184,7 +184,7 @@ def _take_lone_files(
 ) -> set[tuple[str, int]]:
     """Add the selected of the files given by themselves; returns the partitions of all, by the names of their directories.
 
-    Raises UsageError for the only path if partitions are selected and its directory is no partition's.
+    Raises UsageError for the only path if partitions are selected and its directory is not a partition's.
     """
     partitions = set()
     selection, named = options.selection, single_file_name(source) if files else None

@@ -280,13 +280,13 @@ def damage_row(damage: Damage, options: DumpOptions) -> JsonRow:
 
 
 class _RecordContext:
-    """What the bytes of a record do not tell: how its transaction ended, and, in internal topics, what key and value mean.
+    """What the bytes of a record do not show: how its transaction ended, and, in internal topics, what key and value mean.
 
     The markers of the file are read at the first record of a transaction.
     """
 
     def __init__(self, log: "ByteFile", file: DumpFile) -> None:
-        self._states = cache(partial(RecordStates, log, goes_on=file.goes_on, max_plausible_offset=file.reach))
+        self._states = cache(partial(RecordStates, log, log_continues=file.log_continues, max_plausible_offset=file.reach))
         self._tell = record_describer(file.topic)
 
     def state(self, column: list[int], *, is_valid: bool) -> str:

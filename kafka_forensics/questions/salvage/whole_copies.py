@@ -187,7 +187,7 @@ class WholeCopyChooser:
                 yield (finding.place.offset_start or 0, finding.place.offset_end or NO_END), held_by, "missing"
 
     def _choice(self, check: _CopyCheck, rule: str, end: int, checks: Sequence[_CopyCheck], prefer: str | None) -> Choice:
-        """The log made of a copy, with what the other copies hold besides."""
+        """The log made of a copy, with what only the other copies hold."""
         number = check.number
         start = self._sources[number].replica.log_start_offset
         ranges = (LineageRange(number, start, end, BASE),) if start < end else ()

@@ -1,7 +1,7 @@
 """Brokers whose log cleaner stopped, by `cleaner-offset-checkpoint` and file times, in comparison with other brokers.
 
 A cleaner cleans the log with the largest dirty ratio above `min.cleanable.dirty.ratio`, and then writes its checkpoint
-(LogCleanerManager.grabFilthiestCompactedLog, doneCleaning). Brokers clean independently, so an entry behind that of another broker
+(LogCleanerManager.grabFilthiestCompactedLog, doneCleaning). Brokers clean independently, so an entry below that of another broker
 is ordinary; a log that was due for hours is not.
 
 Times are those of files, not of records: a broker that was down fetches a day's records in minutes, and producers set any

@@ -16,7 +16,7 @@ from kafka_forensics.analysis.replicas import (
     regresses,
     swap_finding,
     with_leftover_findings,
-    with_segments_of_lone_indexes,
+    with_segments_of_indexes_without_log,
     with_unclean_restart,
 )
 from kafka_forensics.analysis.segments import ContinuityFold, Run, chunk_facts
@@ -342,16 +342,16 @@ def with_leftovers(
     """Add findings about logs in a partition's leftovers: `.deleted`, `.swap` and `.cleaned` files, and directories `-delete`,
     `-stray` and `-future`. Findings about offsets that leftovers hold name them in `also_in`."""
     leftovers = []
-    for log_dir, directory in inputs.aside.get(key, ()):
+    for log_dir, directory in inputs.renamed_directories.get(key, ()):
         leftovers += _leftover_logs(log_dir, directory, key, inputs, incomplete)
     return with_leftover_findings(replicas, leftovers, findings)
 
 
-def lone_leftovers(inputs: Inputs) -> list[Finding]:
+def leftovers_without_replica(inputs: Inputs) -> list[Finding]:
     """`with_leftovers` for partitions without a live replica."""
     live = {plan.context.topic_partition for plan in inputs.replicas}
     findings = []
-    for key in sorted(inputs.aside.keys() - live):
+    for key in sorted(inputs.renamed_directories.keys() - live):
         findings += with_leftovers(key, [], inputs, [], inputs.incomplete)
     return findings
 
@@ -382,15 +382,15 @@ def _leftover_logs(
     return leftovers
 
 
-def with_lone_indexes(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
+def with_indexes_without_log(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
     """Add findings about index files whose `.log` is missing and is not among the leftovers."""
     leftovers = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
     missing = [segment for segment in plan.directory.segments if segment.log is None and segment.base_offset not in leftovers]
-    lone = [_lone_index(segment, plan, inputs) for segment in missing]
-    return with_segments_of_lone_indexes(replica, lone, [offset for offset, _ in plan.directory.snapshots], findings)
+    indexes = [_index_without_log(segment, plan, inputs) for segment in missing]
+    return with_segments_of_indexes_without_log(replica, indexes, [offset for offset, _ in plan.directory.snapshots], findings)
 
 
-def _lone_index(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> IndexWithoutLog:
+def _index_without_log(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> IndexWithoutLog:
     source, base_offset = plan.log_dir.source, segment.base_offset
     offsets: dict[str, NDArray[np.int64]] = {}
     if segment.index is not None:

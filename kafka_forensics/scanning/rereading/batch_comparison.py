@@ -53,7 +53,7 @@ def hold_the_same(left: BatchFacts, right: BatchFacts, *, common: bool) -> bool 
 
 
 def _is_whole(row: "Row") -> bool:
-    """Whether there is a record for each offset, so that the log cleaner removed none."""
+    """Whether there is a record for each offset: the log cleaner removed none."""
     return int(row[BatchColumn.RECORDS_COUNT]) == int(row[BatchColumn.LAST_OFFSET]) - int(row[BatchColumn.BASE_OFFSET]) + 1
 
 

@@ -175,7 +175,7 @@ class LogReader:
                 del self._decoded[next(iter(self._decoded))]
         return contents
 
-    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
+    def first_different_offset(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset at which two batches hold different records, see `BatchReader`."""
         ours, theirs = self.decoded(left), self.decoded(right)
         if ours is None or theirs is None:
@@ -340,7 +340,7 @@ def _content(record: Record) -> tuple[object, ...]:
 # Batches that a producer sent again after it raised its epoch.
 
 
-LOOK_BACK: Final = 4096
+OFFSETS_SEARCHED_BEFORE: Final = 4096
 """Offsets before a raised epoch in which the repeated batch is searched for."""
 IN_FLIGHT: Final = 5
 """Batches that an idempotent producer may have in flight (max.in.flight.requests.per.connection)."""
@@ -350,7 +350,7 @@ def repeated_batches(replica: "Replica", reader: "LogReader") -> list[tuple[int,
     """(offset of a batch, offset of the batch whose records it repeats under a higher producer epoch), in the order of the log."""
     repeated = []
     for bump in replica.state.bumps.kept:
-        rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_after(bump.last_offset))
+        rows = reader.batches(replica, max(bump.base_offset - OFFSETS_SEARCHED_BEFORE, 0), offset_after(bump.last_offset))
         of_producer = [ReplicaBatch(replica, row) for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
         batch = next((sent for sent in of_producer if int(sent.row[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
         if batch is None:

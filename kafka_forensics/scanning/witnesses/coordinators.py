@@ -204,7 +204,7 @@ class _GroupLogReader:
             try:
                 with source.open(log.entry.path) as file:
                     reader = SegmentReader(
-                        file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone
+                        file, max_plausible_offset=limit, inspect=self._inspect, inspect_batch=self._inspect_batch
                     )
                     placing = OffsetCorrector(file, log.base_offset, log.base_offset, log.next_base_offset, self._plan)
                     for chunk in reader.chunks():
@@ -249,7 +249,7 @@ class _GroupLogReader:
                 self._take(record.key, record.value, record.offset, producer_id)
         return []
 
-    def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+    def _inspect_batch(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Replay a batch after damage, or one that is too large for the window."""
         if size > MAX_BATCH_BYTES:
             self._log.complete = False
@@ -357,7 +357,7 @@ def read_share_logs(inputs: Inputs) -> tuple[list[ShareLog], list[Finding]]:
 
 
 def _replayed_shares(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, MalformedRecords]:
-    """Replay one copy as far as it can be read."""
+    """Replay the readable part of one copy."""
     log = ShareLog(plan.context.partition, plan.context.broker)
     replay = ShareReplay(log)
     records = MalformedRecords()

@@ -61,7 +61,7 @@ def _copy_key(plan: ReplicaPlan) -> tuple[int | str, str, int]:
 
 
 class RemoteLogEvent(NamedTuple):
-    """A record of `__remote_log_metadata`; `is_taken` tells whether brokers apply it."""
+    """A record of `__remote_log_metadata`; `is_taken` says whether brokers apply it."""
 
     batch: LoggedRecords
     offset: int
@@ -104,7 +104,7 @@ def _events(plan: ReplicaPlan, replay: RemoteLogReplay, lost: list[tuple[int, in
 
 
 class _ReplayedCopy:
-    """One copy of a partition, replayed as far as it can be read."""
+    """One copy of a partition: its readable part is replayed."""
 
     def __init__(self, inputs: Inputs, plan: ReplicaPlan) -> None:
         self.plan = plan

@@ -89,7 +89,7 @@ class Budget:
             self._left -= size_in_bytes
             return True
 
-    def give_back(self, size_in_bytes: int) -> None:
+    def put_back(self, size_in_bytes: int) -> None:
         """Return bytes to the budget; takes no lock, because the garbage collector may call it anywhere."""
         self._returned.append(size_in_bytes)
 
@@ -187,7 +187,8 @@ class InflatedStream:
             self.passes += 1
 
     def _make_block(self) -> bytes:
-        """Decompress the next block, b"" at the end. After an error `_decoder` is None, and the next read starts anew."""
+        """Decompress the next block, b"" at the end. After an error `_decoder` is None, and the next read starts from the
+        beginning."""
         decoder, self._decoder = self._decoder, None
         assert decoder is not None
         self._take_snapshot(decoder)

@@ -106,7 +106,7 @@ class MemberDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a path leads to: a `node` and its own `path`; without a node, `reason` says why a link is not followed."""
+    """What a path leads to: a `node` and its `path`; without a node, `reason` says why a link is not followed."""
 
     node: MemberDirectory | ArchiveMember | None
     path: str

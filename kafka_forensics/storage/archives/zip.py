@@ -70,7 +70,7 @@ class ZipRecord:
 
     @property
     def name(self) -> str:
-        """The name with `/` between parts; a Windows path with a drive becomes absolute, so that the tree rejects it."""
+        """The name with `/` between parts; a Windows path with a drive becomes absolute, and the tree rejects it."""
         windows = self.system in _WINDOWS_SYSTEMS
         if self.flags & _UTF_8 or not windows:
             name = self.raw_name.decode("utf-8", "surrogateescape")

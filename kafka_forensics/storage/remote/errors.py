@@ -26,7 +26,7 @@ _FORBIDDEN: Final = re.compile(
 )
 _FINAL: Final = re.compile(r"status(?: code)?:? (?:301|307|400|416|501)|INVALID_RANGE|InvalidRange|INVALID_PARAMETER|\b416 ")
 _NO_ENDPOINT: Final = "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so the request went to Amazon"
-_OURS: Final = frozenset({"builtins", "kafka_forensics"})
+_OWN_MODULES: Final = frozenset({"builtins", "kafka_forensics"})
 _LONGEST: Final = 400
 """Characters of a service's message that are shown."""
 
@@ -63,7 +63,7 @@ class _Caught:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception):
             return False
-        is_foreign = type(error).__module__.partition(".")[0] not in _OURS
+        is_foreign = type(error).__module__.partition(".")[0] not in _OWN_MODULES
         if not is_foreign and not isinstance(error, OSError | ValueError | LookupError | RuntimeError | EOFError | ImportError):
             return False
         self.failure = _failure(error, self._options)
@@ -127,7 +127,7 @@ def source_error(path: str, failure: RequestFailure) -> SourceError:
 def with_missing_variables(reason: str, elsewhere: Iterable[str]) -> str:
     """The reason of a failure on a worker of Spark, with what its environment lacks of the driver's `variables_here`.
 
-    For a worker without the endpoint this replaces what Amazon said. Reasons that no variable can cure stay.
+    For a worker without the endpoint this replaces Amazon's reason. Reasons that no variable can cure stay.
     """
     missing = [name for name in elsewhere if not os.environ.get(name)]
     if not missing or not (is_transient(reason) or DENIED in reason):

@@ -112,15 +112,16 @@ OptionsArgument: TypeAlias = StorageOptions | Mapping[str, str] | Iterable[tuple
 """Forms in which a caller may pass options."""
 
 
-def storage_options(given: OptionsArgument, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
+def storage_options(values: OptionsArgument, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
     """Options from a mapping or pairs, else from the environment (by default this process's).
 
-    Options that apply to certain URIs only (`uris.apart`) are included if they apply to `uri`. Credentials in the environment are
-    left to the service's own library, which knows more places. Raises UsageError, with names of options but no values.
+    Options that apply to certain URIs only (`uris.without_uri_options`) are included if they apply to `uri`. Credentials in the
+    environment are left to the service's own library, which knows more places. Raises UsageError, with names of options but no
+    values.
     """
-    if isinstance(given, StorageOptions):
-        return given
-    pairs = given.items() if isinstance(given, Mapping) else given or ()
+    if isinstance(values, StorageOptions):
+        return values
+    pairs = values.items() if isinstance(values, Mapping) else values or ()
     return from_pairs(options_for_uri(uri, pairs), os.environ if environment is None else environment)
 
 

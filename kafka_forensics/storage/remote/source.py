@@ -107,7 +107,7 @@ class RemoteSource(ByteSource):
 
     `name` is the URI without credentials; `root` the path in `filesystem`. Threads may share it. Errors and entries carry the path
     below the root. Directories down to `ahead` levels below the root are listed ahead. Raises SourceError if the root cannot be
-    looked up; a missing root is no error (`is_missing`).
+    looked up; a missing root is not an error (`is_missing`).
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RemoteSource(ByteSource):
         self._listings: dict[str, Future[Listing]] = {}
         self._old_listings: dict[str, Listing] = {}
         """Before `forget_listings`."""
-        self._believed: dict[str, Entry] = {}
+        self._accepted: dict[str, Entry] = {}
         self._directories: dict[str, Sequence[str]] = {}
         """Directory → sorted paths of the directories in it."""
         self._rejected_in: dict[str, list[str]] = {}
@@ -214,7 +214,7 @@ class RemoteSource(ByteSource):
 
     def open(self, path: str) -> ByteFile:
         """Open object `path` ("" is a root that is one). Raises SourceError for anything else, and if it became shorter."""
-        entry = self._believed.get(path) or self.stat(path)
+        entry = self._accepted.get(path) or self.stat(path)
         if entry.kind is EntryKind.DIRECTORY:
             raise SourceError(path, "is a directory")
         size, block_bytes = entry.size_in_bytes, self._options.block_mib << 20
@@ -226,14 +226,14 @@ class RemoteSource(ByteSource):
             return BytesFile(data)
         return RemoteFile(path, EdgedObject(size, data, partial(self._reader, path, size)), self._pool, block_bytes)
 
-    def believe(self, entries: Iterable[Entry]) -> None:
+    def accept_listing(self, entries: Iterable[Entry]) -> None:
         """Accept entries that were listed in another process: opening them then needs no listing here."""
-        self._believed.update((entry.path, entry) for entry in entries)
+        self._accepted.update((entry.path, entry) for entry in entries)
 
     def forget_listings(self) -> None:
-        """List everything again: directories that were listed before are listed anew on threads.
+        """List everything again: directories that were listed before are listed again on threads.
 
-        If that fails, the entries stay as they were, with a warning, because a failure is no sign of a change.
+        If that fails, the entries stay as they were, with a warning, because a failure does not show a change.
         """
         with self._lock:
             done = {path: future for path, future in self._listings.items() if future.done() and future.exception() is None}
@@ -241,7 +241,7 @@ class RemoteSource(ByteSource):
             self._listings = {}
             self._directories = {}
             self._listed_count = 0
-        self._believed = {}
+        self._accepted = {}
         self._small.forget()
         for path, entries in self._old_listings.items():
             known = [entry for entry in entries.values() if entry.path in self._old_listings or not _is_directory(entry)]
@@ -300,8 +300,8 @@ class RemoteSource(ByteSource):
             self._pool.submit(self._list_below, path, waiting)
 
     def _list_below(self, path: str, waiting: "dict[str, Future[Listing]]") -> None:
-        """List everything below directory `path`, and set the `waiting` listings of directories in it; each of those that this does
-        not give is listed separately, so that it has an error of its own."""
+        """List everything below directory `path`, and set the `waiting` listings of directories in it; the others are listed
+        separately, each with its error."""
         full, prefix = self._full(path), f"{path}/" if path else ""
         try:
             with suppress(SourceError):
@@ -352,7 +352,7 @@ class RemoteSource(ByteSource):
         return entries
 
     def _entry(self, path: str, info: "FileInfo") -> Entry | None:
-        """`info` as an entry, None if nothing is there. Directories get an identity, so that none is read twice."""
+        """`info` as an entry, None if nothing is there. Directories get an identity, to read each once."""
         from pyarrow.fs import FileType
 
         if info.type == FileType.Directory:

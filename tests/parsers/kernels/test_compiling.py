@@ -18,11 +18,11 @@ from kafka_forensics.parsers.kernels import compiling
 from kafka_forensics.parsers.kernels.compiling import (
     Kernel,
     compile_as_needed,
+    gains_by_threads,
     kernel,
     kernel_directory,
     use_compiled,
     using_compiled,
-    worth_threads,
 )
 from kafka_forensics.storage.code_cache import set_cache_directory
 
@@ -109,7 +109,7 @@ def test_the_environment_variable_takes_precedence(monkeypatch: pytest.MonkeyPat
     use_compiled(not expected)
     assert using_compiled() is expected
     compile_as_needed(0 if expected else WORK)
-    assert using_compiled() is worth_threads() is expected
+    assert using_compiled() is gains_by_threads() is expected
 
 
 def fresh(name: str = "at_least_seven") -> Kernel[int]:
@@ -156,7 +156,7 @@ def test_kernels_are_compiled_or_loaded_after_enough_use(clock: Clock, cached: b
     assert using_compiled() is (work > compiling.COMPILED_ABOVE_BYTES)
     clock.step = step
     assert calls_until_compiled(fresh()) == calls
-    assert work != WORK or worth_threads()
+    assert work != WORK or gains_by_threads()
 
 
 def test_a_kernel_is_ready_once_kernels_are_compiled_or_cached(clock: Clock) -> None:

@@ -15,8 +15,8 @@ from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.records import readable
 from kafka_forensics.parsers.log.records import (
     BYTES_FOR_EACH,
-    COMPRESSED_GRAINS,
-    LEAST_GRAIN,
+    COMPRESSED_INTERVALS,
+    MIN_SAMPLE_INTERVAL,
     MOST_FOR_ONE_MORE,
     SAMPLED_BATCHES,
     BatchChecks,
@@ -192,7 +192,7 @@ def test_the_same_batches_are_sampled_when_many_are_decoded_together(codec: str)
     batches = [numbered(number) for number in range(2500)]
     batches[1300] = numbered(1300, records_count=2)
     starts = itertools.accumulate((len(batch) for batch in batches), initial=0)
-    grain = LEAST_GRAIN * (1 if codec == "none" else COMPRESSED_GRAINS)
+    grain = MIN_SAMPLE_INTERVAL * (1 if codec == "none" else COMPRESSED_INTERVALS)
     chosen = [number for number, start in zip(range(2500), starts, strict=False) if -start % grain < len(batches[number])]
     assert sampled(b"".join(batches)) == [expected(number, number, b"key-%d" % number) for number in chosen]
 
@@ -208,7 +208,7 @@ def test_old_messages_are_sampled_but_not_markers_or_damaged_batches() -> None:
 def test_few_batches_of_a_long_log_are_sampled_with_any_cut() -> None:
     log = [write_batch([RecordToWrite(b"k", b"v" * 100)], base_offset=n, base_timestamp=5) for n in range(300)]
     data, size = b"".join(log), len(log[0])
-    assert len(sampled(data)) == sum(partitioners.is_sampled.interpreted(at * size, size, LEAST_GRAIN) for at in range(300))
+    assert len(sampled(data)) == sum(partitioners.is_sampled.interpreted(at * size, size, MIN_SAMPLE_INTERVAL) for at in range(300))
     whole = sampled(data, 4000 * SAMPLED_BATCHES)
     assert len(whole) == -(-len(data) // 4000)
     sampler = KeySampler(4000 * SAMPLED_BATCHES)

@@ -114,7 +114,7 @@ class KeyReader:
     def _chunks(self, file: "ByteFile", limit: int) -> Iterator[BatchChunk]:
         """The chunks of a file; adds their records."""
         if self._collected is None:
-            reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
+            reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_batch=self._inspect_batch)
             yield from reader.chunks()
             return
         for chunk in SegmentReader.with_checks(file, limit).chunks():
@@ -208,7 +208,7 @@ class KeyReader:
                 shifts[index : index + 1] = np.array([wrong.offset]) - wrong.written
         return shifts
 
-    def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+    def _inspect_batch(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Add the records of a batch after damage, or of a large one."""
         if size <= MAX_BATCH_BYTES:
             self._decode(file.read_at(position, size), position)
@@ -240,8 +240,8 @@ class KeyReader:
                 horizon = header.delete_horizon_ms
         for records in self._reader.opened(batch, position):
             self._bad.update(records.unread.tolist())
-            every = np.ones(len(records.offsets), np.int64)
-            self._add(records, state * every, flags * every, horizon * every)
+            ones = np.ones(len(records.offsets), np.int64)
+            self._add(records, state * ones, flags * ones, horizon * ones)
 
     def _add(self, records: HashedRecords, states: "Ints", flags: "Ints", horizons: "Ints") -> None:
         """Add records as rows, each with its `RecordState`, its flags other than TOMBSTONE, and its batch's delete horizon."""
