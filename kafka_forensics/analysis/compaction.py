@@ -341,16 +341,16 @@ class KeyComparison:
         contents = (at_left == at_right) & (block.fact(left, KeyColumn.VALUE) != block.fact(right, KeyColumn.VALUE))
         keys = np.flatnonzero((at_left != at_right) | contents)
         left, right, contents = left[keys], right[keys], contents[keys]
-        held_left = at_left[keys] >= at_right[keys]
-        holder, other = np.where(held_left, left, right), np.where(held_left, right, left)
-        holders, others = np.where(held_left, pair.left, pair.right), np.where(held_left, pair.right, pair.left)
+        left_is_newer = at_left[keys] >= at_right[keys]
+        holder, other = np.where(left_is_newer, left, right), np.where(left_is_newer, right, left)
+        holders, others = np.where(left_is_newer, pair.left, pair.right), np.where(left_is_newer, pair.right, pair.left)
         offsets = block.fact(holder, KeyColumn.OFFSET)
         deleted = block.has_flag(holder, TOMBSTONE)
         other_is_alive = (other >= 0) & ~block.has_flag(other, TOMBSTONE)
         is_open, hidden = self._hidden(block, pair, keys, others, offsets)
         sides = self.sides[pair.left], self.sides[pair.right]
-        end_of_other = np.where(held_left, sides[1].log_end_offset, sides[0].log_end_offset)
-        end_of_holder = np.where(held_left, sides[0].log_end_offset, sides[1].log_end_offset)
+        end_of_other = np.where(left_is_newer, sides[1].log_end_offset, sides[0].log_end_offset)
+        end_of_holder = np.where(left_is_newer, sides[0].log_end_offset, sides[1].log_end_offset)
         later = np.maximum(*(block.last(number, RecordState.VISIBLE, pair.end, None)[keys] for number in (pair.left, pair.right)))
         rules = {
             "unreadable": max(side.damaged_end for side in sides) > offsets,
@@ -423,7 +423,7 @@ class KeyComparison:
 
 DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """Kafka's default of `delete.retention.ms`."""
-_LONGEST_RETENTION_MS: Final = 2**62
+_MAX_RETENTION_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,7 @@ def retention(replicas: list[Replica]) -> TombstoneRetention:
         settings = {} if control is None else control.defaults | control.configs
         text = settings.get("delete.retention.ms", "")
         if text.isascii() and text.isdigit():
-            return TombstoneRetention(min(int(text[:19]), _LONGEST_RETENTION_MS), is_known=True)
+            return TombstoneRetention(min(int(text[:19]), _MAX_RETENTION_MS), is_known=True)
     return TombstoneRetention(DELETE_RETENTION_MS, is_known=False)
 
 

@@ -127,7 +127,7 @@ def log_changes(old: Replica, new: Replica, between: SnapshotPair, reader: Batch
     comparison.compare_ends()
     comparison.compare_starts()
     comparison.compare_common_offsets()
-    comparison.result.has_differences = differing.unlike
+    comparison.result.has_differences = differing.has_differences
     if comparison.unread:
         offsets = comparison.common_end, max(comparison.common_end, old.log_end_offset)
         comparison.add(ChangeKind.NOT_COMPARED, offsets, reason="unreadable")
@@ -265,7 +265,7 @@ class _LogComparison:
         for offsets, evidence in _listed(without(old_gaps, normalised(new_gaps)), limits):
             self.add(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(new, offsets), reason="gap", evidence=evidence)
         compacted = is_compacted(old, new)
-        if self.differences.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
+        if self.differences.has_differences and not compacted and not self.result.changes and limits[0] < limits[1]:
             self.add(ChangeKind.REWRITTEN, limits, reason="other_batches")
 
     def _by_kind(self, differing: Iterable[Difference]) -> dict[tuple[ChangeKind, str], list[Difference]]:
@@ -286,9 +286,17 @@ class _LogComparison:
         """Batches, records and bytes of a range at an end of a log. Nothing is read if the rest of the log is `whole_rest`."""
         same_start = replica.first_batch_offset == whole_rest.first_batch_offset and offsets[1] == replica.log_end_offset
         same_end = replica.log_end_offset == whole_rest.log_end_offset and offsets[0] <= replica.first_batch_offset
-        begins_there = offsets[0] == whole_rest.log_end_offset if same_start else offsets[1] == whole_rest.first_batch_offset
+        starts_in_difference = (
+            offsets[0] == whole_rest.log_end_offset if same_start else offsets[1] == whole_rest.first_batch_offset
+        )
         compacted = is_compacted(replica, whole_rest)
-        if (same_start or same_end) and begins_there and not self.differences.unlike and not self.unread and not compacted:
+        if (
+            (same_start or same_end)
+            and starts_in_difference
+            and not self.differences.has_differences
+            and not self.unread
+            and not compacted
+        ):
             ours, theirs = replica.state.framing, whole_rest.state.framing
             size = ours.bytes_decoded - theirs.bytes_decoded
             rest = Counts(ours.batches - theirs.batches, ours.records - theirs.records, size)

@@ -243,7 +243,7 @@ def say(screen: Destination, lines: Iterable[str]) -> None:
 
     A line that begins with COMMAND_START is a command. A command within a line gets lines of its own if it is too long for one.
     """
-    for line in (part for text in lines for part in _with_commands_apart(printable(text), screen.width)):
+    for line in (part for text in lines for part in _with_commands_separated(printable(text), screen.width)):
         if line.startswith(COMMAND_START):
             parts = shown_command(line.removeprefix(COMMAND_START), screen.width)
         else:
@@ -252,7 +252,7 @@ def say(screen: Destination, lines: Iterable[str]) -> None:
     screen.stream.flush()
 
 
-def _with_commands_apart(line: str, width: int) -> Iterator[str]:
+def _with_commands_separated(line: str, width: int) -> Iterator[str]:
     """A line, divided at a command that is longer than a line."""
     match = next((match for match in _COMMAND.finditer(line) if len(match[0]) > width), None)
     if match is None:
@@ -261,7 +261,7 @@ def _with_commands_apart(line: str, width: int) -> Iterator[str]:
     before, after = line[: match.start()].rstrip(" :"), line[match.end() :].strip(" .,;")
     yield from [f"{before}:", f"{COMMAND_START}{match[1]}"]
     if after:
-        yield from _with_commands_apart(after, width)
+        yield from _with_commands_separated(after, width)
 
 
 def shown_command(command: str, width: int) -> list[str]:

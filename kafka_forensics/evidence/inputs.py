@@ -11,7 +11,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_or_warn, require_match, without_secrets
 from kafka_forensics.evidence.paths import (
-    is_lone_partition,
+    is_without_log_dir,
     log_skipped_files,
     open_paths,
     skipped_members,
@@ -432,9 +432,9 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
             log_dir.node_id = node_id if log_dir.is_empty else log_dir.node_id
     _separate_clashes(inputs)
     for broker, node_ids, names in contradicting_names(inputs.log_dirs):
-        given_as = f"{listed(names)} was given as broker {broker}"
+        name_text = f"{listed(names)} was given as broker {broker}"
         nodes = listed(map(str, node_ids))
-        _LOGGER.warning("note: %s and is node %s's by meta.properties: findings call it %s", given_as, nodes, broker)
+        _LOGGER.warning("note: %s and is node %s's by meta.properties: findings call it %s", name_text, nodes, broker)
     return inputs
 
 
@@ -506,7 +506,7 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, broke
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
     around = None
-    if is_lone_partition(found) and parse_partition_name(folder) is not None:
+    if is_without_log_dir(found) and parse_partition_name(folder) is not None:
         folder, around = _parent_folder(source, name) or folder, _log_dir_around(inputs, source, name)
     log_dir = LogDir(source, name, found, broker_name if broker_name is not None else folder, identified=broker_name is not None)
     log_dir.has_snapshots = any(directory.snapshots for directory in found.partitions)
@@ -657,7 +657,7 @@ def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
 def _separate_clashes(inputs: Inputs) -> None:
     """Name log directories with the same node id and the same partition by their paths, because they are of different brokers.
 
-    Only node ids and given names clash; folders with the same name claim nothing.
+    Only node ids and given names conflict; equal names of folders do not.
     """
     by_broker: dict[int | str, list[LogDir]] = {}
     for log_dir in inputs.log_dirs:

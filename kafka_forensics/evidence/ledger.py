@@ -70,7 +70,7 @@ class GivenDirectory:
     """Whether it has `meta.properties`."""
     has_checkpoints: bool = True
     """Whether it has any offset checkpoint: a broker writes them when it starts."""
-    is_lone_partition: bool = False
+    is_without_log_dir: bool = False
     """Whether it is a partition directory, or a file, given without its log directory."""
     stopped_cleanly: bool = False
     of_another_cluster: bool = False
@@ -153,7 +153,7 @@ def read_directory(
     has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.partitions)
     bare = (directory.has_identity or directory.is_empty) and not directory.has_checkpoints and not has_data
     rows = (
-        (directory.is_lone_partition, CopyExtent.PARTIAL, "alone"),
+        (directory.is_without_log_dir, CopyExtent.PARTIAL, "alone"),
         (copied is CopyExtent.WHOLE and bare, CopyExtent.WIPED, "said"),
         (copied is not None, copied or CopyExtent.WHOLE, "said"),
         (directory.is_empty, CopyExtent.WIPED, "empty"),
@@ -261,7 +261,7 @@ class Ledger:
         return node in self._of_node
 
     def _is_unknown_to_controllers(self, key: TopicPartition) -> bool:
-        """Whether the controllers' log was given and has no such partition."""
+        """Whether the given controllers' log has no such partition."""
         return self._controller is not None and key not in self._controlled
 
     def _is_assigned(self, key: TopicPartition, directory: GivenDirectory) -> bool | None:

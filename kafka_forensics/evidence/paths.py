@@ -31,7 +31,7 @@ from kafka_forensics.storage.archives import container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import OUTSIDE, LocalSource
 from kafka_forensics.storage.open import ARCHIVES, expand_patterns, follow_links_between, local_path, local_spelling, open_source
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, Identity, LostSource, path_in
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, Identity, UnopenedSource, path_in
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import StorageOptions
@@ -112,10 +112,10 @@ def _matches(pattern: str) -> list[str]:
     if not pattern.strip():
         raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
     name, path = split_name(pattern)
-    here = path if os.path.lexists(path) else local_path(path)
-    if here is None or os.path.lexists(here) or not glob.has_magic(here):
+    local = path if os.path.lexists(path) else local_path(path)
+    if local is None or os.path.lexists(local) or not glob.has_magic(local):
         return [pattern]
-    paths = sorted(glob.glob(here))
+    paths = sorted(glob.glob(local))
     if not paths:
         raise PathMissingError(f"nothing matches {path}", hint="give another pattern, or the directories themselves")
     return paths if name is None else [f"{name}={path}" for path in paths]
@@ -188,7 +188,7 @@ def _source(path: str, options: "StorageOptions | None", *, is_only: bool) -> By
     except SourceError as error:
         if is_only:
             raise
-        return LostSource(path, error)
+        return UnopenedSource(path, error)
 
 
 def _without_other_files(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
@@ -285,7 +285,7 @@ def _discovered(source: ByteSource) -> Discovery:
 def _require_content(opened_path: OpenedPath, *, logs_only: bool) -> None:
     """Raise NoKafkaFilesError for a path without files of Kafka's, UsageError for an archive without an archive's name."""
     source, discovery = opened_path.source, opened_path.discovery
-    if isinstance(source, LostSource):
+    if isinstance(source, UnopenedSource):
         name = os.path.basename(source.name.rstrip("/"))
         if source.is_special and parse_file_name(name) is None and parse_partition_name(name) is None:
             raise NoKafkaFilesError(f"{source.name}: {source.reason}")
@@ -359,7 +359,7 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     for opened_path in opened:
         directories = []
         for directory in opened_path.discovery.log_directories:
-            elsewhere = in_log_dirs.get(opened_path.key(directory.entry)) if is_lone_partition(directory) else None
+            elsewhere = in_log_dirs.get(opened_path.key(directory.entry)) if is_without_log_dir(directory) else None
             if elsewhere is not None:
                 notes.append(_read_once_note(opened_path, directory.path, elsewhere.place))
                 continue
@@ -516,7 +516,7 @@ def _kept_paths(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogD
 
 def _rank(directory: LogDirectory) -> int:
     """0 for log directories, 2 for folders without small files, 4 for directories given alone; links in these rank one higher."""
-    return 4 if is_lone_partition(directory) else 0 if directory.entries else 2
+    return 4 if is_without_log_dir(directory) else 0 if directory.entries else 2
 
 
 def _partition_places(opened: list[OpenedPath]) -> tuple[Places, Places]:
@@ -525,7 +525,7 @@ def _partition_places(opened: list[OpenedPath]) -> tuple[Places, Places]:
     alone: Places = {}
     for opened_path in opened:
         for directory in opened_path.discovery.log_directories:
-            places, rank = alone if is_lone_partition(directory) else in_log_dirs, _rank(directory)
+            places, rank = alone if is_without_log_dir(directory) else in_log_dirs, _rank(directory)
             for partition in directory.partitions:
                 place = _ReadPlace(opened_path.typed(partition.path), rank + _is_link(partition.entry))
                 _keep_best(places, opened_path.key(partition.entry), place)
@@ -555,7 +555,7 @@ def _keep_best(places: Places, key: object, place: _ReadPlace) -> None:
         places[key] = place
 
 
-def is_lone_partition(directory: LogDirectory) -> bool:
+def is_without_log_dir(directory: LogDirectory) -> bool:
     """Whether it is a partition directory that was found without its log directory."""
     return any(partition.path == directory.path for partition in directory.partitions)
 

@@ -136,7 +136,7 @@ def export_facts(
             yield empty
 
     files = list(chain.from_iterable(map(files_with_empty_one, datasets)))
-    opened.target.require_own()
+    opened.target.require_no_other_export()
     with opened.target.file(MANIFEST) as manifest:
         described = _manifest(reader, order, files, datasets)
         manifest.write(f"{json.dumps(described, indent=1)}\n".encode("ascii"))

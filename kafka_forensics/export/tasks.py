@@ -32,7 +32,7 @@ from kafka_forensics.scanning.engine.work_plan import file_cost, packed_for_core
 from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import address_of, open_address, path_of_address
-from kafka_forensics.storage.source import LostSource
+from kafka_forensics.storage.source import UnopenedSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
 """Facts that tasks write; the process that distributes the tasks writes the others."""
-MOST_TASKS: Final = 512
+MAX_TASKS: Final = 512
 """Of a fact: each leaves a file that is not full."""
 RECORDS_BYTES: Final = 64 << 20
 """Bytes of logs of a task of the fact `records`, which takes several times as long as any other."""
@@ -103,11 +103,11 @@ def known_transactions(reader: FactReader) -> bytes:
 def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES, cores: int | None = None) -> list[Task]:
     """Tasks for those of the facts that are `BY_TASKS`, in the order of their rows.
 
-    They have about `split_bytes` of logs each, or more if there would be more than `MOST_TASKS` of a fact; they are few for each of
+    They have about `split_bytes` of logs each, or more if there would be more than `MAX_TASKS` of a fact; they are few for each of
     the cores if few bytes are read.
     """
     listed: list[Task] = []
-    least_bytes = sum(plan.bytes for plan in reader.inputs.logs) // MOST_TASKS
+    least_bytes = sum(plan.bytes for plan in reader.inputs.logs) // MAX_TASKS
     for name in names:
         size = max(min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes, least_bytes)
         if name == "transactions":
@@ -192,7 +192,7 @@ def _opener(arguments: ExportArguments) -> Callable[[str], "ByteSource"]:
                 sources[address] = open_address(address, arguments.storage)
                 vars(sources[address])["name"] = name
             except (PathMissingError, SourceError) as error:
-                sources[address] = LostSource(name, error)
+                sources[address] = UnopenedSource(name, error)
         return sources[address]
 
     return open_once

@@ -91,7 +91,7 @@ class AbortedTxns(Sequence[AbortedTxn]):
         answer: NDArray[np.int64] = self._entries["last_offset"]
         return answer
 
-    def among(self, numbers: "NDArray[np.int64]") -> "AbortedTxns":
+    def select(self, numbers: "NDArray[np.int64]") -> "AbortedTxns":
         """The entries with these indexes."""
         return AbortedTxns(self._entries[numbers], self._positions[numbers])
 

@@ -31,7 +31,7 @@ _WINDOW: Final = 4096
 """Offsets that the search for the first difference reads at a time."""
 _SEARCHED_OFFSETS: Final = 1 << 20
 """Offsets from the start of a finding in which that search looks."""
-_WIDEST_WINDOW: Final = 1 << 16
+_MAX_WINDOW: Final = 1 << 16
 _WINDOWS_READ: Final = 64
 """Windows read for the records around the difference; where gaps are wide, fewer records are found."""
 _FINDINGS_TRIED: Final = 32
@@ -313,7 +313,7 @@ def _first_conflict(sides: list[_Side], result: PartitionResult) -> int | None:
     ignored = {*NOT_HERE, OffsetPresence.BEYOND_LOG_END, *({OffsetPresence.ABSENT} if compacted else ())}
     for start, end in _suspects(sides, result):
         for offset, held in _read(sides, start, min(end, start + _SEARCHED_OFFSETS), lambda _: _WINDOW):
-            if hold_different_things(held, ignored):
+            if differ_at_offset(held, ignored):
                 return offset
     conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS)]
     return min((offset for offset in conflicts if offset is not None), default=None)
@@ -340,7 +340,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
     return sorted({(start or 0, end or (start or 0) + 1) for _, start, end in chosen})[:_FINDINGS_TRIED]
 
 
-def hold_different_things(held: list[ReplicaAtOffset], ignored: Collection[OffsetPresence]) -> bool:
+def differ_at_offset(held: list[ReplicaAtOffset], ignored: Collection[OffsetPresence]) -> bool:
     """Whether replicas, except those in states `ignored`, hold different things at an offset, by the fields that all their message
     formats have."""
     states = [here for here in held if here.state not in ignored]
@@ -369,11 +369,11 @@ def _rows_around(sides: list[_Side], first: int, context: int) -> list[OffsetRow
     """`context` offsets before `first`, that offset or the next one held, and `context` after it."""
 
     def width(number: int) -> int:
-        return min(_WIDEST_WINDOW, 2 * (context + 1) << min(number, 16))
+        return min(_MAX_WINDOW, 2 * (context + 1) << min(number, 16))
 
     reach = sum(map(width, range(_WINDOWS_READ)))
     lowest = max(min(side.replica.first_batch_offset for side in sides), first - reach, 0)
     highest = min(max(side.replica.log_end_offset for side in sides), first + reach)
     before = list(islice(_read(sides, lowest, first, width, backwards=True), context))
     after = islice(_read(sides, first, highest, width), context + 1)
-    return [OffsetRow(offset, hold_different_things(held, NOT_HERE), held) for offset, held in (*reversed(before), *after)]
+    return [OffsetRow(offset, differ_at_offset(held, NOT_HERE), held) for offset, held in (*reversed(before), *after)]

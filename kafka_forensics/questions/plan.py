@@ -300,7 +300,7 @@ class Planned:
 
     @property
     def current_leader(self) -> Candidate | None:
-        """The candidate that leads by the controllers' log; None where nobody does, or no copy of it is here."""
+        """The candidate that leads by the controllers' log; None where nobody does, or without a copy of it."""
         leader = None if self.given.control is None else self.given.control.leader
         return next((candidate for candidate in self.plan.candidates if self.given.node(candidate.broker) == leader), None)
 
@@ -346,8 +346,8 @@ class Planned:
         """Recommend another of the candidates that lose equally little."""
         plan = self.plan
         if plan.recommended is not None:
-            alike = tuple([plan.recommended if broker == leader else broker for broker in plan.alike])
-            self.plan = replace(plan, recommended=leader, alike=alike, chosen_by=(chosen_by,))
+            equally_good = tuple([plan.recommended if broker == leader else broker for broker in plan.equally_good])
+            self.plan = replace(plan, recommended=leader, equally_good=equally_good, chosen_by=(chosen_by,))
 
 
 @dataclass
@@ -447,7 +447,7 @@ class Plans:
         """Of several candidates that lose equally little, recommend the current leader; whether it leads everywhere then."""
         for planned in self.planned:
             leader = planned.current_leader
-            if leader is not None and leader.election == "leads" and leader.broker in planned.plan.alike:
+            if leader is not None and leader.election == "leads" and leader.broker in planned.plan.equally_good:
                 planned.recommend(leader.broker, "election")
         return all(planned.recommended is None or planned.recommended.election == "leads" for planned in self.planned)
 

@@ -225,7 +225,7 @@ _ROW_BYTES: Final = 1 << 10
 _HEADER_BYTES: Final = 1 << 7
 _FEW_OFFSETS: Final = 1 << 16
 _BYTES_FOR_FEW: Final = 256 << 10
-_LEAST_HELD: Final = 256 << 10
+_MIN_HELD_BYTES: Final = 256 << 10
 _SHOWN_BYTES: Final = 32 << 20
 """Records found wait for at most this many bytes of a file, at its beginning for fewer."""
 
@@ -628,11 +628,11 @@ class _Candidates:
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions
-        self._sought = conditions.for_kernels()
-        self._matcher = RecordMatcher(self._sought)
+        self._kernel_query = conditions.for_kernels()
+        self._matcher = RecordMatcher(self._kernel_query)
         self._open_wrappers = BatchChecks(deep=False)
         self._inspected = np.zeros(CHUNK_ROWS, np.bool_)
-        self._held = np.empty(_LEAST_HELD, np.uint8)
+        self._held = np.empty(_MIN_HELD_BYTES, np.uint8)
         self._used = 0
         self._places = np.full(CHUNK_ROWS, -1, np.int64)
         """By row of the chunk, where in `_held` its bytes begin; -1 for a batch that is not held."""
@@ -651,7 +651,7 @@ class _Candidates:
                 sizes = columns[BatchColumn.SIZE_IN_BYTES, rows[is_plain]]
                 holding_all = np.zeros(starts.size, np.int64)
                 if mark_containing.is_ready():
-                    mark_containing.compiled(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
+                    mark_containing.compiled(buffer, starts, sizes, self._kernel_query.text, self._kernel_query.spans, holding_all)
                 else:
                     low, high = int(starts[0]), int(starts[-1] + sizes[-1])
                     data = buffer[low:high].tobytes()

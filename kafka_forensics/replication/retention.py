@@ -27,7 +27,7 @@ class Retention:
         return self.is_known or 0 <= now_ms - head_timestamp_ms <= SURELY_TOO_YOUNG_MS
 
     def certainly_keeps(self, head_timestamp_ms: int, now_ms: int, remaining_bytes: int) -> bool:
-        """Whether retention has certainly not deleted such a start of a log; see `explains`."""
+        """Whether retention has certainly not deleted this start of a log; see `explains`."""
         return explains(self, head_timestamp_ms, now_ms, remaining_bytes) is None and self.is_sure(head_timestamp_ms, now_ms)
 
 

@@ -16,7 +16,7 @@ from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.questions.report import PageFacts
 from kafka_forensics.report import lanes as lane_styles, timeline as timeline_styles
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentRow
-from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, losses_of, nowhere_of, partition_name
+from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, losses_of, lost_everywhere_of, partition_name
 from kafka_forensics.report.lanes import lanes, leader_of, waiting_range
 from kafka_forensics.report.picture import Picture
 from kafka_forensics.report.templating import render, template_text
@@ -36,8 +36,8 @@ _FINDINGS: Final = 12
 _OF_NO_PARTITION: Final = 50
 _INCIDENTS: Final = 40
 _TOPICS: Final = 12
-"""Topics of an incident that are shown; up to `_MOST_TOPICS` are folded."""
-_MOST_TOPICS: Final = 100
+"""Topics of an incident that are shown; up to `_MAX_TOPICS` are folded."""
+_MAX_TOPICS: Final = 100
 _GAPS: Final = 100
 _BROKERS: Final = 200
 _HASHES: Final = 400
@@ -96,8 +96,8 @@ class _PageBuilder:
     def text(self) -> str:
         """The page, shortened until it is small enough."""
         for letters, drawn, listed in _SIZES:
-            each = max(listed // max(min(len(self._groups), drawn), 1), 1)
-            sections = [self._section(group, letters, each) for group in self._groups[:drawn]]
+            findings_per_group = max(listed // max(min(len(self._groups), drawn), 1), 1)
+            sections = [self._section(group, letters, findings_per_group) for group in self._groups[:drawn]]
             incidents = [self._incident(incident, letters) for incident in self._document.incidents[:_INCIDENTS]]
             left_out = [row for group in self._groups[drawn:] for row in group.rows]
             rest = PartitionGroup(left_out, self._groups[0].losses, {}, {}) if left_out else None
@@ -124,7 +124,7 @@ class _PageBuilder:
         left_out = Counter(finding.kind for finding in findings[_FINDINGS:])
         planned = self._facts.planned.get(key)
         different = next((row for row in group.rows if (row.topic, row.partition) in self._facts.differences), None)
-        picture = lanes(row, findings, planned, nowhere_of(self._document.incidents, key))
+        picture = lanes(row, findings, planned, lost_everywhere_of(self._document.incidents, key))
         self._styles |= picture.shapes.keys()
         return render(
             "group.html",
@@ -180,13 +180,13 @@ class _PageBuilder:
             }
             for topic in topics
         ]
-        rest = topics[_MOST_TOPICS:]
+        rest = topics[_MAX_TOPICS:]
         more = sum((by_topic[topic] for topic in rest), Lost())
         return {
             "row": incident,
             "lost": loss_of(incident, incident),
             "topics": rows[:_TOPICS],
-            "folded": rows[_TOPICS:_MOST_TOPICS],
+            "folded": rows[_TOPICS:_MAX_TOPICS],
             "left_out": f"{plural(len(rest), 'further topic')}: {more}." if rest else "",
         }
 

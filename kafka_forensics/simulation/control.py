@@ -109,7 +109,7 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, receivers: Iter
         replica = partition.replicas[broker]
         if partition.leader == NO_LEADER:
             run_election(cluster, partition, receivers=receivers)
-        elif partition.name in led:  # it was away for a moment only, and leads again in a new epoch
+        elif partition.name in led:  # it restarted quickly, and leads again in a new epoch
             kind = "clean" if broker in partition.isr else "elr"
             _apply_election(cluster, partition, ElectionResult(broker, kind, partition.isr | {broker}, partition.elr - {broker}))
             publish_metadata(cluster, partition, receivers)

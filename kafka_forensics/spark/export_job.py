@@ -101,12 +101,12 @@ def export_paths(
     **how: Any,
 ) -> Exported:
     """`spark.export`; `how` are further fields of `ExportOrder`."""
-    wanted = {fact_named(name).name for name in facts or FACTS}
+    requested = {fact_named(name).name for name in facts or FACTS}
     check_outputs([Output(output, "output", "any")], paths)
     paths, options = without_secrets(paths, options)
     inputs = gather(paths, options, ids_later=True)
     with open_export(output, options.storage_options, snapshot, inputs) as opened:
-        names = [name for name in FACTS if name in wanted]
+        names = [name for name in FACTS if name in requested]
         order = ExportOrder(opened, names, **how)
         reader, datasets = export_on_spark(spark, inputs, options, order)
     return Exported(datasets, reader.result)

@@ -71,7 +71,7 @@ from kafka_forensics.spark.sessions import core_count, require_server_of_client
 from kafka_forensics.spark.watching import collected
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.remote import variables_here, with_missing_variables
-from kafka_forensics.storage.source import LostSource
+from kafka_forensics.storage.source import UnopenedSource
 from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
@@ -401,7 +401,7 @@ def _judge_whole(judge_slices: Callable[..., Iterator[tuple[int, bytes]]], attem
 def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     """Check by one task whether workers can run tasks. Raises UsageError that says what they lack."""
     require_server_of_client(spark)
-    sources = [source for source in inputs.sources if not isinstance(source, LostSource)]
+    sources = [source for source in inputs.sources if not isinstance(source, UnopenedSource)]
     columns = {"name": [source.name for source in sources], "place": [address_of(source) for source in sources]}
     places = small_table(spark, columns, "name string, place string").coalesce(1)
     checks = places.mapInArrow(partial(_first_problem, __version__, pack(options), variables_here()), "problem string")

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 _READ_BYTES: Final = 4096
-_LONGEST_LINE: Final = 1 << 16
+_MAX_LINE_BYTES: Final = 1 << 16
 _LINES_KEPT: Final = 64
-_LONGEST_REASON: Final = 400
+_MAX_REASON_LENGTH: Final = 400
 _SECONDS_TO_END: Final = 2.0
 _NOISE: Final = re.compile(
     rb"WARNING: Using incubator modules|Using Spark's default log4j profile|Setting (?:default|Spark) log level to"
@@ -90,14 +90,14 @@ class JavaOutput:
         for line in reversed(list(self._last)):
             text = line.decode("utf-8", "backslashreplace")
             if _NO_REASON.match(text) is None and _NOISE.match(line) is None:
-                return escape_unprintable(text).strip().removeprefix("# ")[:_LONGEST_REASON]
+                return escape_unprintable(text).strip().removeprefix("# ")[:_MAX_REASON_LENGTH]
         return None
 
     def _listen(self) -> None:
         rest = b""
         while output := os.read(self._read, _READ_BYTES):
             *lines, rest = re.split(rb"[\r\n]", rest + output)
-            if len(rest) > _LONGEST_LINE:
+            if len(rest) > _MAX_LINE_BYTES:
                 lines, rest = [*lines, rest], b""
             for line in lines:
                 self._add(line)

@@ -124,7 +124,6 @@ class Settings(NamedTuple):
 
 
 def _settings(spark: "SparkSession") -> Settings:
-    """The settings of a session."""
     limit = str(spark.conf.get(LIMIT_SETTING, _LIMIT_SECONDS))
     names = ("spark.executor.memory", "spark.executor.cores", "spark.executor.pyspark.memory")
     requested = {name: spark.conf.get(name, "") for name in names}

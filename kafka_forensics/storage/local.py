@@ -216,7 +216,7 @@ class _Walk:
             self._restart("/")
 
     def _follow(self, name: str, parts: "deque[str]") -> None:
-        """Put the target of link `name` before the parts that are left."""
+        """Put the target of link `name` before the remaining parts."""
         directory = self._directories[-1][0]
         link = _identity(os.fstat(directory)), name
         is_circle = link in self._links
@@ -274,7 +274,7 @@ class LocalSource(ByteSource):
         """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
         entries, links = [], []
         prefix = f"{path}/" if path else ""
-        with _Reasons(path), self._find(path) as location:
+        with _SourceErrors(path), self._find(path) as location:
             if not path and not stat.S_ISDIR(location.info.st_mode):
                 return []
             descriptor, _ = location.opened(_LIST_FLAGS)
@@ -297,7 +297,7 @@ class LocalSource(ByteSource):
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
-        with _Reasons(path):
+        with _SourceErrors(path):
             try:
                 with self._find(path) as location:
                     return _entry(path, location.info, location.target)
@@ -310,7 +310,7 @@ class LocalSource(ByteSource):
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
         if path in self.refused:
             raise SourceError(path, self.refused[path])
-        with _Reasons(path), self._find(path) as location:
+        with _SourceErrors(path), self._find(path) as location:
             _require_regular(location.info)
             descriptor, info = location.opened(_FILE_FLAGS)
             cache, size = self.page_cache, info.st_size
@@ -376,7 +376,7 @@ def directory_kept_open(source: ByteSource, directory: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-class _Reasons:
+class _SourceErrors:
     """Raises an OSError or LinkError of the block as a SourceError of `path`; a class, because generators take longer."""
 
     __slots__ = ("_path",)
@@ -410,17 +410,17 @@ class LocalFile(ByteFile):
 
     def read_at(self, position: int, size: int) -> bytes:
         """See ByteFile."""
-        wanted = self.available(position, size)
-        self._before_read(position, position + wanted)
+        requested = self.available(position, size)
+        self._before_read(position, position + requested)
         chunks = []
         try:
-            while wanted > 0:
-                chunk = os.pread(self._descriptor, min(wanted, _ONE_READ), position)
+            while requested > 0:
+                chunk = os.pread(self._descriptor, min(requested, _ONE_READ), position)
                 if not chunk:
                     break  # truncated since it was opened
                 chunks.append(chunk)
                 position += len(chunk)
-                wanted -= len(chunk)
+                requested -= len(chunk)
         except OSError as error:
             raise SourceError(self._path, _reason(error)) from error
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -428,12 +428,12 @@ class LocalFile(ByteFile):
     def read_into(self, position: int, buffer: memoryview) -> int:
         """See ByteFile."""
         buffer = buffer.cast("B")
-        wanted = self.available(position, len(buffer))
-        self._before_read(position, position + wanted)
+        requested = self.available(position, len(buffer))
+        self._before_read(position, position + requested)
         done = 0
         try:
-            while done < wanted:
-                target = buffer[done : min(wanted, done + _ONE_READ)]
+            while done < requested:
+                target = buffer[done : min(requested, done + _ONE_READ)]
                 count = _pread_into(self._descriptor, target, position + done)
                 if count == 0:
                     break
@@ -491,11 +491,11 @@ class _UncachedFile(LocalFile):
         self._pages = cache.pages_added_by(descriptor)
 
     def _before_read(self, start: int, end: int) -> None:
-        """Record the pages that are brought in."""
+        """Record the pages that the read adds."""
         self._pages.will_read(start, end)
 
     def close(self) -> None:
-        """Drop the pages that were brought in, and close the descriptor."""
+        """Drop the added pages, and close the descriptor."""
         if self._descriptor >= 0:
             self._pages.drop()
         super().close()

@@ -62,7 +62,7 @@ DBFS: Final = "/dbfs"
 """Mount point of Databricks' file system."""
 VOLUMES: Final = "/Volumes"
 """Mount point of the volumes of Unity Catalog, also called `dbfs:/Volumes`."""
-_MOST_SIBLINGS: Final = 10_000
+_MAX_SIBLINGS: Final = 10_000
 """Names considered for a hint."""
 
 
@@ -252,7 +252,7 @@ def _missing(path: str) -> PathMissingError:
         missing = parent
     try:
         with os.scandir(parent or ".") as entries:
-            names = [item.name for item in islice(entries, _MOST_SIBLINGS)]
+            names = [item.name for item in islice(entries, _MAX_SIBLINGS)]
     except OSError:
         names = []
     near = nearest(os.path.basename(missing), sorted(names))
@@ -356,7 +356,9 @@ def sha256_of(file: ByteFile, start: int = 0, end: int | None = None) -> str:
     """SHA-256 of a file in hexadecimal, or of bytes `[start, end)` of it. Raises SourceError."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_READ))
-    while (wanted := _READ if end is None else min(end - start, _READ)) > 0 and (count := file.read_into(start, buffer[:wanted])):
+    while (requested := _READ if end is None else min(end - start, _READ)) > 0 and (
+        count := file.read_into(start, buffer[:requested])
+    ):
         digest.update(buffer[:count])
         start += count
     return digest.hexdigest()

@@ -18,7 +18,7 @@ from typing import Final
 from kafka_forensics.model.offset_ranges import normalised
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-MOST_BROUGHT_BYTES: Final = 8 << 20
+MAX_ADDED_BYTES: Final = 8 << 20
 """Once a file has brought in more than this, its pages are dropped before it is closed."""
 STRETCH_BYTES: Final = 128 << 10
 """Checked by one RWF_NOWAIT read."""
@@ -47,7 +47,7 @@ class PageCache:
             _log("the page cache: this system does not report its content, so nothing is dropped from it")
 
     def pages_added_by(self, descriptor: int) -> "AddedPages":
-        """The pages that reading a file, which was just opened, brings in."""
+        """The pages that reading a newly opened file adds."""
         if self._methods:
             _advise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead: its pages would not be recorded
         return AddedPages(self, descriptor)
@@ -77,7 +77,7 @@ def _log(message: str) -> None:
 
 
 class AddedPages:
-    """The pages that reading one file brings into the cache: call `will_read` before each read, and `drop` at the end."""
+    """The pages that reading one file adds to the cache: call `will_read` before each read, and `drop` at the end."""
 
     def __init__(self, cache: PageCache, descriptor: int) -> None:
         self._cache = cache
@@ -86,8 +86,8 @@ class AddedPages:
         self._bytes = 0
 
     def will_read(self, start: int, end: int) -> None:
-        """Record the pages that reading bytes `[start, end)` is going to bring in; `end` is not after the end of the file."""
-        if self._bytes >= MOST_BROUGHT_BYTES:
+        """Record the pages that reading bytes `[start, end)` adds; `end` is not after the end of the file."""
+        if self._bytes >= MAX_ADDED_BYTES:
             self.drop()
         if start < end:
             missing = self._cache.missing(self._descriptor, start // PAGE_BYTES, -(-end // PAGE_BYTES))

@@ -249,7 +249,7 @@ def path_in(name: str, path: str) -> str:
     return name + path if not path or name.endswith("/") else f"{name}/{path}"
 
 
-class LostSource(ByteSource):
+class UnopenedSource(ByteSource):
     """Stands for evidence at `name` that could not be opened because of `error`: every call raises SourceError."""
 
     def __init__(self, name: str, error: ForensicsError) -> None:

@@ -32,14 +32,19 @@ def _by_kind(*rows: tuple[Iterable[str], tuple[Cause, ...]]) -> dict[str, tuple[
 
 
 _LOG_CAUSES: Final = (Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN)
-_REPLICATION_CAUSES: Final = (Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE, Cause.LOG_DIRECTORY_GONE)
+_REPLICATION_CAUSES: Final = (
+    Cause.UNCLEAN_ELECTION,
+    Cause.LAST_REPLICA_ELECTED,
+    Cause.REPLICAS_DIVERGE,
+    Cause.LOG_DIRECTORY_MISSING,
+)
 _CONSEQUENCES: Final[tuple[dict[str, tuple[Cause, ...]], ...]] = (
     _by_kind(
         (kinds_with(Trait.IS_TAIL) | {"RECOVERY_WOULD_TRUNCATE"}, (Cause.DAMAGED_LOG,)),
         (kinds_with(Trait.ELECTION_MAY_LOSE) | _of_cause(Cause.TORN_TRANSACTION), (*_REPLICATION_CAUSES, Cause.DAMAGED_LOG)),
         ({"EMPTY_REPLICA_MAY_LEAD"}, (Cause.DAMAGED_LOG,)),
         ({"REPLICA_DIFFERS"}, (Cause.DAMAGED_LOG, *_REPLICATION_CAUSES)),
-        ({"COMMITTED_LOST_EVERYWHERE"}, (Cause.LOG_DIRECTORY_GONE, Cause.DAMAGED_LOG)),
+        ({"COMMITTED_LOST_EVERYWHERE"}, (Cause.LOG_DIRECTORY_MISSING, Cause.DAMAGED_LOG)),
     ),
     _by_kind(
         ({"GROUP_OFFSET_BEYOND_LOG"}, (*_REPLICATION_CAUSES, Cause.COMMITTED_LOST, *_LOG_CAUSES)),
@@ -162,12 +167,12 @@ def _member(index: int, finding: Finding, background: dict[TopicPartition, _Back
         return _Member(index, finding, cause, brokers, _timestamp(evidence.get("election_ms")))
     has_no_log = evidence.get("absent") is True or evidence.get("wiped") is True
     if cause is Cause.SHORT_REPLICA and has_no_log:
-        cause = Cause.LOG_DIRECTORY_GONE
+        cause = Cause.LOG_DIRECTORY_MISSING
     if finding.kind == "EMPTY_REPLICA_MAY_LEAD" and not has_no_log:
         cause = Cause.SHORT_REPLICA
     missing_on = _brokers_in(evidence.get("directories_missing_on"))
     if finding.kind == "COMMITTED_LOST_EVERYWHERE" and missing_on:
-        return _Member(index, finding, Cause.LOG_DIRECTORY_GONE, missing_on, None)
+        return _Member(index, finding, Cause.LOG_DIRECTORY_MISSING, missing_on, None)
     if finding.kind == "LOG_HEAD_MISSING" and not _held_by(finding):
         cause = Cause.DAMAGED_LOG
     if cause is Cause.UNCLEAN_SHUTDOWN and evidence.get("clean_shutdown") is True:

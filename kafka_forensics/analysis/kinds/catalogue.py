@@ -210,12 +210,14 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "CLUSTER_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.ClustersEvidence, Cause.MIXED_COPIES, (T.AFFECTS_ALL_PARTITIONS,)),
     "NODE_ID_CLASH": Kind(_ERROR, _PROVEN, classes.NodeClashEvidence, Cause.MIXED_COPIES, (T.AFFECTS_ALL_PARTITIONS,)),
     "NODE_ID_MISMATCH": Kind(_WARNING, _PROVEN, classes.NodeMismatchEvidence, Cause.MIXED_COPIES, (T.AFFECTS_ALL_PARTITIONS,)),
-    "REPLICA_MISSING": Kind(_WARNING, _INFERRED, classes.ReplicaMissingEvidence, Cause.LOG_DIRECTORY_GONE, (T.MAY_BE_OF_MOMENTS,)),
+    "REPLICA_MISSING": Kind(
+        _WARNING, _INFERRED, classes.ReplicaMissingEvidence, Cause.LOG_DIRECTORY_MISSING, (T.MAY_BE_OF_MOMENTS,)
+    ),
     "REPLICA_NOT_GIVEN": Kind(_INFO, _PROVEN, classes.ReplicaNotGivenEvidence, Cause.MIXED_COPIES),
     "PARTIAL_COPY": Kind(_INFO, _INFERRED, classes.PartialCopyEvidence, Cause.MIXED_COPIES),
-    "LOG_DIR_WIPED": Kind(_WARNING, _INFERRED, classes.WipedEvidence, Cause.LOG_DIRECTORY_GONE),
-    "EMPTY_REPLICA_MAY_LEAD": Kind(_CRITICAL, _SUSPECTED, classes.AtRiskEvidence, Cause.LOG_DIRECTORY_GONE, _AT_RISK),
-    "ALL_LOGS_EMPTY": Kind(_INFO, _SUSPECTED, classes.AllEmptyEvidence, Cause.LOG_DIRECTORY_GONE),
+    "LOG_DIR_WIPED": Kind(_WARNING, _INFERRED, classes.WipedEvidence, Cause.LOG_DIRECTORY_MISSING),
+    "EMPTY_REPLICA_MAY_LEAD": Kind(_CRITICAL, _SUSPECTED, classes.AtRiskEvidence, Cause.LOG_DIRECTORY_MISSING, _AT_RISK),
+    "ALL_LOGS_EMPTY": Kind(_INFO, _SUSPECTED, classes.AllEmptyEvidence, Cause.LOG_DIRECTORY_MISSING),
     "LOG_HEAD_MISSING": Kind(_ERROR, _INFERRED, classes.HeadMissingEvidence, Cause.SHORT_REPLICA, (*_AT_RISK, T.LACKS_LOG_START)),
     "READERS_HELD_BACK": Kind(_INFO, _INFERRED, classes.HeldBackEvidence, Cause.READERS_HELD_BACK, (T.CONCERNS_GROUPS,)),
     # elections and settings, by the controller's log

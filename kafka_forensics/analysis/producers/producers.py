@@ -96,7 +96,7 @@ class ProducersFold:
         together = len(self._table) + len(right._table)
         if self._unjudged and together > min(bounds.SETTLED_ABOVE, bounds.MAX_PRODUCERS):
             self._replace_with(self._judged())
-        returning = self._table.among(right._table) if together > bounds.MAX_PRODUCERS else np.empty(0, bool)
+        returning = self._table.are_in(right._table) if together > bounds.MAX_PRODUCERS else np.empty(0, bool)
         if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
             return
         silent = np.flatnonzero(~returning)

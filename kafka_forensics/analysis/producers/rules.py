@@ -122,7 +122,7 @@ class ProducerTable:
         self.slots = np.full(len(self.rows) * _SLOTS_PER_ROW, -1, np.int64)
         fill_slots(self.rows, self.slots, self.keys, len(self))
 
-    def among(self, others: "ProducerTable") -> "NDArray[np.bool_]":
+    def are_in(self, others: "ProducerTable") -> "NDArray[np.bool_]":
         """For each row in use, whether `others` has its producer."""
         return np.isin(self.used_rows()[:, 0], others.used_rows()[:, 0])
 

@@ -59,7 +59,7 @@ class Comparison:
     high_watermark: int | None = None
     witness: str | None = None
     conflicts: Conflicts = field(default_factory=dict)
-    unlike: list[tuple[int, int]] = field(default_factory=list)
+    differing_pairs: list[tuple[int, int]] = field(default_factory=list)
     """Pairs that do not have the same batches where their logs overlap."""
     left_out: set[tuple[int | str, int, int]] = field(default_factory=set)
     """(broker, start, end) of gaps in logs of an older message format where another replica has control batches: these do not exist
@@ -83,7 +83,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     result.agreement.common_end_offset = min(replica.log_end_offset for replica in replicas)
     pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
     result.left_out = _left_out(replicas, pairs, reader)
-    result.unlike = [pair for pair, differing in pairs.items() if differing.unlike]
+    result.differing_pairs = [pair for pair, differing in pairs.items() if differing.has_differences]
     conflicts = {
         pair: [difference for difference in differing if difference.kind == "content"] for pair, differing in pairs.items()
     }

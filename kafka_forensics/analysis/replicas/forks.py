@@ -241,7 +241,9 @@ def fork_findings(
             following = [replica for replica in losing_version.replicas if replica.broker in held_by] or [
                 losing_version.latest_replica
             ]
-            of_loser = {"held_by": held_by, "loses": losing_version.committed_end - start} | _cuts_under(following, leaders)
+            of_loser = {"held_by": held_by, "loses": losing_version.committed_end - start} | _truncation_evidence(
+                following, leaders
+            )
             findings.append(finding("UNCLEAN_LOSS", place_of(replicas, start, losing_version.committed_end), evidence | of_loser))
         evidence["truncation_offsets"] = _version_truncations(versions)
     if not findings:
@@ -280,7 +282,7 @@ def _fork_below_watermark(
     most = [version for version in versions if version.committed_end == end]
     evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
     confidence = Confidence.PROVEN if min(version.epoch for version in versions) >= 0 else Confidence.INFERRED
-    place = place_of(replicas, first, min(end, _agree_from(replicas, conflicts, end)))
+    place = place_of(replicas, first, min(end, _offset_of_agreement(replicas, conflicts, end)))
     return finding("FORK_BELOW_HW", place, evidence, confidence=confidence)
 
 
@@ -317,7 +319,7 @@ def _present_leaders(versions: list[LogVersion], replicas: list[Replica]) -> lis
     return [replica for replica in (*leading.replicas, *leading.later_starts) if last_epoch(replica) == latest]
 
 
-def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
+def _offset_of_agreement(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
     """Offset from which all differing pairs agree again as far as both go; `end` if a pair differs up to the end of the shorter
     log, or in more places than are kept."""
     agree = 0
@@ -396,7 +398,7 @@ def _losing_versions(
     return sorted(losing, key=lambda losing_version: -losing_version[0].committed_end)
 
 
-def _cuts_under(following: list[Replica], leaders: list[Replica]) -> Json:
+def _truncation_evidence(following: list[Replica], leaders: list[Replica]) -> Json:
     """Evidence of a loss: who has the latest epoch, and where `following` cut under it."""
     longest = max(leaders, key=lambda replica: replica.log_end_offset)
     return {
@@ -483,7 +485,7 @@ def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], fir
         "held_by": [replica.broker for replica in holding],
         "loses": end - start,
         "premises": premises(replicas),
-    } | _cuts_under(holding, [leader])
+    } | _truncation_evidence(holding, [leader])
     return finding("UNCLEAN_LOSS", place_of(replicas, start, end), evidence)
 
 

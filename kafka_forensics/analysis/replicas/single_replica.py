@@ -184,7 +184,7 @@ def _epoch_field_findings(replica: Replica, contradicted_runs: Sequence[tuple[Ep
     }
     for run, expected in [*contradicted_runs, *replica.state.epochs.regressions()]:
         run_place = _run_place(replica, run) if displaced else None
-        if run_place in displaced and not _alone_in(replica, run, run_place):
+        if run_place in displaced and not _has_wrong_epoch_in(replica, run, run_place):
             continue
         place = context.log_place(run.segment, run.position, run.size_in_bytes, run.start_offset, run.end_offset)
         witnesses = ["neighbouring batches"]
@@ -233,7 +233,7 @@ def _run_place(replica: Replica, epoch_run: EpochRun) -> tuple[int, int] | None:
     return (runs[number - 1].segment, runs[number - 1].position) if number else None
 
 
-def _alone_in(replica: Replica, epoch_run: EpochRun, run_place: tuple[int, int] | None) -> bool:
+def _has_wrong_epoch_in(replica: Replica, epoch_run: EpochRun, run_place: tuple[int, int] | None) -> bool:
     """Whether both neighbours of a batch within its run have one epoch and it has another."""
     runs = replica.state.epochs.runs
     number = next(index for index, run in enumerate(runs) if run is epoch_run)

@@ -205,12 +205,10 @@ class _Entries:
 
     def _entries(self, numbers: "NDArray[np.int64]") -> Sequence[AbortedTxn]:
         entries = self._index.entries
-        return entries.among(numbers) if isinstance(entries, AbortedTxns) else [entries[number] for number in numbers.tolist()]
+        return entries.select(numbers) if isinstance(entries, AbortedTxns) else [entries[number] for number in numbers.tolist()]
 
 
 class _Log(NamedTuple):
-    """The log of these files."""
-
     context: ReplicaContext
     start_offset: int
     runs: OffsetRuns

@@ -191,7 +191,7 @@ class TransactionsFold:
         together = len(self._table) + len(right._table)
         if together <= bounds.MAX_PRODUCERS:
             return
-        returning = self._table.among(right._table)
+        returning = self._table.are_in(right._table)
         if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
             return
         self.apply_first_markers()
@@ -226,7 +226,7 @@ class TransactionsFold:
         return self.forgot or closed or self._table.find(producer_id) >= 0
 
     def apply_first_markers(self) -> None:
-        """Count what the first marker of each producer ended; no part of the log may precede this one."""
+        """Count what the first marker of each producer ended. This part must be the start of the log."""
         endings = self._first_endings()
         if not len(endings):
             return

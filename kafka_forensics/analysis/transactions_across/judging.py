@@ -229,15 +229,16 @@ class CrossPartitionTransactions:
         }
         if committed:
             evidence["committed_in"] = committed
-        behind = facts.marker_before(producer_id, int(evidence["first_offset"]), began)
-        if behind is not None:
-            evidence["late_write_after"] = behind
+        late_marker = facts.marker_before(producer_id, int(evidence["first_offset"]), began)
+        if late_marker is not None:
+            evidence["late_write_after"] = late_marker
         return finding(
             "TXN_HANGING", place, evidence, confidence=subject.confidence if subject.confidence is not Confidence.PROVEN else None
         )
 
     def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
-        """Partitions of a commit, decided since the transaction began, that may include it: then aborting it would tear it."""
+        """Partitions of a commit, decided since the transaction began, that may include it: then an abort would undo a part of a
+        committed transaction."""
         assert self._log is not None
         self._commits = self._commits or CommitDecisions(self._log.decisions)
         named: dict[str, None] = {}

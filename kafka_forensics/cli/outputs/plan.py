@@ -97,7 +97,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         ],
         "recommended": plan.recommended if planned.recommends_one_leader else None,
         "salvage": _salvage_object(planned),
-        **object_of(attributes("loses_alike=alike chosen_by contested_by"), plan),
+        **object_of(attributes("loses_alike=equally_good chosen_by contested_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in candidates_of(planned, elect)],
         "advice": advice_sentences(planned, elect),
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],

@@ -65,7 +65,7 @@ class PlanArguments(NamedTuple):
     elect: str | None = None
     """The leader; None: the recommended one."""
     options: tuple[str, ...] = ()
-    """The options that make the same plan again, besides those that read the copies."""
+    """The options that make the same plan again, except those that read the copies."""
     elections: str | None = None
     """The directory of the files that elections read; None: none was written."""
 

@@ -438,8 +438,8 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
         lead = f"The best leader is unknown; by these high watermarks: {who}" if best else f"Requested: {who}"
     damage = _damage_of_leader(planned, candidate)
     if not candidate.losses:
-        alike = sorted(planned.plan.alike, key=str) if best else []
-        whoever = f", also not if {brokers(alike)} led" if alike else ""
+        equally_good = sorted(planned.plan.equally_good, key=str) if best else []
+        whoever = f", also not if {brokers(equally_good)} led" if equally_good else ""
         if planned.needs(candidate).any_order:
             any_order = "" if planned.held_by_no_copy else ": any order of starts is safe"
             whoever = f", whoever leads{_deleted_already(planned.plan.candidates)}{any_order}"
@@ -463,14 +463,14 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
 
 def _reason_for_best(planned: Planned, candidate: Candidate) -> str:
     """Why an election is recommended."""
-    alike, candidates = planned.plan.alike, planned.plan.candidates
+    equally_good, candidates = planned.plan.equally_good, planned.plan.candidates
     if len(candidates) == 1:
         return ", the only one that can lead"
-    if len(alike) == len(candidates) - 1:
+    if len(equally_good) == len(candidates) - 1:
         return ", but every election loses as much"
     is_fewest = candidate.at_most == min(other.at_most for other in candidates)
     least = ", which loses least" + ("" if is_fewest else " of what is proven committed")
-    return least + (f", as {brokers(sorted(alike, key=str))} would" if alike else "")
+    return least + (f", as {brokers(sorted(equally_good, key=str))} would" if equally_good else "")
 
 
 def _doubt(plan: Plan) -> str:

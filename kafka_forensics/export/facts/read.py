@@ -360,7 +360,7 @@ def _checkpoints(piece: FactPiece, source: "ByteSource", query: FactQuery) -> Ba
                 parsed = parse_offset_checkpoint(file)
             if query.strict:
                 _require_sound(source, piece.entries[name], parsed.damage)
-            offsets = {key: offset for key, offset in parsed.offsets.items() if query.wants(*key)}
+            offsets = {key: offset for key, offset in parsed.offsets.items() if query.includes(*key)}
             log_dir.checkpoints[name] = type(parsed)(offsets)
     return checkpoint_facts(Inputs(log_dirs=[log_dir]), ScanOptions())
 

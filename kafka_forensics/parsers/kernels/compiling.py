@@ -231,7 +231,7 @@ class Kernel(Generic[Answer]):
             form = self._cached(types)
             form.compile(signature)
         except _CACHE_ERRORS as error:
-            _say_not_cached(str(error))
+            _log_not_cached(str(error))
             if form is None or not form.signatures:  # else only writing failed
                 form = self.dispatcher
                 form.compile(signature)
@@ -253,7 +253,7 @@ class Kernel(Generic[Answer]):
         try:
             directory = os.path.join(kernel_directory(make=True), f"{self._cache_name}-{_digest(types)}")
         except NoCacheDirectoryError as error:
-            _say_not_cached(str(error))
+            _log_not_cached(str(error))
             return self.dispatcher
         before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
         # numba's default directories are beside the sources and below HOME, which may be evidence
@@ -264,7 +264,6 @@ class Kernel(Generic[Answer]):
             config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
 
     def _python_function(self) -> Callable[..., Answer]:
-        """The Python function that numba compiles."""
         if self._native is not None:
             function: Callable[..., Answer] = self._native().py_func  # type: ignore[attr-defined]
             return function
@@ -401,7 +400,7 @@ def _digest(types: ArgumentTypes) -> str:
 
 
 @cache
-def _say_not_cached(reason: str) -> None:
+def _log_not_cached(reason: str) -> None:
     import logging  # few processes compile anything
 
     logging.getLogger(__name__).info("kernels are compiled in memory, only for this process: %s", reason)

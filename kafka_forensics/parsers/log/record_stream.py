@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_LEAST_ROWS: Final = 64
+_MIN_ROWS: Final = 64
 """Rows of the matrix if the header declares fewer records: its count may be wrong."""
 MAX_BAD_RECORDS: Final = 64
 """Invalid records after which the rest of a batch is not read."""
@@ -82,7 +82,7 @@ class RecordStream:
 
         The next matrix overwrites each.
         """
-        rows = min(max(self._count, _LEAST_ROWS), RECORD_ROWS)
+        rows = min(max(self._count, _MIN_ROWS), RECORD_ROWS)
         return self._walk(np.empty((RECORD_COLUMNS, rows), np.int64), 1)
 
     def _walk(self, out: "NDArray[np.int64]", step: int) -> Iterator[tuple[bytes | memoryview | None, "NDArray[np.int64]"]]:

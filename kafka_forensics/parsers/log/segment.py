@@ -14,7 +14,7 @@ from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD, RECORD_BATC
 from kafka_forensics.parsers.kernels.identities import fill_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
 from kafka_forensics.parsers.log.collected import (
-    LEAST_BATCH_BYTES,
+    MIN_BATCH_BYTES,
     CollectedBatches,
     contradiction,
     contradiction_of_batches,
@@ -73,7 +73,7 @@ class SegmentReader:
         self._key = no_key() if key is None else key
         self._inspect = inspect
         self._inspect_batch = inspect_batch
-        self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // LEAST_BATCH_BYTES + 1)), np.int64)
+        self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // MIN_BATCH_BYTES + 1)), np.int64)
         self._damage: list[Damage] = []
         self._rows = 0
         self._chunk_start = 0

@@ -213,7 +213,7 @@ class _PartitionPair:
         if result.has_differences and is_compacted(old, new):
             rows += self._cleaned(old, new, result)
         offsets = (new.log_start_offset, new.log_end_offset)
-        now = self._now_in(old)
+        now = self._present_log_dir(old)
         if now is not None and now != new.context.log_dir:
             rows.append(change(ChangeKind.MOVED, offsets, old, new, self._between))
         if not rows:
@@ -274,11 +274,11 @@ class _PartitionPair:
             for replica in self._after.values()
             if not ids or replica.context.topic_id is None or replica.context.topic_id in ids
         ]
-        given = {str(broker) for broker in newer.log_dirs.by_broker}
-        given |= {str(replica.context.node) for replica in self._after.values()}
+        present = {str(broker) for broker in newer.log_dirs.by_broker}
+        present |= {str(replica.context.node) for replica in self._after.values()}
         assignment = newer.topic.assignment or older.topic.assignment
         brokers = {str(broker): broker for broker in [*self._before, *newer.log_dirs.left_out, *(assignment or [])]}
-        missing = [broker for name, broker in brokers.items() if name not in given]
+        missing = [broker for name, broker in brokers.items() if name not in present]
         return NewerSnapshot(self._between, replicas, sorted(missing, key=broker_order), assignment is not None)
 
     def _whole(self, kind: ChangeKind, reason: str, old: Replica | None, new: Replica | None, evidence: Json) -> Change:
@@ -301,7 +301,7 @@ class _PartitionPair:
             now, before = (log_dirs.by_broker.get(broker) for log_dirs in (self._newer.log_dirs, self._older.log_dirs))
             if now is None:
                 return ChangeKind.NOT_COMPARED, "broker_not_given", {}
-            if len(now) < len(before or []) and self._now_in(old) is None:
+            if len(now) < len(before or []) and self._present_log_dir(old) is None:
                 return ChangeKind.NOT_COMPARED, "log_dir_not_given", {}
         if topic_id is not None and (topic_id in topic.deleted_ids or (topic.topic_ids and topic_id not in topic.topic_ids)):
             return ChangeKind.DELETED, "topic_recreated" if topic.topic_ids - {topic_id} else "topic_deleted", {}
@@ -329,7 +329,7 @@ class _PartitionPair:
             return ChangeKind.CREATED, "topic_created"
         return ChangeKind.CREATED, "replica_added" if self._before else "partition_added"
 
-    def _now_in(self, old: Replica) -> str | None:
+    def _present_log_dir(self, old: Replica) -> str | None:
         """The name in the newer snapshot of the log directory that held a replica: by its id, else by the last part of its name."""
         before, now = (log_dirs.by_broker.get(old.broker, []) for log_dirs in (self._older.log_dirs, self._newer.log_dirs))
         directory_id = next((found for name, found in before if name == old.context.log_dir), None)

@@ -179,8 +179,6 @@ class _CollectInputs:
 
 
 class _Collecting:
-    """Makes one bundle."""
-
     def __init__(self, inputs: _CollectInputs, output: BinaryIO, progress: Progress) -> None:
         self._inputs, self._options, self._tree, self._names = inputs, inputs.options, inputs.tree, inputs.names
         self._pseudonyms = inputs.options.pseudonyms

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.evidence.paths import OpenedPath, is_lone_partition, may_have_duplicates, typed_path
+from kafka_forensics.evidence.paths import OpenedPath, is_without_log_dir, may_have_duplicates, typed_path
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log_dir import (
@@ -191,7 +191,7 @@ def prefixes(opened: Sequence[OpenedPath]) -> list[str]:
     """The directory of the bundle for each path: its name, below a number if that is taken; none for a single path that is not a
     partition's."""
     if len(opened) == 1 and not any(
-        is_lone_partition(directory) and not directory.path for directory in opened[0].discovery.log_directories
+        is_without_log_dir(directory) and not directory.path for directory in opened[0].discovery.log_directories
     ):
         return [""]
     names: list[str] = []

@@ -158,7 +158,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
         inputs.incomplete += unlisted_directories(source, discovery) + skipped_members(source)
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         _leave_out(inputs, source, [*discovery.unknown, *discovery.unsearched], discovery.irregular)
-        partitions |= _take_lone_files(inputs, source, discovery.files, options, is_only_path=len(opened_paths) == 1)
+        partitions |= _take_single_files(inputs, source, discovery.files, options, is_only_path=len(opened_paths) == 1)
         inputs.several |= not discovery.files
         for log_directory in discovery.log_directories:
             partitions |= _take_log_directory(inputs, source, log_directory, options)
@@ -179,7 +179,7 @@ def _leave_out(inputs: DumpInputs, source: "ByteSource", unknown: "list[Entry]",
     inputs.left_out += [typed_path(source, entry.path) for entry in unknown]
 
 
-def _take_lone_files(
+def _take_single_files(
     inputs: DumpInputs, source: "ByteSource", files: "list[Entry]", options: DumpOptions, *, is_only_path: bool
 ) -> set[tuple[str, int]]:
     """Add the selected of the files given by themselves; returns the partitions of all, by the names of their directories.

@@ -59,11 +59,11 @@ def election_needs(partition: PlanPartition, plan: Plan, candidate: Candidate) -
         tuple(absent),
         aside,
         (candidate.broker, *(replica.broker for replica in others.values() if replica.starts)),
-        not aside and _any_order(partition, plan),
+        not aside and _works_in_any_order(partition, plan),
     )
 
 
-def _any_order(partition: PlanPartition, plan: Plan) -> bool:
+def _works_in_any_order(partition: PlanPartition, plan: Plan) -> bool:
     """Whether no election can lose anything known, and starting all brokers elects a leader.
 
     Nothing is planned for a broker that does not start. Without a controller's log all brokers of the plan must come back, because

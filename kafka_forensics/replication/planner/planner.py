@@ -51,7 +51,7 @@ def plan_partition(partition: PlanPartition, truncate_by: TruncateBy | None = No
     preferences = (planning.preference(number, candidate) for number, candidate in zip(able, candidates, strict=True))
     ranked = sorted(zip(preferences, (candidate.broker for candidate in candidates), strict=True), key=itemgetter(0))
     best, recommended = ranked[0] if ranked else ((), None)
-    alike = [(preference, broker) for preference, broker in ranked[1:] if preference[:_COSTS] == best[:_COSTS]]
+    equally_good = [(preference, broker) for preference, broker in ranked[1:] if preference[:_COSTS] == best[:_COSTS]]
     # the first difference decides; the last number, the order of the replicas, is never equal
     deciding = {
         next(
@@ -59,7 +59,7 @@ def plan_partition(partition: PlanPartition, truncate_by: TruncateBy | None = No
             for reason, best_value, other in zip(CHOSEN_BY, best[_COSTS:], preference[_COSTS:], strict=True)
             if best_value != other
         )
-        for preference, _ in alike
+        for preference, _ in equally_good
     }
     return Plan(
         partition.topic,
@@ -71,7 +71,7 @@ def plan_partition(partition: PlanPartition, truncate_by: TruncateBy | None = No
         tuple(planning.already_lost()) if partition.differing and truncation_rule == "high-watermark" else (),
         () if candidates else planning.everything(),
         partition.strays,
-        tuple([broker for _, broker in alike]),
+        tuple([broker for _, broker in equally_good]),
         ordinary_leaders(candidates, partition.replicas),
         tuple(sorted(deciding, key=CHOSEN_BY.index)),
         _contested_by(partition, candidates, recommended),
@@ -79,7 +79,6 @@ def plan_partition(partition: PlanPartition, truncate_by: TruncateBy | None = No
 
 
 def _contested_by(partition: PlanPartition, candidates: Sequence[Candidate], recommended: Broker | None) -> Broker | None:
-    """See `Plan.contested_by`."""
     without_watermark = {replica.broker for replica in partition.replicas if replica.high_watermark is None}
     if not without_watermark or recommended is None:
         return None

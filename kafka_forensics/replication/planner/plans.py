@@ -323,12 +323,12 @@ class Plan:
     """Where no replica can lead: everything on the copies."""
     strays: Strays | None = None
     """See `PlanPartition.strays`."""
-    alike: tuple[Broker, ...] = ()
+    equally_good: tuple[Broker, ...] = ()
     """Candidates that lose as much as `recommended`."""
     ordinary: tuple[Broker, ...] = ()
     """Brokers that an ordinary start may elect (`planner.ordinary_leaders`)."""
     chosen_by: tuple[str, ...] = ()
-    """Members of `CHOSEN_BY` that put `recommended` before `alike`."""
+    """Members of `CHOSEN_BY` that put `recommended` before `equally_good`."""
     contested_by: Broker | None = None
     """The candidate that would lose less than `recommended` if everything on replicas without a high watermark were committed."""
 

@@ -72,8 +72,8 @@ def leader_request(partition: PlanPartition, plan: Plan, needs: ElectionNeeds) -
         aside = len(election_needs(partition, plan, other).set_aside)
         return _is_forced(other) == is_forced and aside <= len(election_needs(partition, plan, best).set_aside)
 
-    alike = plan.alike if needs.leader == plan.recommended else ()
-    leaders = (best.broker, *(broker for broker in alike if is_as_good(candidates[broker])))
+    equally_good = plan.equally_good if needs.leader == plan.recommended else ()
+    leaders = (best.broker, *(broker for broker in equally_good if is_as_good(candidates[broker])))
     replicas = tuple(dict.fromkeys((*leaders, *needs.started, *needs.plan_again_with)))
     forced = is_forced or _may_have_left(partition, leaders)
     in_sync = tuple(candidate.broker for candidate in plan.candidates if not _is_forced(candidate))

@@ -99,7 +99,9 @@ def scan_inputs(
         return judge_logs(merged, key, options, on_partition)
 
     try:
-        for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=on_partition is not None):
+        for partition_answer in answers_in_order(
+            [running], key, options.jobs, answer, progress, in_process=on_partition is not None
+        ):
             running.take(partition_answer)
     except KeyboardInterrupt as interruption:
         raise ScanInterruptedError(running.partial_result()) from interruption
@@ -113,17 +115,18 @@ def answers_in_order(
     answer: Answering[Answer],
     progress: Progress | None = None,
     *,
-    here: bool = False,
+    in_process: bool = False,
 ) -> Iterator[Answer]:
     """Yield `answer(partition, replicas)` for every partition of these scans, by topic and partition.
 
-    The replicas are folded, in the order of the scans. Digests of all that are folded with one `key` can be compared. Unless `here`
-    is true, forked processes answer about many small partitions: their answers must be serializable, and side effects are lost.
+    The replicas are folded, in the order of the scans. Digests of all that are folded with one `key` can be compared. Unless
+    `in_process` is true, forked processes answer about many small partitions: their answers must be serializable, and side effects
+    are lost.
     """
     planned_replicas = list(merge(*([(running, plan) for plan in running.inputs.folded] for running in runs), key=_partition))
     parts = [(partition, list(planned)) for partition, planned in groupby(planned_replicas, key=_partition)]
     reporter = _Reporter(progress, sum(running.bytes_total for running in runs))
-    small = [part for part in parts if _can_fork_for(part)] if jobs > 1 and not here and can_fork() else []
+    small = [part for part in parts if _can_fork_for(part)] if jobs > 1 and not in_process and can_fork() else []
     small = small if sum(len(planned) for _, planned in small) >= MANY else []
     remote_parts = [part for part in parts if mostly_waits([plan for _, plan in part[1]])]
     elsewhere = {partition for partition, _ in [*small, *remote_parts]}

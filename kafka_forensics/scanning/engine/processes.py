@@ -1,7 +1,7 @@
 """Work in forked copies of this process, for Python code that holds the interpreter lock.
 
 A copy shares everything that was read and loaded, and sends its answers back as bytes. It ends with its parent, however that ends.
-Where copies end early, for want of memory maybe, this process does their work.
+Where copies end early, for example because memory is short, this process does their work.
 """
 
 import ctypes

@@ -57,7 +57,7 @@ from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.archives import ArchiveSource, reading_order
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import open_address
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, LostSource
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, UnopenedSource
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replica import ReplicaState
@@ -101,7 +101,7 @@ def opener(arguments: TaskArguments) -> Callable[[str, str], ByteSource]:
         try:
             return _opened(name, place, arguments.options, arguments.key.tobytes())
         except (PathMissingError, SourceError) as error:
-            return LostSource(name, error)
+            return UnopenedSource(name, error)
 
     return open_cached
 
@@ -346,7 +346,7 @@ def _folded(plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Refold, gaps:
 
 
 def _are_contiguous(edges: list[StretchEdges]) -> bool:
-    """Whether each walk ended where the next one began, and the segment's index can be judged without its entries."""
+    """Whether each walk ended where the next one began, and the segment's index can be judged by its summaries."""
     indexes = [stretch_edges.index for stretch_edges in edges if stretch_edges.index is not None]
     if not edges[0].first or (len(indexes) == len(edges) and needs_entries(indexes)):
         return False

@@ -54,7 +54,7 @@ class MemoryBudget:
             self._changed.notify_all()
 
     def stop_blocking(self) -> None:
-        """Block nobody any longer."""
+        """Stop blocking: no thread waits any longer."""
         with self._changed:
             self._unlimited = True
             self._changed.notify_all()

@@ -19,7 +19,7 @@ from kafka_forensics.evidence.ledger import (
     Presence,
 )
 from kafka_forensics.evidence.options import ScanOptions, may_match
-from kafka_forensics.evidence.paths import is_lone_partition
+from kafka_forensics.evidence.paths import is_without_log_dir
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, unknown_records_premises
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
@@ -109,7 +109,7 @@ def _given_directory(log_dir: LogDir, controllers: frozenset[str | None]) -> Giv
         {} if watermarks is None else watermarks.offsets,
         meta is not None,
         bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
-        is_lone_partition(log_dir.found),
+        is_without_log_dir(log_dir.found),
         log_dir.clean_shutdown is not None,
         controllers != {_cluster(log_dir)} or meta is None,
         CopyExtent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
@@ -416,7 +416,7 @@ def _incomplete_copy_findings(ledger: Ledger, rows: Sequence[ExpectedReplica], o
     partial: dict[int | str, list[DirectoryReading]] = {}
     for reading in ledger.readings:
         directory = reading.directory
-        if reading.extent is CopyExtent.PARTIAL and not directory.is_lone_partition:
+        if reading.extent is CopyExtent.PARTIAL and not directory.is_without_log_dir:
             partial.setdefault(directory.broker, []).append(reading)
         elif reading.extent is CopyExtent.WIPED:
             wiped_replicas = [
@@ -502,12 +502,12 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
     controller = inputs.controller
     if controller is None or not ledger.all_nodes_known:
         return []
-    wanted = _partitions_of_limited_scan(inputs)
+    requested = _partitions_of_limited_scan(inputs)
     by_node: dict[int, list[ExpectedReplica]] = {}
     for row in rows:
-        if row.presence is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
+        if row.presence is Presence.NOT_GIVEN and row.node is not None and (requested is None or row.key in requested):
             by_node.setdefault(row.node, []).append(row)
-    voters = quorum.not_given if quorum is not None and quorum.given_voters and wanted is None else []
+    voters = quorum.not_given if quorum is not None and quorum.given_voters and requested is None else []
     for voter in voters:
         by_node.setdefault(voter, [])
     findings = []

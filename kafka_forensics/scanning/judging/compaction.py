@@ -123,7 +123,7 @@ def _answer_locally(question: KeyQuestion, plans: list[ReplicaPlan], evidence: l
 def _pairs(replicas: list[Replica], comparison: Comparison) -> list[ReplicaPair]:
     """Pairs of compacted replicas whose batches differ, and the offsets that both have, up to their first conflict."""
     pairs = []
-    for left, right in comparison.unlike:
+    for left, right in comparison.differing_pairs:
         ours, theirs = replicas[left], replicas[right]
         start = max(ours.log_start_offset, theirs.log_start_offset)
         end = min(ours.log_end_offset, theirs.log_end_offset)

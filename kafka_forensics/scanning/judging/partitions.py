@@ -9,6 +9,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
     ReferenceAgreement,
+    add_unexplained_gaps,
     compare,
     damage_finding,
     group_findings,
@@ -19,7 +20,6 @@ from kafka_forensics.analysis.replicas import (
     reference_agreements,
     remote_log_findings,
     single_replica_findings,
-    turn_unexplained_losses_into_gaps,
     with_absent_members,
     with_controller_findings,
     with_holders,
@@ -162,7 +162,7 @@ class _PartitionJudge:
         self.groups = groups
         findings += missing_topic_ids(self.plans, self.replicas, self.inputs)
         for group in groups:
-            turn_unexplained_losses_into_gaps([self.replicas[number] for number in group], self.reader)
+            add_unexplained_gaps([self.replicas[number] for number in group], self.reader)
         of_replicas = [self._replica_findings(number) for number in range(len(self.replicas))]
         comparisons = []
         for group in groups:
@@ -177,7 +177,7 @@ class _PartitionJudge:
                 findings,
             )
             comparisons.append(comparison)
-        return _over_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
+        return _comparison_of_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
 
     def _agree(self, group: list[int], numbers: list[int], comparison: Comparison, without_start: list[Replica]) -> None:
         """Add how the replicas of a group agree with its reference; `numbers` are those of which something was read."""
@@ -269,7 +269,7 @@ class _PartitionJudge:
         return summary
 
 
-def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
+def _comparison_of_groups(comparisons: list[Comparison], present: int) -> Comparison:
     """The comparison of a partition whose groups were compared: the conflict of any group, and the high watermark of group
     `present`. Without a conflict it was not compared, because the groups were not."""
     if len(comparisons) == 1:

@@ -42,7 +42,7 @@ class TopicPlacements:
         return not topic.startswith(_INTERNAL) and self._count(topic) > 1
 
     def is_pending(self, topic: str) -> bool:
-        """Whether the key placement of the topic is not known before its last partition."""
+        """Whether the key placement of the topic is unknown until its last partition is judged."""
         return topic == self._topic and self._is_sampled(topic)
 
     def take(self, topic: str, partition: int, keys: PartitionKeys | None) -> None:

@@ -10,7 +10,7 @@ from kafka_forensics.analysis.replica import RecoveryFold, Replica
 from kafka_forensics.analysis.replicas import (
     IndexWithoutLog,
     LeftoverLog,
-    Outlook,
+    StartForecasts,
     recovery_findings,
     recovery_outlook,
     regresses,
@@ -105,11 +105,11 @@ def _replayed_batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch |
         columns = chunk.columns
         good = has_right_crc(columns)
         stop = min([damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist(), default=None)
-        wanted = (columns[BatchColumn.PRODUCER_ID] >= 0) & (columns[BatchColumn.MAGIC] >= 2)
-        wanted &= columns[BatchColumn.LAST_OFFSET] >= first
+        requested = (columns[BatchColumn.PRODUCER_ID] >= 0) & (columns[BatchColumn.MAGIC] >= 2)
+        requested &= columns[BatchColumn.LAST_OFFSET] >= first
         if stop is not None:
-            wanted &= columns[BatchColumn.POSITION] < stop
-        for column in columns[:, wanted].T:
+            requested &= columns[BatchColumn.POSITION] < stop
+        for column in columns[:, requested].T:
             attributes = int(column[BatchColumn.ATTRIBUTES])
             yield ReplayedBatch(
                 int(column[BatchColumn.POSITION]),
@@ -174,7 +174,7 @@ def with_recovery(
         replica.recovery_once_repaired = recovery_outlook(forecast)
     damaged = bool(replica.state.recovery.ends)
     unclean = load_forecast(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
-    outlook = Outlook(facts, forecast, unclean)
+    outlook = StartForecasts(facts, forecast, unclean)
     judged = with_unclean_restart(findings, replica, outlook) + recovery_findings(replica, outlook)
     if any(name.endswith((".swap", ".cleaned")) for name in facts.files):
         judged.append(swap_finding(replica, facts, swap_steps(facts)[0], loader.swapped))

@@ -448,7 +448,7 @@ class Scan:
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, quorum=self._quorum, hidden=hidden)
         findings = [*around, *absent, *map(self._with_copies, self._witness_findings), *findings]
-        return [_unless_hidden(finding) for finding in findings] if hidden else findings
+        return [_as_suspected(finding) for finding in findings] if hidden else findings
 
     def _with_copies(self, finding: Finding) -> Finding:
         """A finding about a witness's log, marked if that is the only copy."""
@@ -549,7 +549,7 @@ def _may_change(finding: Finding) -> bool:
     return finding.kind.startswith("TXN_") or finding.kind == "COMMITTED_LOST_EVERYWHERE"
 
 
-def _unless_hidden(finding: Finding) -> Finding:
+def _as_suspected(finding: Finding) -> Finding:
     """`COMMITTED_LOST_EVERYWHERE` as suspected, because something that was not read may hold a copy."""
     if finding.kind != "COMMITTED_LOST_EVERYWHERE":
         return finding

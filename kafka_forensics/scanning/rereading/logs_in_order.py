@@ -296,5 +296,5 @@ def _transactional(plan: ReplicaPlan, log: "SegmentLog") -> "Iterator[NDArray[np
             is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
             is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
             good = has_right_crc(columns) & (columns[BatchColumn.PRODUCER_ID] >= 0)
-            wanted = good & (is_marker | is_data)
-            yield columns if wanted.all() else columns[:, np.flatnonzero(wanted)]
+            requested = good & (is_marker | is_data)
+            yield columns if requested.all() else columns[:, np.flatnonzero(requested)]

@@ -30,7 +30,7 @@ STATES: Final = (NONE, COMMITTED, ABORTED, OPEN, UNKNOWN)
 """`RecordStates.of_batches` gives indexes of it."""
 _KIND_BITS: Final = 2
 _BY_MARKER: Final = (UNKNOWN, ABORTED, COMMITTED)
-_NOWHERE: Final = 1 << 61
+_NO_POSITION: Final = 1 << 61
 _STEP_BYTES: Final = 1 << 20
 """Bytes that are read at once after a part, until all its transactions have ended."""
 
@@ -91,7 +91,7 @@ class RecordStates:
             return NONE
         first, end = (int(np.searchsorted(self._producers, producer_id, side=side)) for side in ("left", "right"))
         at = first + int(np.searchsorted(self._endings[first:end], (position + 1) << _KIND_BITS))
-        marker = self._endings[at] >> _KIND_BITS if at < end else _NOWHERE
+        marker = self._endings[at] >> _KIND_BITS if at < end else _NO_POSITION
         damage = int(np.searchsorted(self._broken, position, side="right"))
         if damage < len(self._broken) and self._broken[damage] <= marker:
             return UNKNOWN
@@ -108,12 +108,12 @@ class RecordStates:
         at = np.empty(rows.size, np.int64)
         for first, end in sorted(set(zip(firsts.tolist(), ends.tolist(), strict=True))):
             of_producer = (firsts == first) & (ends == end)
-            wanted = (positions[of_producer] + 1) << _KIND_BITS
-            at[of_producer] = first + np.searchsorted(self._endings[first:end], wanted)
+            requested = (positions[of_producer] + 1) << _KIND_BITS
+            at[of_producer] = first + np.searchsorted(self._endings[first:end], requested)
         ended = at < ends
         endings = np.append(self._endings, 0)[np.where(ended, at, -1)]
-        marker = np.where(ended, endings >> _KIND_BITS, _NOWHERE)
-        damage = np.append(self._broken, _NOWHERE + 1)[np.searchsorted(self._broken, positions, side="right")]
+        marker = np.where(ended, endings >> _KIND_BITS, _NO_POSITION)
+        damage = np.append(self._broken, _NO_POSITION + 1)[np.searchsorted(self._broken, positions, side="right")]
         unended = STATES.index(UNKNOWN if self._log_continues or self._cut else OPEN)
         kinds = np.array([STATES.index(state) for state in _BY_MARKER], np.int8)[endings & 3]
         answer[rows] = np.where(damage <= marker, STATES.index(UNKNOWN), np.where(ended, kinds, unended))
@@ -181,10 +181,12 @@ def base_offsets(source: "ByteSource") -> tuple[int | None, int | None]:
     if base_offset is None:
         return None, None
     try:
-        beside = [_base_offset(entry.name) for entry in open_parent(source).list("")]
+        base_offsets_in_folder = [_base_offset(entry.name) for entry in open_parent(source).list("")]
     except (PathMissingError, SourceError):
         return base_offset, None
-    return base_offset, min((offset for offset in beside if offset is not None and offset > base_offset), default=None)
+    return base_offset, min(
+        (offset for offset in base_offsets_in_folder if offset is not None and offset > base_offset), default=None
+    )
 
 
 def _base_offset(name: str) -> int | None:

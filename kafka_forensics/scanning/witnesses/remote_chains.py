@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kafka_forensics.model.findings import TopicPartition
 
-_MOST_CHAINS: Final = 64
+_MAX_CHAINS: Final = 64
 """Of one partition; segments that overlap more often are not read."""
 
 
@@ -139,7 +139,7 @@ def _plans(inputs: Inputs, selected: _Selected, segments: list[ChainSegment]) ->
     epochs = _latest_epochs(inputs, replicas) or _epochs_of_store(stored, segments)
     chains, left_out = chains_of(segments, epochs)
     if left_out:
-        reason = f"{left_out} of {len(segments)} segments overlap with more than {_MOST_CHAINS} others"
+        reason = f"{left_out} of {len(segments)} segments overlap with more than {_MAX_CHAINS} others"
         inputs.incomplete.append(Incomplete(stored.store.name, reason, topic, stored.log.partition))
     for chain in chains:
         yield _plan(stored, topic, remote_log, chain)
@@ -162,7 +162,7 @@ def chains_of(segments: Iterable[ChainSegment], epochs: Sequence[EpochEntry]) ->
             chain = next((chain for chain in chains[first:] if segment.may_follow(chain[-1])), None)
             if chain is not None:
                 chain.append(segment)
-            elif len(chains) < _MOST_CHAINS:
+            elif len(chains) < _MAX_CHAINS:
                 chains.append([segment])
             else:
                 left_out += 1

@@ -18,7 +18,7 @@ CACHE_BYTES: Final = 48 << 20
 KEPT_BYTES: Final = 16 << 20
 """Small members kept permanently (see `Budget`), of all archives together."""
 _ZERO_BLOCK: Final = bytes(BLOCK_SIZE)
-_MOST_SNAPSHOTS: Final = 128
+_MAX_SNAPSHOTS: Final = 128
 
 BlockKey = tuple[int, int, int]
 """(archive, stream in the archive, block)."""
@@ -224,6 +224,6 @@ class InflatedStream:
         if copy is None:
             return
         self._snapshots.append((number, bytes(self._ahead), copy))
-        if len(self._snapshots) > _MOST_SNAPSHOTS:
+        if len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshot_distance *= 2
             self._snapshots = [snapshot for snapshot in self._snapshots if snapshot[0] % self._snapshot_distance == 0]

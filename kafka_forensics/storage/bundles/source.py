@@ -37,7 +37,7 @@ _SECTION_SIZE: Final = 400
 _TAIL_BYTES: Final = 256 << 10
 """Read at the end to find the checksums."""
 _CHECKSUMS_NAME: Final = layout.CHECKSUMS.encode() + b"\0"
-_NOWHERE: Final = "\0"
+_NO_MEMBER: Final = "\0"
 _PART_END: Final = ".zst"
 _PART_NAME: Final = re.compile(r"[0-9]{6,9}\.zst")
 _LOG_NAME: Final = re.compile(
@@ -254,7 +254,7 @@ class BundleSource(ArchiveSource):
                 if not all(_is_text(text) for text in (path, refused, left_out, checksum)):
                     raise FormatError("a file with an impossible name")
                 place = BundlePlace(list(map(_section, sections)), allocated, left_out, is_log, refused, checksum, is_cut)
-                self._tree.add(path, ArchiveMember(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
+                self._tree.add(path, ArchiveMember(_KINDS[kind], size, mtime_ns, place, target=_NO_MEMBER))
                 if left_out is None and _KINDS[kind] is EntryKind.FILE:
                     place.contradiction = _contradiction(path, size, place)
                 if place.contradiction is not None:
@@ -392,10 +392,10 @@ class CollectedFile(ByteFile):
 
     def read_at(self, position: int, size: int) -> bytes:
         """See ByteFile."""
-        wanted = self.available(position, size)
-        buffer = bytearray(wanted)
+        requested = self.available(position, size)
+        buffer = bytearray(requested)
         for section in self._sections:
-            start, end = max(section.start, position), min(section.end, position + wanted)
+            start, end = max(section.start, position), min(section.end, position + requested)
             if start < end:
                 data = self._source.section(self._path, section)
                 buffer[start - position : end - position] = data[start - section.start : end - section.start]

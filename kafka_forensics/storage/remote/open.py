@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
     from pyarrow.fs import FileSystem, FSSpecHandler
 
-MOST_MATCHES: Final = 10_000
+MAX_MATCHES: Final = 10_000
 """Paths that a pattern may match."""
 _PATTERN: Final = frozenset("*?[")
-_MOST_SIBLINGS: Final = 10_000
+_MAX_SIBLINGS: Final = 10_000
 """Names considered for a hint."""
 _BUCKETS: Final = "check its name and the rights of the credentials (docs/storage.md)"
 
@@ -56,10 +56,10 @@ def expand(uri: str, options: StorageOptions) -> list[tuple[str, StorageOptions]
     paths = [""]
     for number, pattern in enumerate(parts[first:], first):
         paths = [path for above in paths for path in _matching(source, above, pattern, last=number == len(parts) - 1)]
-        if len(paths) > MOST_MATCHES:
-            raise UsageError(f"{place.name}: matches more than {MOST_MATCHES:,} paths", hint="give a narrower pattern")
+        if len(paths) > MAX_MATCHES:
+            raise UsageError(f"{place.name}: matches more than {MAX_MATCHES:,} paths", hint="give a narrower pattern")
     if not paths:
-        raise PathMissingError(f"{place.name}: matches nothing", hint=f"there is {_some(source)}")
+        raise PathMissingError(f"{place.name}: matches nothing", hint=f"there is {_first_names(source)}")
     return [(f"{base.name}/{path}", options) for path in sorted(paths)]
 
 
@@ -92,7 +92,7 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     if slash and not above.endswith("/") and place.scheme != "gs":  # gs lists everything below to list one level
         try:
             beside = source.beside()
-            names = [entry.name for entry in islice(beside.list(), _MOST_SIBLINGS)] if not beside.is_missing else []
+            names = [entry.name for entry in islice(beside.list(), _MAX_SIBLINGS)] if not beside.is_missing else []
         except SourceError:
             names = []
         near = nearest(name, names)
@@ -100,7 +100,7 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     return PathMissingError(f"{place.name}: no such object or directory", hint=hint)
 
 
-def _some(source: RemoteSource) -> str:
+def _first_names(source: RemoteSource) -> str:
     names = [entry.name for entry in source.list()]
     more = ", ..." if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more} in {source.name}" if names else f"nothing in {source.name}"

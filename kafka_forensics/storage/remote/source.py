@@ -71,18 +71,18 @@ def below(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) ->
     infos = filesystem.get_file_info(FileSelector(directory, recursive=True, allow_not_found=allow_not_found))
     for info in infos:
         path = info.path.removeprefix(prefix)
-        above = path if info.type == FileType.Directory else _above(path)
-        while above not in found:  # a service does not list all directories
-            found[above] = []
-            above = _above(above)
+        parent = path if info.type == FileType.Directory else _parent_directory(path)
+        while parent not in found:  # a service does not list all directories
+            found[parent] = []
+            parent = _parent_directory(parent)
         if info.type != FileType.Directory:
-            found[_above(path)].append(info)
+            found[_parent_directory(path)].append(info)
     for path in [path for path in found if path]:
-        found[_above(path)].append(FileInfo(prefix + path, FileType.Directory))
+        found[_parent_directory(path)].append(FileInfo(prefix + path, FileType.Directory))
     return found, len(infos)
 
 
-def _above(path: str) -> str:
+def _parent_directory(path: str) -> str:
     """The directory of `path`; "/" for a name that begins with a slash, because its first part is empty and so never read."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") and path != "/" else "")
 
@@ -91,7 +91,7 @@ THREADS: Final = 16
 """Concurrent requests of one source."""
 LISTED_AHEAD: Final = 4
 """Levels below the root whose directories are listed ahead: as deep as log directories are searched."""
-MOST_WALKED: Final = 30_000
+MAX_WALKED_DIRECTORIES: Final = 30_000
 """Directories that `walk` lists each by itself."""
 LISTED_TOGETHER: Final = 250_000
 """Objects in the listings of `walk` that run at the same time, if one has as many as the one before: for their memory."""
@@ -171,10 +171,10 @@ class RemoteSource(ByteSource):
         is_flat = self._filesystem.type_name == "gcs"
         infos = self._infos(path, recursive=is_flat)
         directories = deque() if is_flat else deque(inner for info in infos if not info.is_file and (inner := self._inner(info)))
-        if len(directories) > MOST_WALKED:
+        if len(directories) > MAX_WALKED_DIRECTORIES:
             infos, directories = self._infos(path, recursive=True), deque()
         yield from self._files(infos)
-        _let_requests_run_together()
+        _allow_concurrent_requests()
         running: deque[Future[Infos]] = deque()
         most_running = 1
         while directories or running:
@@ -401,13 +401,13 @@ class RemoteSource(ByteSource):
 
     def _next_directories(self, directory: str) -> "Sequence[str]":
         """Paths of the directories that follow `directory` in its parent; none if that is not listed yet."""
-        above = directory.rpartition("/")[0]
-        if above not in self._directories:
-            listing = self._finished_listing(above)
+        parent = directory.rpartition("/")[0]
+        if parent not in self._directories:
+            listing = self._finished_listing(parent)
             if listing is None:
                 return []
-            self._directories[above] = sorted(entry.path for entry in listing.values() if entry.kind is EntryKind.DIRECTORY)
-        directories = self._directories[above]
+            self._directories[parent] = sorted(entry.path for entry in listing.values() if entry.kind is EntryKind.DIRECTORY)
+        directories = self._directories[parent]
         index = bisect_right(directories, directory)
         return directories[index : index + NEIGHBOURS_AHEAD]
 
@@ -423,7 +423,7 @@ class RemoteSource(ByteSource):
         logging.getLogger(__name__).warning("%s: it is unknown whether it changed while it was read: %s", where, error.reason)
 
 
-def _let_requests_run_together() -> None:
+def _allow_concurrent_requests() -> None:
     """Let pyarrow list as many directories at the same time as there are threads here; it has 8 threads for that by default."""
     import pyarrow as pa
 

@@ -280,7 +280,7 @@ def test_code_that_cannot_be_cached_is_written_nowhere_else(
         monkeypatch.setenv(name, str(tmp_path / name))
     uncached = fresh("never_cached")
     (Path(kernel_directory(make=True)) / f"{uncached._cache_name}-{compiling._digest(('int',))}").write_bytes(b"")
-    compiling._say_not_cached.cache_clear()
+    compiling._log_not_cached.cache_clear()
     with caplog.at_level("INFO", logger="kafka_forensics"):
         assert uncached.compiled(1) == 7
     assert "kernels are compiled in memory, only for this process: " in caplog.text

@@ -14,10 +14,10 @@ from kafka_forensics.parsers.kernels import partitioners
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.records import readable
 from kafka_forensics.parsers.log.records import (
-    BYTES_FOR_EACH,
+    BYTES_PER_STEP,
     COMPRESSED_INTERVALS,
+    MAX_RECORDS_PER_SAMPLE,
     MIN_SAMPLE_INTERVAL,
-    MOST_FOR_ONE_MORE,
     SAMPLED_BATCHES,
     BatchChecks,
     KeySampler,
@@ -174,7 +174,7 @@ def long_batch(base_offset: int, **fields: Any) -> bytes:
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
 def test_the_first_records_of_a_batch_are_sampled(compiled: bool, codec: str) -> None:
     with kernels(compiled=compiled):
-        for log_bytes, sampled_records in ((0, 64), (4 * BYTES_FOR_EACH, 26), (BYTES_FOR_EACH * MOST_FOR_ONE_MORE, 4)):
+        for log_bytes, sampled_records in ((0, 64), (4 * BYTES_PER_STEP, 26), (BYTES_PER_STEP * MAX_RECORDS_PER_SAMPLE, 4)):
             rows = sampled(long_batch(7, compression_type=codec), log_bytes)
             assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(sampled_records)]
         appended = long_batch(0, compression_type=codec, timestamp_type="LogAppendTime", max_timestamp=99)

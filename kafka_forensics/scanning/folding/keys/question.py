@@ -300,7 +300,7 @@ class DeferredKeys:
 
 CAPACITY: Final = 1 << 17
 """Rows kept in memory before they are sorted: 8 MiB, and several times that while they are sorted and compared."""
-LEAST_ROWS: Final = 64
+MIN_ROWS: Final = 64
 """Rows of a run that are read at a time, however many runs there are."""
 _ROW_BYTES: Final = 8 * ROW_WIDTH
 
@@ -372,7 +372,7 @@ class KeyRuns:
         if not self._runs:
             yield in_memory
             return
-        size = max(len(self._buffer) // len(self._runs), LEAST_ROWS)
+        size = max(len(self._buffer) // len(self._runs), MIN_ROWS)
         heads = [in_memory, *(np.empty((0, ROW_WIDTH), np.int64) for _ in self._runs)]
         rest = [(0, 0), *self._runs]
         while True:
