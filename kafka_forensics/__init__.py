@@ -1,9 +1,9 @@
 """Kafka log-segment forensics: which replicas differ, what was lost, which copy to keep.
 
-``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and every fact behind them as Arrow tables;
-``scan_snapshots(root)`` scans several snapshots, and compares each replica with itself over time;
-``recover(paths, take)`` gives every record that exists only on losing copies, and the fate of every lost offset;
-``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
+``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and their facts as Arrow tables; ``scan_snapshots(root)``
+scans several snapshots, and compares each replica with itself over time; ``recover(paths, take)`` gives every record that exists
+only on losing copies, and the fate of every lost offset; ``read_batches(path)`` and ``read_records(path)`` give the facts of one
+`.log` file a chunk at a time.
 """
 
 from kafka_forensics.version import __version__

@@ -1,6 +1,6 @@
 """The exception tree, and suggestions for mistyped names.
 
-Parsers return bad bytes as facts; exceptions are for questions that cannot be asked or answered::
+Parsers return bad bytes as facts; exceptions are for invalid requests and for missing answers::
 
     ForensicsError
     ├── UsageError            an invalid request: wrong option, output inside an input (exit 2)
@@ -25,7 +25,7 @@ _NEXT: Final = {
     "nothing in this archive can be read": "copy it again from its origin, and compare the checksums of both",
 }
 """Start of a reason → what to do next."""
-_LONGEST_NAME: Final = 249
+_MAX_NAME_LENGTH: Final = 249
 """Characters of a mistyped name that are compared: the length of Kafka's longest topic name."""
 
 
@@ -98,7 +98,7 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     from difflib import get_close_matches  # only needed after a mistake
 
     by_lower = {known_name.lower(): known_name for known_name in reversed(list(known))}
-    near = get_close_matches(name[:_LONGEST_NAME].lower(), by_lower, n=1, cutoff=cutoff)
+    near = get_close_matches(name[:_MAX_NAME_LENGTH].lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[near[0]] if near else None
 
 

@@ -1,7 +1,7 @@
 """Limits of what the folds remember of producers and transactions, and lists that keep their first and last rows.
 
-A state at the start of a log forgets producers and transactions that are silent longest. A state in the middle of a log cannot
-tell which of them the batches before it need, so it forgets none: it ends early, and a new state follows (`ReplicaState.filled`).
+A state at the start of a log forgets producers and transactions that are silent longest. A state in the middle of a log does not
+know which of them the earlier batches need, so it forgets none: it ends early, and a new state follows (`ReplicaState.filled`).
 """
 
 from collections.abc import Iterable, Iterator

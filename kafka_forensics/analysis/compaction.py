@@ -226,7 +226,7 @@ class KeyTally:
         """(replica that lacks a key's latest record, replica that has it)."""
         return {(lacking, holder) for reason, holder, lacking in self.pairs if REASONS[reason] not in _SYMMETRIC}
 
-    def unlike_pairs(self) -> set[tuple[int, int]]:
+    def differing_pairs(self) -> set[tuple[int, int]]:
         """Replicas, the lower number first, that have different values or outcomes at one offset: either may be wrong."""
         return {(min(pair), max(pair)) for reason, *pair in self.pairs if REASONS[reason] in _SYMMETRIC}
 
@@ -341,25 +341,25 @@ class KeyComparison:
         contents = (at_left == at_right) & (block.fact(left, KeyColumn.VALUE) != block.fact(right, KeyColumn.VALUE))
         keys = np.flatnonzero((at_left != at_right) | contents)
         left, right, contents = left[keys], right[keys], contents[keys]
-        held_left = at_left[keys] >= at_right[keys]
-        holder, other = np.where(held_left, left, right), np.where(held_left, right, left)
-        holders, others = np.where(held_left, pair.left, pair.right), np.where(held_left, pair.right, pair.left)
+        left_is_newer = at_left[keys] >= at_right[keys]
+        holder, other = np.where(left_is_newer, left, right), np.where(left_is_newer, right, left)
+        holders, others = np.where(left_is_newer, pair.left, pair.right), np.where(left_is_newer, pair.right, pair.left)
         offsets = block.fact(holder, KeyColumn.OFFSET)
         deleted = block.has_flag(holder, TOMBSTONE)
-        other_lives = (other >= 0) & ~block.has_flag(other, TOMBSTONE)
+        other_is_alive = (other >= 0) & ~block.has_flag(other, TOMBSTONE)
         is_open, hidden = self._hidden(block, pair, keys, others, offsets)
         sides = self.sides[pair.left], self.sides[pair.right]
-        end_of_other = np.where(held_left, sides[1].log_end_offset, sides[0].log_end_offset)
-        end_of_holder = np.where(held_left, sides[0].log_end_offset, sides[1].log_end_offset)
+        end_of_other = np.where(left_is_newer, sides[1].log_end_offset, sides[0].log_end_offset)
+        end_of_holder = np.where(left_is_newer, sides[0].log_end_offset, sides[1].log_end_offset)
         later = np.maximum(*(block.last(number, RecordState.VISIBLE, pair.end, None)[keys] for number in (pair.left, pair.right)))
         rules = {
             "unreadable": max(side.damaged_end for side in sides) > offsets,
             "undecided": is_open & (end_of_other < end_of_holder),
             "superseded": later >= 0,
-            "out_of_reach": ~other_lives & ~hidden & (end_of_other > pair.end) & (self.cleaned_end > pair.end),
-            "tombstones_expired": deleted & ~other_lives & (block.fact(holder, KeyColumn.EXPIRY) <= self.as_of_ms),
-            "tombstones_early": deleted & ~other_lives,
-            "same_value": other_lives
+            "out_of_reach": ~other_is_alive & ~hidden & (end_of_other > pair.end) & (self.cleaned_end > pair.end),
+            "tombstones_expired": deleted & ~other_is_alive & (block.fact(holder, KeyColumn.EXPIRY) <= self.as_of_ms),
+            "tombstones_early": deleted & ~other_is_alive,
+            "same_value": other_is_alive
             & ~deleted
             & ~hidden
             & (block.fact(holder, KeyColumn.VALUE) == block.fact(other, KeyColumn.VALUE)),
@@ -423,7 +423,7 @@ class KeyComparison:
 
 DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """Kafka's default of `delete.retention.ms`."""
-_LONGEST_RETENTION_MS: Final = 2**62
+_MAX_RETENTION_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,7 @@ def retention(replicas: list[Replica]) -> TombstoneRetention:
         settings = {} if control is None else control.defaults | control.configs
         text = settings.get("delete.retention.ms", "")
         if text.isascii() and text.isdigit():
-            return TombstoneRetention(min(int(text[:19]), _LONGEST_RETENTION_MS), is_known=True)
+            return TombstoneRetention(min(int(text[:19]), _MAX_RETENTION_MS), is_known=True)
     return TombstoneRetention(DELETE_RETENTION_MS, is_known=False)
 
 

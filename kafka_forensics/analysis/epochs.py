@@ -106,18 +106,20 @@ class EpochsFold:
     def lineage(self) -> list[EpochEntry]:
         """(epoch, first offset), ascending: what recovery would put into a leader-epoch cache from these batches."""
         entries: list[EpochEntry] = []
-        for run in self._without_strays():
+        for run in self._without_contradicted():
             if run.leader_epoch > (entries[-1].leader_epoch if entries else -1):
                 entries.append(EpochEntry(run.leader_epoch, run.start_offset))
         return entries
 
-    def strays(self, checkpoint: list[EpochEntry] | None, control: PartitionControl | None = None) -> list[tuple[EpochRun, int]]:
+    def contradicted_runs(
+        self, checkpoint: list[EpochEntry] | None, control: PartitionControl | None = None
+    ) -> list[tuple[EpochRun, int]]:
         """Single batches whose epoch contradicts their neighbours or, at the log end, the checkpoint; each with the expected epoch.
 
         No CRC covers the epoch, so within a log only its neighbours confirm it. An epoch at the log end in which the controller
         had a leader is right: there the checkpoint lacks an entry.
         """
-        strays = []
+        contradicted_runs = []
         previous: EpochRun | None = None
         latest = None if checkpoint is None else max((entry.leader_epoch for entry in checkpoint), default=-1)
         if latest is not None and control is not None and self.runs and self.runs[-1].leader_epoch in _epochs_with_leader(control):
@@ -125,24 +127,24 @@ class EpochsFold:
         for index, run in enumerate(self.runs):
             if run.batches == 1 and _is_stray(previous, run, self.runs[index + 1 : index + 3], latest):
                 neighbour = self.runs[index + 1] if previous is None else previous
-                strays.append((run, neighbour.leader_epoch))
+                contradicted_runs.append((run, neighbour.leader_epoch))
             else:
                 previous = run
-        return strays
+        return contradicted_runs
 
     def regressions(self) -> list[tuple[EpochRun, int]]:
         """Runs, other than strays, whose epoch is lower than an earlier one; each with the highest earlier epoch."""
         regressions = []
         highest = -1
-        for run in self._without_strays():
+        for run in self._without_contradicted():
             if run.leader_epoch < highest:
                 regressions.append((run, highest))
             highest = max(highest, run.leader_epoch)
         return regressions
 
-    def _without_strays(self) -> Iterator[EpochRun]:
-        strays = {id(run) for run, _ in self.strays(None)}
-        return (run for run in self.runs if id(run) not in strays)
+    def _without_contradicted(self) -> Iterator[EpochRun]:
+        contradicted_runs = {id(run) for run, _ in self.contradicted_runs(None)}
+        return (run for run in self.runs if id(run) not in contradicted_runs)
 
 
 def _epochs_with_leader(control: PartitionControl) -> set[int | None]:
@@ -178,7 +180,7 @@ def checkpoint_contradiction(
     the first entry (Kafka raises it to the log start), any entries where records were deleted up to the log end, and on compacted
     logs starts that moved up to the first batch kept.
     """
-    if not _ascend(checkpoint):
+    if not _is_ascending(checkpoint):
         return "order"
     if log_start >= log_end:
         return None
@@ -202,7 +204,7 @@ def checkpoint_contradiction(
     return None
 
 
-def _ascend(entries: Iterable[EpochEntry]) -> bool:
+def _is_ascending(entries: Iterable[EpochEntry]) -> bool:
     """Whether epochs rise from entry to entry and offsets do not fall."""
     pairs = itertools.pairwise(entries)
     return all(left.leader_epoch < right.leader_epoch and left.start_offset <= right.start_offset for left, right in pairs)
@@ -236,7 +238,7 @@ def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_
     evidence for them, and counts as far as the neighbouring epochs allow. Epochs without batches are left out.
     """
     lineage, checkpoint = fold.lineage(), checkpoint or ()
-    if fold.dropped_runs or not _ascend(checkpoint):
+    if fold.dropped_runs or not _is_ascending(checkpoint):
         return lineage
     starts: list[EpochEntry] = []
     for entry, end in zip(lineage, _ends_before(fold, lineage, log_start), strict=True):
@@ -255,7 +257,7 @@ def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_
 def add_remote_epochs(epochs: Sequence[EpochEntry], checkpoint: Sequence[EpochEntry], local_log_start: int) -> list[EpochEntry]:
     """The epochs of a tiered log: those of its remote part from the checkpoint, their only source on the disk, then `epochs`."""
     remote = [entry for entry in checkpoint if entry.start_offset < local_log_start]
-    if not _ascend(remote):
+    if not _is_ascending(remote):
         return list(epochs)
     latest = remote[-1].leader_epoch if remote else -1
     return remote + [entry for entry in epochs if entry.leader_epoch > latest]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Hits = NDArray[np.bool_]
 
-MOST_KEPT: Final = 2048
+MAX_SAMPLES: Final = 2048
 """Records with a key kept per log, at most."""
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _OTHER_ODD: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -64,13 +64,13 @@ class KeyPlacementFold:
     def _add(self, samples: "Ints") -> None:
         self._kept.append(samples)
         self._columns += samples.shape[1]
-        if self._columns > 2 * MOST_KEPT:
+        if self._columns > 2 * MAX_SAMPLES:
             self._kept = [self.samples()]
             self._columns = self._kept[0].shape[1]
 
     def samples(self) -> "Ints":
         """The sample, a (KEY_SAMPLE_COLUMNS, n) matrix in order of offsets."""
-        return sample_columns(np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *self._kept], axis=1), MOST_KEPT)
+        return sample_columns(np.concatenate([np.empty((KEY_SAMPLE_COLUMNS, 0), np.int64), *self._kept], axis=1), MAX_SAMPLES)
 
 
 def sample_columns(samples: "Ints", most: int) -> "Ints":
@@ -100,9 +100,9 @@ BOTH: Final = "murmur2 and crc32"
 NEITHER: Final = "no_known_hash"
 _HASHES: Final = (MURMUR2, CRC32)
 
-MOST_OF_A_TOPIC: Final = 1 << 13
+MAX_SAMPLES_PER_TOPIC: Final = 1 << 13
 """Records weighed per topic: fewer of each partition if it has very many, and of some partitions only if it has still more."""
-_LEAST_OF_A_PARTITION: Final = 4
+_MIN_SAMPLES_PER_PARTITION: Final = 4
 _ALL_COUNTS_UP_TO: Final = 64
 _NEIGHBOURS: Final = 16
 _STRAY: Final = 0.01
@@ -111,8 +111,8 @@ _SURE: Final = 12.0
 """Nats (natural logarithm of the odds) by which the best rule must be more likely than the next to be named."""
 _CHANGE: Final = 30.0
 """Nats that a change of rules must gain: there are thousands of places for it, and some hundred rules."""
-_LEAST_SHARE: Final = 0.95
-_MOST_CHANGES: Final = 4
+_MIN_SHARE: Final = 0.95
+_MAX_CHANGES: Final = 4
 _LISTED: Final = 16
 _EXAMPLES: Final = 4
 
@@ -167,7 +167,7 @@ class Placement:
         normal = all(
             period.rule.partitioner in _HASHES
             and period.rule.partition_count >= self.partition_count
-            and period.share >= _LEAST_SHARE
+            and period.share >= _MIN_SHARE
             for period in self.periods
         )
         return normal and len(self.periods) < 2 and not self.scattered_keys
@@ -205,8 +205,8 @@ class _Keys:
 
     @classmethod
     def of(cls, partitions: Mapping[int, PartitionKeys]) -> "_Keys":
-        most = max(_LEAST_OF_A_PARTITION, MOST_OF_A_TOPIC // len(partitions))
-        every_nth = 1 + (most * len(partitions) - 1) // MOST_OF_A_TOPIC
+        most = max(_MIN_SAMPLES_PER_PARTITION, MAX_SAMPLES_PER_TOPIC // len(partitions))
+        every_nth = 1 + (most * len(partitions) - 1) // MAX_SAMPLES_PER_TOPIC
         samples = {number: sample_columns(keys.samples, most) for number, keys in sorted(partitions.items())[::every_nth]}
         rows = np.concatenate(list(samples.values()), axis=1)
         numbers = np.repeat(np.array(list(samples), np.int64), [sample.shape[1] for sample in samples.values()])
@@ -317,15 +317,15 @@ class _Rules:
         A rule with a low share fits some stretches better than others by chance, so it never takes part in a change.
         """
         has_times = bool((self._keys.timestamp >= 0).any())
-        cuts = self._cuts(0, self._keys.size, _MOST_CHANGES) if has_times else []
+        cuts = self._cuts(0, self._keys.size, _MAX_CHANGES) if has_times else []
         periods = self._between([0, *cuts, self._keys.size])
-        vague = any(period.share < _LEAST_SHARE for period, _ in periods)
-        return self._between([0, self._keys.size]) if cuts and vague else periods
+        has_weak_period = any(period.share < _MIN_SHARE for period, _ in periods)
+        return self._between([0, self._keys.size]) if cuts and has_weak_period else periods
 
     def _between(self, edges: list[int]) -> "list[tuple[RulePeriod, Hits]]":
         periods: list[tuple[RulePeriod, Hits]] = []
         for start, end in itertools.pairwise(edges):
-            likelihood = self._over(start, end)
+            likelihood = self._log_likelihoods(start, end)
             best = int(likelihood.argmax())
             other = likelihood[:-1].max() if best == len(self._rules) - 1 else likelihood[-1]
             if likelihood[best] - other < _SURE:
@@ -335,7 +335,7 @@ class _Rules:
                 periods.append((RulePeriod(self._rules[best], share, int(self._keys.timestamp[start])), self._hits[best]))
         return periods
 
-    def _over(self, start: int, end: int) -> "NDArray[np.float64]":
+    def _log_likelihoods(self, start: int, end: int) -> "NDArray[np.float64]":
         """Logarithm of each rule's likelihood over records `[start, end)`."""
         before = self._likelihood[:, start - 1] if start else 0.0
         total: NDArray[np.float64] = self._likelihood[:, end - 1] - before + self._prior
@@ -350,7 +350,7 @@ class _Rules:
         right = self._likelihood[:, end - 1 : end] - self._likelihood[:, start : end - 1] + self._prior[:, None]
         both = left.max(axis=0) + right.max(axis=0)
         at = int(both.argmax())
-        if both[at] - self._over(start, end).max() < _CHANGE or left[:, at].argmax() == right[:, at].argmax():
+        if both[at] - self._log_likelihoods(start, end).max() < _CHANGE or left[:, at].argmax() == right[:, at].argmax():
             return []
         cut = start + at + 1
         first = self._cuts(start, cut, most - 1)
@@ -413,7 +413,7 @@ def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKey
         "partition_count_before": None if before is None else before.partition_count,
         "changed_timestamp": None if before is None else periods[-1].start_timestamp,
         "agreeing_percent": agreeing,
-        "elsewhere_percent": None if agreeing is None or periods[-1].share >= _LEAST_SHARE else 100 - agreeing,
+        "elsewhere_percent": None if agreeing is None or periods[-1].share >= _MIN_SHARE else 100 - agreeing,
         "partitions": placement.partition_count,
         "records_looked_at": sum(keys.looked_at for keys in looked_at.values()),
         "keys_looked_at": placement.keys,

@@ -340,7 +340,7 @@ class ReplicaState:
 
     @property
     def filled(self) -> bool:
-        """Whether a new state should take the batches that follow, to bound the memory of this one."""
+        """Whether this state is full: a new state takes the batches that follow, to bound the memory."""
         return self.producers.filled or self.transactions.filled
 
     @property

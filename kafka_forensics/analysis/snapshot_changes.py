@@ -55,7 +55,7 @@ class LogChanges:
     """The changes of one log between two snapshots."""
 
     changes: list[Change] = field(default_factory=list)
-    unlike: bool = False
+    has_differences: bool = False
     """Whether, in the common offsets, a batch is not in both logs."""
     cut: int | None = None
     """The first offset truncated from the older log's end."""
@@ -127,7 +127,7 @@ def log_changes(old: Replica, new: Replica, between: SnapshotPair, reader: Batch
     comparison.compare_ends()
     comparison.compare_starts()
     comparison.compare_common_offsets()
-    comparison.result.unlike = differing.unlike
+    comparison.result.has_differences = differing.has_differences
     if comparison.unread:
         offsets = comparison.common_end, max(comparison.common_end, old.log_end_offset)
         comparison.add(ChangeKind.NOT_COMPARED, offsets, reason="unreadable")
@@ -187,7 +187,7 @@ class _LogComparison:
         old, new, result = self.old, self.new, self.result
         replaced = [difference for difference in self.differences if _is_replaced(difference)]
         fork = next(iter(replaced), None)
-        if self._goes_on_unchanged_after(replaced):
+        if self._is_unchanged_after(replaced):
             result.lost_from, fork = replaced[0].offset, None
         if fork is not None:
             result.cut = fork.offset
@@ -198,7 +198,7 @@ class _LogComparison:
             result.lost_to = max(difference.end_offset for difference in replaced)
         return fork
 
-    def _goes_on_unchanged_after(self, replaced: list[Difference]) -> bool:
+    def _is_unchanged_after(self, replaced: list[Difference]) -> bool:
         """Whether both logs are equal after replaced records of the same leader epoch. Then nothing was truncated: records appended
         after a truncation have a later epoch, or differ up to the end."""
         if not replaced or self.differences.full or self.differences.ranges_not_compared:
@@ -240,7 +240,7 @@ class _LogComparison:
         if expected or (retention.deletes and (not rows.shape[1] or is_compacted(self.old, new))):
             return "retention"
         timestamp = int(rows[BatchColumn.MAX_TIMESTAMP, -1]) if rows.shape[1] else -1
-        spared = retention.spares(timestamp, now, new.state.framing.bytes_decoded)
+        spared = retention.certainly_keeps(timestamp, now, new.state.framing.bytes_decoded)
         return "head_gone" if spared else "retention"
 
     def compare_common_offsets(self) -> None:
@@ -265,7 +265,7 @@ class _LogComparison:
         for offsets, evidence in _listed(without(old_gaps, normalised(new_gaps)), limits):
             self.add(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(new, offsets), reason="gap", evidence=evidence)
         compacted = is_compacted(old, new)
-        if self.differences.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
+        if self.differences.has_differences and not compacted and not self.result.changes and limits[0] < limits[1]:
             self.add(ChangeKind.REWRITTEN, limits, reason="other_batches")
 
     def _by_kind(self, differing: Iterable[Difference]) -> dict[tuple[ChangeKind, str], list[Difference]]:
@@ -286,9 +286,17 @@ class _LogComparison:
         """Batches, records and bytes of a range at an end of a log. Nothing is read if the rest of the log is `whole_rest`."""
         same_start = replica.first_batch_offset == whole_rest.first_batch_offset and offsets[1] == replica.log_end_offset
         same_end = replica.log_end_offset == whole_rest.log_end_offset and offsets[0] <= replica.first_batch_offset
-        begins_there = offsets[0] == whole_rest.log_end_offset if same_start else offsets[1] == whole_rest.first_batch_offset
+        starts_in_difference = (
+            offsets[0] == whole_rest.log_end_offset if same_start else offsets[1] == whole_rest.first_batch_offset
+        )
         compacted = is_compacted(replica, whole_rest)
-        if (same_start or same_end) and begins_there and not self.differences.unlike and not self.unread and not compacted:
+        if (
+            (same_start or same_end)
+            and starts_in_difference
+            and not self.differences.has_differences
+            and not self.unread
+            and not compacted
+        ):
             ours, theirs = replica.state.framing, whole_rest.state.framing
             size = ours.bytes_decoded - theirs.bytes_decoded
             rest = Counts(ours.batches - theirs.batches, ours.records - theirs.records, size)
@@ -374,14 +382,14 @@ def committed_end(old: Replica, summary: PartitionSummary) -> tuple[int, str] | 
 class _LostPart(NamedTuple):
     """Committed offsets that one log lost and whose holders are the same; `high_watermark` proves them committed."""
 
-    went: LostOffsets
+    lost_offsets: LostOffsets
     offsets: Range
     high_watermark: int
     witness: str
 
 
 def committed_truncated_findings(
-    went: Sequence[LostOffsets],
+    lost_offsets: Sequence[LostOffsets],
     older: Sequence[Replica],
     newer: NewerSnapshot,
     summary: PartitionSummary,
@@ -394,7 +402,7 @@ def committed_truncated_findings(
     others may hold different parts of it.
     """
     groups: dict[_Brokers, list[_LostPart]] = {}
-    for lost in went:
+    for lost in lost_offsets:
         committed = committed_end(lost.old, summary)
         if committed is None:
             continue
@@ -418,13 +426,13 @@ def _held_before(group: Sequence[_LostPart], older: Sequence[Replica], reader: B
     """The brokers whose older logs held what is lost: those that lost it, and others that held all of it."""
     lost: dict[int | str, list[Range]] = {}
     for part in group:
-        lost.setdefault(part.went.old.broker, []).append(part.offsets)
-    logs = {part.went.old.broker: part.went.old for part in group}
+        lost.setdefault(part.lost_offsets.old.broker, []).append(part.offsets)
+    logs = {part.lost_offsets.old.broker: part.lost_offsets.old for part in group}
 
     def holds_all(other: Replica) -> bool:
         for broker, ranges in lost.items():
             ranges_lost = normalised(ranges)
-            if without(ranges_lost, _held(logs[broker], other, (ranges_lost[0][0], ranges_lost[-1][1]), reader)):
+            if without(ranges_lost, _equal_ranges(logs[broker], other, (ranges_lost[0][0], ranges_lost[-1][1]), reader)):
                 return False
         return True
 
@@ -453,7 +461,7 @@ def _by_holders(old: Replica, newer: Sequence[Replica], offsets: Range, reader: 
         for offset, begins in zip(gap, (True, False), strict=True)
     ]
     for index, replica in enumerate(newer):
-        for start, end in _held(old, replica, offsets, reader):
+        for start, end in _equal_ranges(old, replica, offsets, reader):
             edges += [(start, index, True), (end, index, False)]
     holding: set[int] = set()
     parts: list[tuple[Range, _Brokers]] = []
@@ -470,7 +478,7 @@ def _by_holders(old: Replica, newer: Sequence[Replica], offsets: Range, reader: 
     return parts
 
 
-def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ranges:
+def _equal_ranges(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ranges:
     """The parts of `offsets`, in order, in which `new` holds the same records as `old`."""
     start, end = max(offsets[0], new.log_start_offset), min(offsets[1], new.log_end_offset)
     parts = clipped(normalised([*new.remote, *new.good_ranges]), start, end)
@@ -479,8 +487,8 @@ def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ra
     if not others:
         return parts
     same_epochs = all(difference.epochs[0] == difference.epochs[1] for difference in others)
-    goes_on = same_epochs and not differing.full and not differing.ranges_not_compared
-    end_of_others = max(difference.end_offset for difference in others) if goes_on else max(end, others[0].offset)
+    log_continues = same_epochs and not differing.full and not differing.ranges_not_compared
+    end_of_others = max(difference.end_offset for difference in others) if log_continues else max(end, others[0].offset)
     return without(parts, [(others[0].offset, end_of_others)])
 
 
@@ -494,17 +502,17 @@ def _truncated_since(
 ) -> Finding:
     lost = normalised(part.offsets for part in group)
     committed = max(group, key=lambda part: part.high_watermark)
-    place = place_of([group[0].went.old], lost[0][0], lost[-1][1])
-    topic_ids = {replica.context.topic_id for replica in (*(part.went.old for part in group), *newer.replicas)}
+    place = place_of([group[0].lost_offsets.old], lost[0][0], lost[-1][1])
+    topic_ids = {replica.context.topic_id for replica in (*(part.lost_offsets.old for part in group), *newer.replicas)}
     one_id = len(topic_ids) == 1 and None not in topic_ids
     evidence: TruncatedSinceEvidence = {
         "from_snapshot": newer.between.older,
         "to_snapshot": newer.between.newer,
-        "brokers": list(dict.fromkeys(part.went.old.broker for part in group)),
+        "brokers": list(dict.fromkeys(part.lost_offsets.old.broker for part in group)),
         "missing": sum(end - start for start, end in lost),
         "high_watermark": committed.high_watermark,
         "witness": committed.witness,
-        "replaced_by": sorted({epoch for part in group if (epoch := changes[part.went.row].replaced_by) is not None}),
+        "replaced_by": sorted({epoch for part in group if (epoch := changes[part.lost_offsets.row].replaced_by) is not None}),
         "held_before": held_before,
         "premises": [
             f"{committed.witness} in snapshot {newer.between.older}",
@@ -532,7 +540,7 @@ def _records(group: Sequence[_LostPart], reader: BatchReader) -> int | None:
     """How many records of the lost offsets the older snapshot has; None if no log has all of a range, or they are too many."""
     total = 0
     for start, end in normalised(part.offsets for part in group):
-        whole = (part.went.old for part in group if part.offsets == (start, end))
+        whole = (part.lost_offsets.old for part in group if part.offsets == (start, end))
         count = next((count for old in whole if (count := records_held(old, reader, start, end)) is not None), None)
         if count is None:
             return None

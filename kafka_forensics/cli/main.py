@@ -287,7 +287,7 @@ def _report_error(error: BaseException, arguments: list[str], *, debug: bool) ->
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _print_messages("interrupted")
         return EXIT_INTERRUPTED
-    if isinstance(error, BrokenPipeError) and _reader_is_gone():
+    if isinstance(error, BrokenPipeError) and _reader_has_closed():
         return EXIT_CLOSED_PIPE
     if isinstance(error, OSError) and error.filename is None and error.errno in _DISK_FULL:
         _print_messages(f"error: cannot write to standard output: {_stdout_failure(error)}")
@@ -331,7 +331,7 @@ def _command_path(error: BaseException, arguments: list[str]) -> str:
     return " ".join([PROGRAM, *(name for name in arguments[:1] if name in COMMANDS)])
 
 
-def _reader_is_gone() -> bool:
+def _reader_has_closed() -> bool:
     """Whether stdout or stderr is a pipe without a reader; if so, stdout becomes /dev/null, which makes the last flush silent."""
     poll = select.poll()
     for stream in (1, 2):

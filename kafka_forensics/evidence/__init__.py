@@ -1,1 +1,1 @@
-"""What was given to a question, and what should have been there."""
+"""The inputs of a question, and the replicas that are expected in them."""

@@ -57,7 +57,7 @@ class ReplicaContext:
     stored_log: StoredLog | None = None
     """Its objects in the remote store; None if no store was given, or not the one of this cluster."""
     is_tiered: bool = False
-    """Whether the topic uses tiered storage (KIP-405), so that the log begins before its first local segment."""
+    """Whether the topic uses tiered storage (KIP-405): then the log begins before its first local segment."""
     is_remote: bool = False
     """Whether it is a log in a remote store, and not the replica of a broker; an object given by itself counts as a replica."""
     object_names: dict[int, str] | None = None
@@ -77,7 +77,7 @@ class ReplicaContext:
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
     not_followed: list[int] = field(default_factory=list)
-    """Those of them whose file is a link that is not followed, or a special file, so that the log may not have reached them."""
+    """Those of them whose file is a link that is not followed, or a special file: the log may end before them."""
     snapshots: list[int] | None = None
     """Of the controllers' log: end offsets of the snapshots from which the node may start; None if unknown, and for other logs."""
     log_unknown: bool = False

@@ -11,7 +11,7 @@ from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, fits, listed, raise_or_warn, require_match, without_secrets
 from kafka_forensics.evidence.paths import (
-    is_lone_partition,
+    is_without_log_dir,
     log_skipped_files,
     open_paths,
     skipped_members,
@@ -92,7 +92,7 @@ class LogDir:
     has_topic_ids: bool = False
     """Whether any of its partitions has a `partition.metadata`, other than the controllers' log."""
     logs_left_out: bool = False
-    """Whether it was copied without `.log` files (`_lacks_logs`), so that nothing is known of its logs."""
+    """Whether it was copied without `.log` files (`_lacks_logs`): nothing is known of its logs."""
     node_id: int | None = None
     """By `meta.properties`; for an empty directory, which has none, the broker id that was given."""
     object_name: str | None = None
@@ -182,7 +182,7 @@ class Inputs:
     """The controllers' log, once it was read; None without one."""
     remote_log: RemoteLogHistory | None = None
     """`__remote_log_metadata`, once it was read; None without it."""
-    aside: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
+    renamed_directories: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
     """(topic, partition) → requested directories with log files that no broker reads: renamed, or not yet in use."""
     manifest: Manifest = field(default_factory=Manifest)
     sources: list[ByteSource] = field(default_factory=list)
@@ -194,7 +194,7 @@ class Inputs:
     """Replicas whose topic ids are not read yet (`gather`)."""
     reached: tuple[tuple[str, str], ...] = ()
     """Storage options, including those in URIs."""
-    given: tuple[str, ...] = ()
+    typed_paths: tuple[str, ...] = ()
     """The paths as the user typed them, without credentials in URIs."""
     unnamed: list[str] = field(default_factory=list)
     """Empty directories among them without a broker's name."""
@@ -262,12 +262,12 @@ def gather(
     because the scan checks it, with the partitions that should exist.
     """
     inputs = gather_log_dirs(paths, options.storage_options) if inputs is None else inputs
-    inputs.given = tuple(paths)
+    inputs.typed_paths = tuple(paths)
     options = with_bundle_options(inputs.sources, options)
     inputs.incomplete += undecoded_bundles(inputs.sources) if options.deep else []
     if any("://" in path for path in paths):
         bare, reached = without_secrets(paths, options)
-        inputs.given, inputs.reached = tuple(bare), reached.storage_options
+        inputs.typed_paths, inputs.reached = tuple(bare), reached.storage_options
     inputs.is_unchecked = scanned or (bool(inputs.store_places) and not elsewhere)
     if not (elsewhere or inputs.is_unchecked):
         require_requested_or_warn(inputs, options)
@@ -304,7 +304,7 @@ class _ReplicaPlanner:
         if suffix is not None:
             inputs.relatives.setdefault((log_dir.broker, directory.topic, directory.partition), set()).add(suffix)
         if is_requested and (suffix is not None or any(file.kind is FileKind.LOG for file in directory.leftovers)):
-            inputs.aside.setdefault((topic, partition), []).append((log_dir, directory))
+            inputs.renamed_directories.setdefault((topic, partition), []).append((log_dir, directory))
         if suffix is None and (is_requested or is_internal):
             plan = self._plan(log_dir, directory)
             if is_internal:
@@ -389,7 +389,7 @@ def with_bundle_options(sources: Iterable[ByteSource], options: ScanOptions) -> 
 
 
 def undecoded_bundles(sources: Iterable[ByteSource]) -> list[Incomplete]:
-    """The bundles that were collected without decoding batches, so that damage inside of these is unknown."""
+    """The bundles that were collected without decoding batches: damage inside their batches is unknown."""
     reason = "collected without reading batches: collect it again with --deep"
     return [Incomplete(source.name, reason) for source in sources if isinstance(source, BundleSource) and not source.about.is_deep]
 
@@ -412,17 +412,17 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     opened_paths = open_paths(paths, storage_options=storage_options, unnamed=inputs.unnamed)
     log_skipped_files(opened_paths)
     for opened in opened_paths:
-        given, source, discovery = opened.given, opened.source, opened.discovery
+        broker_name, source, discovery = opened.broker_name, opened.source, opened.discovery
         inputs.discoveries.append((source.name, discovery))
         inputs.sources.append(source)
         inputs.incomplete += unlisted_directories(source, discovery) + skipped_members(source)
-        log_dirs = [_read_log_dir(inputs, source, found, given) for found in discovery.log_directories]
-        log_dirs += [_log_dir_of_file(inputs, source, entry, given) for entry in discovery.files]
+        log_dirs = [_read_log_dir(inputs, source, found, broker_name) for found in discovery.log_directories]
+        log_dirs += [_log_dir_of_file(inputs, source, entry, broker_name) for entry in discovery.files]
         inputs.log_dirs += log_dirs
         inputs.not_read += _not_read(source, discovery, log_dirs)
         inputs.store_places += [(source, entry.path) for entry in discovery.remote_stores]
-        if given is not None:
-            named.setdefault(given, []).extend(log_dirs)
+        if broker_name is not None:
+            named.setdefault(broker_name, []).extend(log_dirs)
     keys = {source.about.redaction if isinstance(source, BundleSource) else None for source in inputs.sources}
     if len(keys) > 1:
         mixed = "some of these copies hold pseudonyms and others names"
@@ -434,9 +434,9 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
             log_dir.node_id = node_id if log_dir.is_empty else log_dir.node_id
     _separate_clashes(inputs)
     for broker, node_ids, names in contradicting_names(inputs.log_dirs):
-        given_as = f"{listed(names)} was given as broker {broker}"
+        name_text = f"{listed(names)} was given as broker {broker}"
         nodes = listed(map(str, node_ids))
-        _LOGGER.warning("note: %s and is node %s's by meta.properties: findings call it %s", given_as, nodes, broker)
+        _LOGGER.warning("note: %s and is node %s's by meta.properties: findings call it %s", name_text, nodes, broker)
     return inputs
 
 
@@ -500,17 +500,17 @@ def broker_order(broker: int | str) -> tuple[int, int, str]:
     return (0, broker, "") if isinstance(broker, int) else (1, 0, broker)
 
 
-def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
-    """A log directory with its small files; `given` is the broker's name, if the user gave one."""
+def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, broker_name: int | str | None) -> LogDir:
+    """A log directory with its small files; `broker_name` is the broker's name, if the user gave one."""
     found = _with_topic_by_folder(source, found)
     name = typed_path(source, found.path)
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
     around = None
-    if is_lone_partition(found) and parse_partition_name(folder) is not None:
+    if is_without_log_dir(found) and parse_partition_name(folder) is not None:
         folder, around = _parent_folder(source, name) or folder, _log_dir_around(inputs, source, name)
-    log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
+    log_dir = LogDir(source, name, found, broker_name if broker_name is not None else folder, identified=broker_name is not None)
     log_dir.has_snapshots = any(directory.snapshots for directory in found.partitions)
     data = [directory for directory in found.partitions if directory.topic != CLUSTER_METADATA_TOPIC]
     log_dir.has_leader_epochs = any(EPOCHS_FILE in directory.entries for directory in data)
@@ -523,7 +523,7 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
         for file_name, file in around.checkpoints.items():
             offsets = {key: file.offsets[key] for key in keys & file.offsets.keys()}
             log_dir.checkpoints[file_name] = replace(file, offsets=offsets)
-    _identify(log_dir, given)
+    _identify(log_dir, broker_name)
     if (entry := found.entries.get(CLEAN_SHUTDOWN)) is not None:
         log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
     for checkpoint in CHECKPOINTS:
@@ -545,15 +545,15 @@ def _with_topic_by_folder(source: ByteSource, found: LogDirectory) -> LogDirecto
     return replace(found, partitions=[replace(directory, topic=directory.name, partition=0, legal=True)])
 
 
-def _identify(log_dir: LogDir, given: int | str | None) -> None:
+def _identify(log_dir: LogDir, broker_name: int | str | None) -> None:
     """Set the node id of a log directory, and its broker if no name was given."""
     log_dir.node_id = None if log_dir.meta is None else log_dir.meta.node_id
-    if given is None and log_dir.node_id is not None:
+    if broker_name is None and log_dir.node_id is not None:
         log_dir.broker = log_dir.node_id
         log_dir.identified = True
-    elif log_dir.is_empty and isinstance(given, int):
-        log_dir.node_id = given
-    elif given is None and log_dir.object_name is None:
+    elif log_dir.is_empty and isinstance(broker_name, int):
+        log_dir.node_id = broker_name
+    elif broker_name is None and log_dir.object_name is None:
         log_dir.broker = _broker_by_path(str(log_dir.broker))
 
 
@@ -598,7 +598,7 @@ def _file_around(inputs: Inputs, around: ByteSource, name: str, parse: Callable[
     return None if parsed.damage else parsed
 
 
-def _log_dir_of_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
+def _log_dir_of_file(inputs: Inputs, source: ByteSource, entry: Entry, broker_name: int | str | None) -> LogDir:
     """A single `.log` file given by itself, as a partition directory that contains nothing else."""
     absolute = os.path.abspath(source.name)
     base, folder = os.path.basename(absolute), os.path.basename(os.path.dirname(absolute))
@@ -622,12 +622,14 @@ def _log_dir_of_file(inputs: Inputs, source: ByteSource, entry: Entry, given: in
     directory = PartitionDirectory("", folder, topic, partition, segments=segments, legal=bool(segments))
     name = REMOTE if stored is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
     found = LogDirectory("", partitions=[directory])
-    log_dir = LogDir(log_source, source.name, found, name if given is None else given, identified=given is not None)
+    log_dir = LogDir(
+        log_source, source.name, found, name if broker_name is None else broker_name, identified=broker_name is not None
+    )
     log_dir.object_name = None if stored is None else base
     if parsed is not None and stored is None:
         around = _log_dir_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
         log_dir.meta = None if around is None else around.meta
-    _identify(log_dir, given)
+    _identify(log_dir, broker_name)
     return log_dir
 
 
@@ -644,12 +646,12 @@ def _has_partition_twice(log_dirs: Iterable[LogDir]) -> bool:
 
 def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
     """Raise UsageError for a name given to log directories of several brokers, by their node ids or partitions."""
-    for given, log_dirs in named.items():
+    for broker_name, log_dirs in named.items():
         node_ids = {log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta is not None and log_dir.meta.node_id is not None}
         if len(node_ids) > 1 or (not node_ids and _has_partition_twice(log_dirs)):
             names = listed(log_dir.name for log_dir in log_dirs)
             raise UsageError(
-                f"the name {given} was given twice: to {names}, which do not belong to one broker",
+                f"the name {broker_name} was given twice: to {names}, which do not belong to one broker",
                 hint="give each broker a different name; without a name, it comes from meta.properties or the folder",
             )
 
@@ -657,7 +659,7 @@ def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
 def _separate_clashes(inputs: Inputs) -> None:
     """Name log directories with the same node id and the same partition by their paths, because they are of different brokers.
 
-    Only node ids and given names clash; folders with the same name claim nothing.
+    Only node ids and given names conflict; equal names of folders do not.
     """
     by_broker: dict[int | str, list[LogDir]] = {}
     for log_dir in inputs.log_dirs:

@@ -70,7 +70,7 @@ class GivenDirectory:
     """Whether it has `meta.properties`."""
     has_checkpoints: bool = True
     """Whether it has any offset checkpoint: a broker writes them when it starts."""
-    is_lone_partition: bool = False
+    is_without_log_dir: bool = False
     """Whether it is a partition directory, or a file, given without its log directory."""
     stopped_cleanly: bool = False
     of_another_cluster: bool = False
@@ -130,7 +130,7 @@ class ExpectedReplica:
 
 NOT_READ: Final = frozenset({Presence.LINK, Presence.UNREADABLE})
 UNSEEN: Final = NOT_READ | {Presence.NOT_GIVEN, Presence.NOT_COPIED}
-"""Cases in which records may exist unread, so that their absence proves nothing."""
+"""Cases in which unread records may exist: their absence proves nothing."""
 
 
 def read_directory(
@@ -153,7 +153,7 @@ def read_directory(
     has_data = any(topic != CLUSTER_METADATA_TOPIC for topic, _ in directory.partitions)
     bare = (directory.has_identity or directory.is_empty) and not directory.has_checkpoints and not has_data
     rows = (
-        (directory.is_lone_partition, CopyExtent.PARTIAL, "alone"),
+        (directory.is_without_log_dir, CopyExtent.PARTIAL, "alone"),
         (copied is CopyExtent.WHOLE and bare, CopyExtent.WIPED, "said"),
         (copied is not None, copied or CopyExtent.WHOLE, "said"),
         (directory.is_empty, CopyExtent.WIPED, "empty"),
@@ -225,7 +225,7 @@ class Ledger:
         nodes = (control.replica_assignment if control is not None else None) or ()
         missing = [node for node in nodes if holders.isdisjoint(directory.broker for directory in self._of_node.get(node, ()))]
         replicas += [self._assigned_row(key, node) for node in missing]
-        if self._assignment(key) is None and not self._is_gone(key):
+        if self._assignment(key) is None and not self._is_unknown_to_controllers(key):
             for directory in self._wiped:
                 is_on_others = any(other.broker != directory.broker for other in present)
                 if directory.broker not in holders and is_on_others:
@@ -243,7 +243,7 @@ class Ledger:
         control = self._controlled.get(key)
         return None if control is None or control.replica_assignment is None else frozenset(control.replica_assignment)
 
-    def is_there(self, key: TopicPartition) -> bool:
+    def has_directory(self, key: TopicPartition) -> bool:
         """Whether any given log directory has a directory of the partition."""
         return key in self._present
 
@@ -260,8 +260,8 @@ class Ledger:
         """Whether a log directory of a node was given."""
         return node in self._of_node
 
-    def _is_gone(self, key: TopicPartition) -> bool:
-        """Whether the controllers' log was given and has no such partition."""
+    def _is_unknown_to_controllers(self, key: TopicPartition) -> bool:
+        """Whether the given controllers' log has no such partition."""
         return self._controller is not None and key not in self._controlled
 
     def _is_assigned(self, key: TopicPartition, directory: GivenDirectory) -> bool | None:
@@ -293,7 +293,9 @@ class Ledger:
     def _row(self, key: TopicPartition, directory: GivenDirectory, case: Presence, by: tuple[str, ...]) -> ExpectedReplica:
         controller, is_assigned = self._controller, self._is_assigned(key, directory)
         is_complete = controller is not None and controller.is_complete and not controller.log_start_offset
-        never_known = is_complete and self._is_gone(key) and key[0] not in self._topics and not directory.of_another_cluster
+        never_known = (
+            is_complete and self._is_unknown_to_controllers(key) and key[0] not in self._topics and not directory.of_another_cluster
+        )
         return ExpectedReplica(
             *key,
             directory.broker,
@@ -302,7 +304,7 @@ class Ledger:
             directory.name,
             directory.node_id,
             is_assigned,
-            self._is_gone(key) and not never_known,
+            self._is_unknown_to_controllers(key) and not never_known,
             never_known,
             directory.watermarks.get(key),
             any(key in other.set_aside for other in self._of_broker[directory.broker]),
@@ -324,7 +326,7 @@ class Ledger:
 
     def _expected_in(self, directory: GivenDirectory, assigned: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Partitions that should be in a log directory by its checkpoint, unless the controllers contradict it, and by them."""
-        listed = {key for key, offset in directory.watermarks.items() if offset > 0 and not self._is_gone(key)}
+        listed = {key for key, offset in directory.watermarks.items() if offset > 0 and not self._is_unknown_to_controllers(key)}
         others = [other for other in self._of_broker[directory.broker] if other is not directory]
         elsewhere = {key for other in others for key in other.partitions}
         expected = (listed - directory.set_aside | set(assigned)) - elsewhere

@@ -40,7 +40,8 @@ class ScanOptions:
 
 
 def without_secrets(paths: Sequence[str], options: ScanOptions) -> tuple[list[str], ScanOptions]:
-    """The paths without credentials and options in their URIs, and the options with these (`storage.remote.uris.apart`).
+    """The paths without credentials and options in their URIs, and the options with these
+    (`storage.remote.uris.without_uri_options`).
 
     Raises UsageError for an invalid URI.
     """
@@ -115,17 +116,17 @@ def keep_code_below(cache_dir: str | None) -> None:
 _NAMES_LISTED: Final = 12
 
 
-def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: Iterable[int | str], options: ScanOptions) -> None:
-    """Raise UsageError if the options select brokers or partitions, and none of `there`, as (broker, partition), matches."""
-    wanted = options.broker
+def require_match(present: Iterable[tuple[int | str, TopicPartition]], brokers: Iterable[int | str], options: ScanOptions) -> None:
+    """Raise UsageError if the options select brokers or partitions, and none of `present`, as (broker, partition), matches."""
+    requested = options.broker
     names = list(dict.fromkeys(str(broker) for broker in brokers))
-    if wanted is not None and wanted not in names:
-        near = nearest(wanted, names)
-        meant = f"did you mean --broker {near}? " if near else ""
-        raise UsageError(f"no broker matches --broker {wanted}", hint=f"{meant}brokers here: {listed(names)}")
+    if requested is not None and requested not in names:
+        near = nearest(requested, names)
+        suggestion = f"did you mean --broker {near}? " if near else ""
+        raise UsageError(f"no broker matches --broker {requested}", hint=f"{suggestion}brokers here: {listed(names)}")
     if options.topic_glob is None and options.partition is None:
         return
-    partitions = {partition for broker, partition in there if wanted is None or str(broker) == wanted}
+    partitions = {partition for broker, partition in present if requested is None or str(broker) == requested}
     if not any(fits(partition, options) for partition in partitions):
         raise no_match_error(partitions, options)
 
@@ -155,21 +156,23 @@ def raise_or_warn(error: UsageError, *, hidden: bool) -> None:
     logging.getLogger(__name__).warning("note: in the files that could be read %s%s", error, hint)
 
 
-def no_match_error(there: Iterable[TopicPartition], options: ScanOptions) -> UsageError:
+def no_match_error(present: Iterable[TopicPartition], options: ScanOptions) -> UsageError:
     """The error if no partition matches: the most similar existing one, and others, those of internal topics last."""
-    partitions = sorted(there, key=lambda partition: (partition[0].startswith("__"), partition))
+    partitions = sorted(present, key=lambda partition: (partition[0].startswith("__"), partition))
     if not partitions:
         return UsageError("no partition was found", hint="give log directories of brokers, or partition directories")
-    wanted = "-".join(str(part) for part in (options.topic_glob, options.partition) if part is not None)
+    requested = "-".join(str(part) for part in (options.topic_glob, options.partition) if part is not None)
     named = (("--topic", options.topic_glob), ("--partition", options.partition), ("--broker", options.broker))
     given = " ".join(f"{option} {value}" for option, value in named if value is not None)
     names = [f"{topic}-{number}" for topic, number in partitions]
     by_name = dict(zip(names, partitions, strict=True)) | {topic: (topic, number) for topic, number in reversed(partitions)}
-    near = nearest(wanted, by_name, cutoff=0.5)
-    meant = "" if near is None else "did you mean --topic {} --partition {}? ".format(*by_name[near])
+    near = nearest(requested, by_name, cutoff=0.5)
+    suggestion = "" if near is None else "did you mean --topic {} --partition {}? ".format(*by_name[near])
     kept = "" if options.broker is None else f" on broker {options.broker}"
     noun = "topic" if options.partition is None else "partition"
-    return UsageError(f"nothing matches {given}: there is no {noun} {wanted!r}{kept}", hint=f"{meant}there is {listed(names)}")
+    return UsageError(
+        f"nothing matches {given}: there is no {noun} {requested!r}{kept}", hint=f"{suggestion}there is {listed(names)}"
+    )
 
 
 def listed(names: Iterable[str]) -> str:

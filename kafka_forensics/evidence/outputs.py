@@ -73,16 +73,16 @@ def check_outputs(outputs: Iterable[Output], inputs: Iterable[str]) -> None:
 
 def check_kind(output: Output) -> None:
     """Raise UsageError unless the file or new directory can be created."""
-    place, above = output.place, os.path.dirname(output.place.rstrip("/")) or "."
+    place, parent = output.place, os.path.dirname(output.place.rstrip("/")) or "."
     uri = _URI.match(place)
     if output.kind == "new directory":
         _check_empty(place, output.option)
-    elif uri is not None and not os.path.isdir(above):
+    elif uri is not None and not os.path.isdir(parent):
         hint = "write a local file and copy it there; only datasets of `export` can be written to a URI"
         raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: {output.option} must be a local file", hint=hint)
     elif os.path.isdir(place):
         raise UsageError(f"cannot write to {place}: it is a directory", hint="name a file in it")
-    if not os.path.isdir(above) and not os.path.isdir(place):
+    if not os.path.isdir(parent) and not os.path.isdir(place):
         hint = "create that directory first, or choose another path"
         raise UsageError(f"cannot write to {place}: its directory does not exist", hint=hint)
 
@@ -117,7 +117,7 @@ def _spellings(argument: str) -> Iterator[str]:
 
 
 def _targets(path: str, kind: OutputKind) -> Iterator[str]:
-    """The paths that writing to `path` may change: its target, its own name, which a new file may get, and targets of links in a
+    """The paths that writing to `path` may change: its target, the path itself, which a new file may get, and targets of links in a
     dataset."""
     absolute = os.path.abspath(path)
     named = os.path.join(os.path.realpath(os.path.dirname(absolute)), os.path.basename(absolute))
@@ -181,18 +181,18 @@ def _is_same(path: str, other: str) -> bool:
 
 def _is_below(path: str, folder: str) -> bool:
     """Whether `path`, which need not exist, is below a folder, also by another name of that."""
-    return any(_is_same(above, folder) for above in _above(path))
+    return any(_is_same(parent, folder) for parent in _parents(path))
 
 
-def _above(path: str) -> Iterator[str]:
-    while (above := os.path.dirname(path)) != path:
-        yield above
-        path = above
+def _parents(path: str) -> Iterator[str]:
+    while (parent := os.path.dirname(path)) != path:
+        yield parent
+        path = parent
 
 
 def _is_within(target: str, root: str) -> bool:
     """Whether `target`, or a directory above it, has another name below `root`: a hard link, or a bind mount."""
-    identities = set(map(_identity, (target, *_above(target)))) - {None}
+    identities = set(map(_identity, (target, *_parents(target)))) - {None}
     has_links = os.path.isfile(target) and os.stat(target).st_nlink > 1
     return any(
         _identity(path) in identities
@@ -216,12 +216,12 @@ def _check_object(output: Output, spellings: list[str]) -> None:
         if "://" not in spelling or _local_path(spelling) is not None:
             continue
         read = remote_place(spelling)
-        above, *pattern = re.split(r"[*?[]", _bucket_and_key(read), maxsplit=1)
-        if pattern or classify_file(above.rpartition("/")[2]) is not None:  # files beside a file are read, too
-            above = above.rpartition("/")[0]
-        if f"{place}/".startswith(f"{above}/"):
+        parent, *pattern = re.split(r"[*?[]", _bucket_and_key(read), maxsplit=1)
+        if pattern or classify_file(parent.rpartition("/")[2]) is not None:  # files beside a file are read, too
+            parent = parent.rpartition("/")[0]
+        if f"{place}/".startswith(f"{parent}/"):
             raise _refused(output, "lies inside", f"the input {read.name}")
-        if f"{above}/".startswith(f"{place}/"):
+        if f"{parent}/".startswith(f"{place}/"):
             raise _refused(output, "contains", f"the input {read.name}")
 
 

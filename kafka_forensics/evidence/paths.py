@@ -31,7 +31,7 @@ from kafka_forensics.storage.archives import container_of
 from kafka_forensics.storage.bundles import SUFFIX, BundleSource
 from kafka_forensics.storage.local import OUTSIDE, LocalSource
 from kafka_forensics.storage.open import ARCHIVES, expand_patterns, follow_links_between, local_path, local_spelling, open_source
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, Identity, LostSource, path_in
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, Identity, UnopenedSource, path_in
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.remote import StorageOptions
@@ -55,9 +55,9 @@ class NoKafkaFilesError(UsageError):
 
 @dataclass(slots=True)
 class OpenedPath:
-    """One path that was given: `given` is the broker's name in `NAME=PATH`, None without one."""
+    """One path that was given: `broker_name` is the broker's name in `NAME=PATH`, None without one."""
 
-    given: Name | None
+    broker_name: Name | None
     source: ByteSource
     discovery: Discovery
 
@@ -66,7 +66,7 @@ class OpenedPath:
         return typed_path(self.source, path)
 
     def key(self, entry: Entry | None) -> object:
-        """A key that is equal for all names of a directory or file: its identity, in an archive its own name; None for None."""
+        """A key that is equal for all names of a directory or file: its identity, in an archive its name; None for None."""
         if entry is None:
             return None
         return entry.identity or (id(self.source), directory_key(entry))
@@ -87,14 +87,16 @@ def open_paths(
     """
     opened: list[OpenedPath] = []
     by_place: dict[str, OpenedPath] = {}
-    expanded = [(given, *place) for given, path in map(split_name, paths) for place in expand_patterns(path, storage_options)]
-    for given, path, options in expanded:
+    expanded = [
+        (broker_name, *place) for broker_name, path in map(split_name, paths) for place in expand_patterns(path, storage_options)
+    ]
+    for broker_name, path, options in expanded:
         place = _real_path(path)
         if place in by_place:
-            _set_name(by_place[place], given)
+            _set_name(by_place[place], broker_name)
             _note(f"{path}: the same as {by_place[place].source.name}, read once")
             continue
-        by_place[place] = OpenedPath(given, _source(path, options, is_only=len(expanded) == 1), Discovery())
+        by_place[place] = OpenedPath(broker_name, _source(path, options, is_only=len(expanded) == 1), Discovery())
         opened.append(by_place[place])
     follow_links_between([opened_path.source for opened_path in opened])
     for opened_path in opened:
@@ -102,7 +104,7 @@ def open_paths(
         _take_empty_log_directory(opened_path)
     opened = [path_or_bundle for opened_path in opened for path_or_bundle in _with_bundles(opened_path, storage_options, by_place)]
     empty = _empty_directories(opened)
-    opened = _without_strangers(opened, logs_only=logs_only)
+    opened = _without_other_files(opened, logs_only=logs_only)
     if empty:
         _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
     if unnamed is not None:
@@ -122,10 +124,10 @@ def _matches(pattern: str) -> list[str]:
     if not pattern.strip():
         raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
     name, path = split_name(pattern)
-    here = path if os.path.lexists(path) else local_path(path)
-    if here is None or os.path.lexists(here) or not glob.has_magic(here):
+    local = path if os.path.lexists(path) else local_path(path)
+    if local is None or os.path.lexists(local) or not glob.has_magic(local):
         return [pattern]
-    paths = sorted(glob.glob(here))
+    paths = sorted(glob.glob(local))
     if not paths:
         raise PathMissingError(f"nothing matches {path}", hint="give another pattern, or the directories themselves")
     return paths if name is None else [f"{name}={path}" for path in paths]
@@ -139,7 +141,7 @@ def _take_empty_log_directory(opened_path: OpenedPath) -> None:
     """Take an empty directory, given with a broker's name, as the broker's log directory on a replaced disk."""
     discovery = opened_path.discovery
     root = next((entry for entry in _nameable(opened_path) if not entry.path), None)
-    if opened_path.given is not None and root is not None:
+    if opened_path.broker_name is not None and root is not None:
         discovery.empty.remove(root)
         discovery.log_directories.append(LogDirectory("", entry=root))
 
@@ -159,7 +161,7 @@ def _with_bundles(
         if place not in by_place:
             options = next(options for _, options in expand_patterns(path, storage_options))
             bundle_source = _source(path, options, is_only=False)
-            by_place[place] = OpenedPath(opened_path.given, bundle_source, _discovered(bundle_source))
+            by_place[place] = OpenedPath(opened_path.broker_name, bundle_source, _discovered(bundle_source))
             bundles.append(by_place[place])
     return bundles if found and discovery == Discovery() else [opened_path, *bundles]
 
@@ -198,26 +200,26 @@ def _source(path: str, options: "StorageOptions | None", *, is_only: bool) -> By
     except SourceError as error:
         if is_only:
             raise
-        return LostSource(path, error)
+        return UnopenedSource(path, error)
 
 
-def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
+def _without_other_files(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
     """The paths with files of Kafka's. Raises UsageError for a path with a name that has none, and if no path has any."""
     kept: list[OpenedPath] = []
-    strangers: list[tuple[OpenedPath, UsageError]] = []
+    without_kafka_files: list[tuple[OpenedPath, UsageError]] = []
     for opened_path in opened:
         try:
             _require_content(opened_path, logs_only=logs_only)
             kept.append(opened_path)
         except NoKafkaFilesError as error:
-            if opened_path.given is not None:
+            if opened_path.broker_name is not None:
                 raise
-            strangers.append((opened_path, error))
-    if strangers and not kept:
-        raise strangers[0][1]
-    skipped = [opened_path for opened_path, _ in strangers]
+            without_kafka_files.append((opened_path, error))
+    if without_kafka_files and not kept:
+        raise without_kafka_files[0][1]
+    skipped = [opened_path for opened_path, _ in without_kafka_files]
     if any(opened_path.discovery.log_directories or opened_path.discovery.files for opened_path in kept):
-        links = [opened_path for opened_path in kept if opened_path.given is None and _has_only_links(opened_path.discovery)]
+        links = [opened_path for opened_path in kept if opened_path.broker_name is None and _has_only_links(opened_path.discovery)]
         kept = [opened_path for opened_path in kept if opened_path not in links]
         skipped += links
     names = [path.source.name for path in skipped if not path.discovery.empty]
@@ -229,7 +231,7 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
 
 def _empty_directories(opened: list[OpenedPath]) -> list[str]:
     """The empty directories without a broker's name that can be given with one."""
-    named = {os.path.normpath(opened_path.source.name) for opened_path in opened if opened_path.given is not None}
+    named = {os.path.normpath(opened_path.source.name) for opened_path in opened if opened_path.broker_name is not None}
     typed = [opened_path.typed(entry.path) for opened_path in opened for entry in _nameable(opened_path)]
     return [path for path in typed if os.path.normpath(path) not in named]
 
@@ -306,7 +308,7 @@ def _discovered(source: ByteSource) -> Discovery:
 def _require_content(opened_path: OpenedPath, *, logs_only: bool) -> None:
     """Raise NoKafkaFilesError for a path without files of Kafka's, UsageError for an archive without an archive's name."""
     source, discovery = opened_path.source, opened_path.discovery
-    if isinstance(source, LostSource):
+    if isinstance(source, UnopenedSource):
         name = os.path.basename(source.name.rstrip("/"))
         if source.is_special and parse_file_name(name) is None and parse_partition_name(name) is None:
             raise NoKafkaFilesError(f"{source.name}: {source.reason}")
@@ -346,11 +348,11 @@ def _hint(opened_path: OpenedPath) -> str:
     return _LAYOUT
 
 
-def _set_name(opened_path: OpenedPath, given: Name | None) -> None:
+def _set_name(opened_path: OpenedPath, broker_name: Name | None) -> None:
     """Add the name of another path to the same source. Raises UsageError if it has another name."""
-    if opened_path.given is not None and given is not None and opened_path.given != given:
-        raise _two_names(opened_path.source.name, opened_path.given, given)
-    opened_path.given = given if opened_path.given is None else opened_path.given
+    if opened_path.broker_name is not None and broker_name is not None and opened_path.broker_name != broker_name:
+        raise _two_names(opened_path.source.name, opened_path.broker_name, broker_name)
+    opened_path.broker_name = broker_name if opened_path.broker_name is None else opened_path.broker_name
 
 
 def _two_names(place: str, name: Name, other: Name) -> UsageError:
@@ -380,7 +382,7 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     for opened_path in opened:
         directories = []
         for directory in opened_path.discovery.log_directories:
-            elsewhere = in_log_dirs.get(opened_path.key(directory.entry)) if is_lone_partition(directory) else None
+            elsewhere = in_log_dirs.get(opened_path.key(directory.entry)) if is_without_log_dir(directory) else None
             if elsewhere is not None:
                 notes.append(_read_once_note(opened_path, directory.path, elsewhere.place))
                 continue
@@ -413,7 +415,7 @@ def _read_once_note(opened_path: OpenedPath, path: str, place: str) -> str:
 
 def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
     """Remove log directories that are read by another name; returns notes about them."""
-    kept = _keepers(opened)
+    kept = _kept_paths(opened)
     notes = []
     for opened_path in opened:
         for entry in opened_path.discovery.repeated:
@@ -421,11 +423,11 @@ def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
             notes.append(f"{opened_path.typed(entry.path)} {relation}")
         directories = []
         for directory in opened_path.discovery.log_directories:
-            keeper, chosen = kept.get(opened_path.key(directory.entry), (opened_path, directory))
+            kept_path, chosen = kept.get(opened_path.key(directory.entry), (opened_path, directory))
             if chosen is directory:
                 directories.append(directory)
             else:
-                place = keeper.source.name if keeper is not opened_path else opened_path.typed(chosen.path)
+                place = kept_path.source.name if kept_path is not opened_path else opened_path.typed(chosen.path)
                 notes.append(_read_once_note(opened_path, directory.path, place))
         opened_path.discovery = replace(opened_path.discovery, log_directories=directories)
     linked = {
@@ -471,10 +473,10 @@ def _partitions_once(
     """
     partitions, notes = [], list[str]()
     for partition in directory.partitions:
-        own_place = opened_path.typed(partition.path)
+        typed_place = opened_path.typed(partition.path)
         place = in_log_dirs.get(opened_path.key(partition.entry))
-        if place is not None and place.place != own_place:
-            notes.append(f"{own_place} is in {place.place} as well: read once")
+        if place is not None and place.place != typed_place:
+            notes.append(f"{typed_place} is in {place.place} as well: read once")
             if (name := parse_partition_name(partition.name)) is not None:
                 directory.repeated.append(name)
             continue
@@ -514,7 +516,7 @@ def _without_logs(
     return replace(partition, segments=segments, irregular=irregular)
 
 
-def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
+def _kept_paths(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
     """Key → the path from which a log directory is read. Raises UsageError for one that was given two names."""
     kept: dict[object, tuple[OpenedPath, LogDirectory]] = {}
     for opened_path in opened:
@@ -522,22 +524,22 @@ def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDire
             key = opened_path.key(directory.entry)
             if key is None:
                 continue
-            rival, rival_directory = kept.setdefault(key, (opened_path, directory))
-            if rival is opened_path:
-                if _is_link(rival_directory.entry) and not _is_link(directory.entry):
+            other_path, other_directory = kept.setdefault(key, (opened_path, directory))
+            if other_path is opened_path:
+                if _is_link(other_directory.entry) and not _is_link(directory.entry):
                     kept[key] = opened_path, directory
                 continue
-            if opened_path.given is None or rival.given == opened_path.given:
+            if opened_path.broker_name is None or other_path.broker_name == opened_path.broker_name:
                 continue
-            if rival.given is not None:
-                raise _two_names(opened_path.typed(directory.path), rival.given, opened_path.given)
+            if other_path.broker_name is not None:
+                raise _two_names(opened_path.typed(directory.path), other_path.broker_name, opened_path.broker_name)
             kept[key] = opened_path, directory
     return kept
 
 
 def _rank(directory: LogDirectory) -> int:
     """0 for log directories, 2 for folders without small files, 4 for directories given alone; links in these rank one higher."""
-    return 4 if is_lone_partition(directory) else 0 if directory.entries else 2
+    return 4 if is_without_log_dir(directory) else 0 if directory.entries else 2
 
 
 def _partition_places(opened: list[OpenedPath]) -> tuple[Places, Places]:
@@ -546,7 +548,7 @@ def _partition_places(opened: list[OpenedPath]) -> tuple[Places, Places]:
     alone: Places = {}
     for opened_path in opened:
         for directory in opened_path.discovery.log_directories:
-            places, rank = alone if is_lone_partition(directory) else in_log_dirs, _rank(directory)
+            places, rank = alone if is_without_log_dir(directory) else in_log_dirs, _rank(directory)
             for partition in directory.partitions:
                 place = _ReadPlace(opened_path.typed(partition.path), rank + _is_link(partition.entry))
                 _keep_best(places, opened_path.key(partition.entry), place)
@@ -576,7 +578,7 @@ def _keep_best(places: Places, key: object, place: _ReadPlace) -> None:
         places[key] = place
 
 
-def is_lone_partition(directory: LogDirectory) -> bool:
+def is_without_log_dir(directory: LogDirectory) -> bool:
     """Whether it is a partition directory that was found without its log directory."""
     return any(partition.path == directory.path for partition in directory.partitions)
 

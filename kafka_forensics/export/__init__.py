@@ -1,1 +1,1 @@
-"""Facts on their way out: Parquet datasets, and what a scan's answer shows in a notebook."""
+"""Exports of facts: Parquet datasets, tables, and what a notebook shows of a scan."""

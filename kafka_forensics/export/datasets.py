@@ -26,7 +26,7 @@ from kafka_forensics.export.places import ExportPlace
 from kafka_forensics.export.target import MANIFEST, HashedFile
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, INCOMPLETE_FACT, Fact
-from kafka_forensics.parsers.kernels.compiling import worth_threads
+from kafka_forensics.parsers.kernels.compiling import gains_by_threads
 from kafka_forensics.scanning.engine.garbage import gc_less_often
 from kafka_forensics.scanning.engine.work_plan import packed
 from kafka_forensics.version import __version__
@@ -114,7 +114,7 @@ def export_facts(
     Raises UsageError if something cannot be written.
     """
     datasets = [Dataset(name) for name in [*(name for name in order.names if name != INCOMPLETE_FACT.name), INCOMPLETE_FACT.name]]
-    jobs = reader.options.jobs if worth_threads() and all(source.seekable for source in reader.inputs.sources) else 1
+    jobs = reader.options.jobs if gains_by_threads() and all(source.seekable for source in reader.inputs.sources) else 1
 
     def files_of(dataset: Dataset) -> Iterator[DatasetFile]:
         if dataset.fact == INCOMPLETE_FACT.name:
@@ -136,7 +136,7 @@ def export_facts(
             yield empty
 
     files = list(chain.from_iterable(map(files_with_empty_one, datasets)))
-    opened.target.require_own()
+    opened.target.require_no_other_export()
     with opened.target.file(MANIFEST) as manifest:
         described = _manifest(reader, order, files, datasets)
         manifest.write(f"{json.dumps(described, indent=1)}\n".encode("ascii"))

@@ -2,8 +2,8 @@
 
 A storage service has no directories and cannot rename: a file is copied to its final name. `_UNFINISHED` and `_SUCCESS` mean what
 they mean in a directory (`target`), with two differences: two exports that begin at the same moment may both find the prefix empty
-(the first that looks again stops), and a process that has been given up may leave a file in `_temporary` after the end, which
-belongs to no dataset. Where UsageError is raised because something cannot be written, it is TransientError if a retry may help.
+(the first that checks again stops), and an abandoned process may leave a file in `_temporary` after the end, which belongs to no
+dataset. Where UsageError is raised because something cannot be written, it is TransientError if a retry may help.
 """
 
 import contextlib
@@ -155,7 +155,7 @@ class RemoteTarget:
     def join(cls, uri: str, token: str, storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
         """Join the export with this token as a worker. Raises UsageError if another is at `uri`."""
         target = cls.opened(uri, storage, token)
-        target.require_own()
+        target.require_no_other_export()
         return target
 
     @contextmanager
@@ -202,7 +202,7 @@ class RemoteTarget:
             if self._mark() == marker_text(self.token):
                 self._ask(lambda: self._delete(self._root))
 
-    def require_own(self) -> None:
+    def require_no_other_export(self) -> None:
         """Raise UsageError if another export began at the same moment, and is at the prefix now."""
         if self._mark() != marker_text(self.token):
             raise UsageError(f"{self.path}: it already has another export", hint="run this one again with another prefix")

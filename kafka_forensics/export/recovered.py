@@ -199,12 +199,12 @@ _TALLY: Final = attributes(" ".join(OUTCOMES_COUNTED))
 _AMOUNTS: Final = attributes("committed at_least at_most at_most_is_bound")
 
 
-def report_of(recovery: Recovery, asked: Json, written: list[RecordsFile]) -> Json:
+def report_of(recovery: Recovery, request: Json, written: list[RecordsFile]) -> Json:
     """The report; all counts except `records` and `bytes` are of offsets."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": tool("local"),
-        "asked": asked,
+        "asked": request,
         "partitions_looked_at": recovery.looked_at,
         "records": recovery.count.all.recovered,
         "offsets": object_of(_TALLY, recovery.count.all),

@@ -47,7 +47,7 @@ class NewSnapshot:
         name = os.path.basename(label.directory)
         self._folder = folder
         self._place = os.path.join(folder, name)
-        self._aside = os.path.join(folder, f"{REPLACED}{name.removeprefix(SNAPSHOT_DIRECTORY)}")
+        self._replaced_path = os.path.join(folder, f"{REPLACED}{name.removeprefix(SNAPSHOT_DIRECTORY)}")
         self.target = target
 
     def publish(self) -> bool:
@@ -57,16 +57,16 @@ class NewSnapshot:
             replaces = os.path.lexists(self._place)
             try:
                 if replaces:
-                    os.rename(self._place, self._aside)
+                    os.rename(self._place, self._replaced_path)
                     sync_directory(self._folder)
                 os.rename(self.target.path, self._place)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.rename(self._aside, self._place)  # fails if the new directory is in place, which then stays
+                    os.rename(self._replaced_path, self._place)  # fails if the new directory is in place, which then stays
                 raise
             sync_directory(self._folder)
             if replaces:
-                _remove(self._aside)
+                _remove(self._replaced_path)
             return replaces
 
 
@@ -114,7 +114,7 @@ def _locked(root: str, *, required: bool) -> Iterator[None]:
 
 
 def _lock(root: str, made: list[str], *, required: bool) -> int:
-    """The open lock file. Raises UsageError if another run holds the lock, or a `required` lock cannot be had, and OSError."""
+    """The open lock file. Raises UsageError if another run holds the lock, or a `required` lock cannot be taken, and OSError."""
     path = os.path.join(root, LOCK)
     while True:
         os.makedirs(root, exist_ok=True)
@@ -170,7 +170,7 @@ def _repair(root: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Rename a directory and remove it, so that no worker of a dead run finds it and a half removed one is never restored.
+    """Rename a directory, then remove it: no worker of a dead run finds it, and no run restores a half removed one.
 
     What cannot be removed keeps that name, for the next run.
     """

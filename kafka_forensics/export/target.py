@@ -184,7 +184,7 @@ class Target:
             sync_directory(self.path)
             os.unlink(os.path.join(self.path, UNFINISHED))
 
-    def require_own(self) -> None:
+    def require_no_other_export(self) -> None:
         """No other export is in the directory, whose name is unique to a run."""
 
     def put_names_on_disk(self) -> None:

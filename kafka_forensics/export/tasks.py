@@ -1,7 +1,7 @@
 """An export in tasks: their list, and what a worker does with one, which is to write files under unique names and report these.
 
-A task is bytes and its report lines of JSON, so that any engine can carry them. The process that distributes the tasks decides
-which files count and what their final names are: nobody reports the files of a lost attempt.
+A task is bytes, and its report lines of JSON: any engine can carry them. The process that distributes the tasks decides which files
+count and what their final names are: nobody reports the files of a lost attempt.
 """
 
 import json
@@ -27,12 +27,12 @@ from kafka_forensics.model.schemas import FACTS, ReplicaKeys
 from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.scanning.engine.task_values import thin_plans
+from kafka_forensics.scanning.engine.task_values import trimmed_plans
 from kafka_forensics.scanning.engine.work_plan import file_cost, packed_for_cores
 from kafka_forensics.scanning.witnesses.remote_chains import remote_logs_of
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import address_of, open_address, path_of_address
-from kafka_forensics.storage.source import LostSource
+from kafka_forensics.storage.source import UnopenedSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
 """Facts that tasks write; the process that distributes the tasks writes the others."""
-MOST_TASKS: Final = 512
+MAX_TASKS: Final = 512
 """Of a fact: each leaves a file that is not full."""
 RECORDS_BYTES: Final = 64 << 20
 """Bytes of logs of a task of the fact `records`, which takes several times as long as any other."""
@@ -103,11 +103,11 @@ def known_transactions(reader: FactReader) -> bytes:
 def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES, cores: int | None = None) -> list[Task]:
     """Tasks for those of the facts that are `BY_TASKS`, in the order of their rows.
 
-    They have about `split_bytes` of logs each, or more if there would be more than `MOST_TASKS` of a fact; they are few for each of
+    They have about `split_bytes` of logs each, or more if there would be more than `MAX_TASKS` of a fact; they are few for each of
     the cores if few bytes are read.
     """
     listed: list[Task] = []
-    least_bytes = sum(plan.bytes for plan in reader.inputs.logs) // MOST_TASKS
+    least_bytes = sum(plan.bytes for plan in reader.inputs.logs) // MAX_TASKS
     for name in names:
         size = max(min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes, least_bytes)
         if name == "transactions":
@@ -135,14 +135,14 @@ def _transaction_works(reader: FactReader, split_bytes: int, cores: int | None) 
     for plans in (*packed_for_cores(seekable, split_bytes, cores), *streams.values()):
         works = [
             (plan, reader.keys_of(plan).node_id, stable.get(place_of_replica(plan)), _remote_logs(reader, plan))
-            for plan in thin_plans(plans)
+            for plan in trimmed_plans(plans)
         ]
         yield pack(works)
 
 
 def _remote_logs(reader: FactReader, plan: ReplicaPlan) -> list[ReplicaPlan]:
     """What remote stores have of a replica's log."""
-    return [] if plan.context.is_remote else thin_plans(remote_logs_of(reader.inputs, plan.context))
+    return [] if plan.context.is_remote else trimmed_plans(remote_logs_of(reader.inputs, plan.context))
 
 
 def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _opener(arguments: ExportArguments) -> Callable[[str], "ByteSource"]:
                 sources[address] = open_address(address, arguments.storage)
                 vars(sources[address])["name"] = name
             except (PathMissingError, SourceError) as error:
-                sources[address] = LostSource(name, error)
+                sources[address] = UnopenedSource(name, error)
         return sources[address]
 
     return open_once

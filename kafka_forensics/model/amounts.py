@@ -12,8 +12,8 @@ def plural(count: int | str, noun: str) -> str:
 
 def first_few(names: Iterable[str], most: int) -> str:
     """The first `most` names and the number of the rest: `a, b and 3 more`."""
-    every = list(names)
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+    all_names = list(names)
+    return ", ".join(all_names[:most]) + (f" and {len(all_names) - most} more" if len(all_names) > most else "")
 
 
 def size(size_in_bytes: int) -> str:
@@ -28,5 +28,5 @@ def size(size_in_bytes: int) -> str:
 
 def exact_size(size_in_bytes: int) -> str:
     """A size with its bytes, for a page: `20.8 kB (20,774 bytes)`."""
-    every = plural(f"{size_in_bytes:,}", "byte")
-    return every if size_in_bytes < 1000 else f"{size(size_in_bytes)} ({every})"
+    exact = plural(f"{size_in_bytes:,}", "byte")
+    return exact if size_in_bytes < 1000 else f"{size(size_in_bytes)} ({exact})"

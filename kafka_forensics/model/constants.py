@@ -69,7 +69,7 @@ PRODUCER_SNAPSHOT_ENTRY_SIZE: Final = 46
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that brokers always compact."""
 COORDINATOR_TOPICS: Final = INTERNAL_TOPICS
-"""Topics whose batches coordinators write with base sequence 0 each time, so that no sequence rule applies."""
+"""Topics whose batches coordinators write always with base sequence 0: no sequence rule applies."""
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"

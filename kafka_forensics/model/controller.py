@@ -155,7 +155,7 @@ class PartitionEvent:
 
 @dataclass(frozen=True, slots=True)
 class BrokerEvent:
-    """The controllers fence a broker (it is down, or they do not hear it), or unfence it."""
+    """The controllers fence a broker (it is down, or sends no heartbeats), or unfence it."""
 
     timestamp_ms: int
     broker: int
@@ -281,7 +281,7 @@ class ControllerHistory:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [start, end) within the log that no copy has."""
     end_is_known: bool = True
-    """False if a copy ends with damage or could not be read, so that the log may be longer."""
+    """False if a copy ends with damage or could not be read: the log may be longer."""
     committed_end_offset: int | None = None
     """The end up to which a majority of the voters is known to have the log, or a snapshot has it; None: unknown, because too few
     of their copies are here."""
@@ -305,5 +305,5 @@ class ControllerHistory:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the whole log was read, so that what is not in it does not exist."""
+        """Whether the whole log was read: what is not in it does not exist."""
         return self.end_is_known and not self.gaps and not self.malformed_records and self.unknown_after is None

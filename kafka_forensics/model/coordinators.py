@@ -385,15 +385,15 @@ class TransactionLog:
     newest_timestamp: int = -1
     """Of all records, by the coordinators' clocks."""
     forgot: bool = False
-    """Whether the log has more ids or producers than the limit, so that some are not here."""
+    """Whether the log has more ids or producers than the limit: some are left out."""
     partly_known: set[int] = field(default_factory=set)
-    """Producer ids of transactional ids that are not here because of the limit."""
+    """Producer ids of transactional ids that the limit leaves out."""
     any_partly_known: bool = False
-    """Whether these exceed the limit, so that any producer id may be one of them."""
+    """Whether these exceed the limit: any producer id may be one of them."""
 
     @property
     def complete(self) -> bool:
-        """Whether an id or producer that is not here is not in the log either."""
+        """Whether these are all ids and producers of the log."""
         return bool(self.partitions) and not (self.missing or self.unknown_from or self.unknown_ids or self.forgot)
 
     def owners(self, producer_id: int) -> list[LoggedState]:

@@ -42,7 +42,7 @@ class OffsetCheckpoint:
 class OffsetIndex:
     """`.index`: parallel int64 arrays of absolute offsets and positions, without the zero tail.
 
-    `zero_tail_bytes` is the size of the preallocated zeros (or the hole) after the entries, which is no damage.
+    `zero_tail_bytes` is the size of the preallocated zeros (or the hole) after the entries, which is not damage.
     """
 
     offsets: "NDArray[np.int64]"
@@ -91,7 +91,7 @@ class AbortedTxns(Sequence[AbortedTxn]):
         answer: NDArray[np.int64] = self._entries["last_offset"]
         return answer
 
-    def among(self, numbers: "NDArray[np.int64]") -> "AbortedTxns":
+    def select(self, numbers: "NDArray[np.int64]") -> "AbortedTxns":
         """The entries with these indexes."""
         return AbortedTxns(self._entries[numbers], self._positions[numbers])
 

@@ -106,7 +106,7 @@ class Finding:
     place: Place
     evidence: Evidence = field(default_factory=dict)
     is_only_copy: bool = False
-    """Whether only one copy of the partition was given, so that it could not be compared."""
+    """Whether only one copy of the partition was given: it could not be compared."""
     rerun_arguments: RerunArguments | None = field(default=None, repr=False, compare=False)
     """How to read it again; None: it was not read from copies."""
 

@@ -1,5 +1,5 @@
 """JSON values, the format of numbers and times in JSON, and columns: a name and a function of an item, for JSON objects, tables and
-datasets alike."""
+datasets."""
 
 import json
 import operator

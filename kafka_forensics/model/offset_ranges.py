@@ -73,7 +73,8 @@ def counted(ranges: Sequence[Range]) -> int:
 def offset_range(start: object, end: object, noun: str = "") -> str:
     """The range `[start, end)` as every text shows it: `300 to 369`, with a noun `offsets 300 to 369`; `5` for [5, 6).
 
-    Without an end it is the first offset alone. An empty range is `none`, with a noun `no offsets`; an invalid start is no text.
+    Without an end it is the first offset alone. An empty range is `none`, with a noun `no offsets`; an invalid start gives an empty
+    text.
     """
     if not isinstance(start, int) or not 0 <= start <= INT64_MAX:
         return ""

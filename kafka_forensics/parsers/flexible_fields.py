@@ -124,7 +124,7 @@ def _sized(content: bytes) -> bytes:
     return unsigned_varint(len(content)) + content
 
 
-def _written_by(read: Read, write: Write, blank: JsonValue) -> Read:
+def _with_writer(read: Read, write: Write, blank: JsonValue) -> Read:
     """The reader, with the writer of what it reads and the value of a missing field."""
     _WRITERS[read] = write, blank
     return read
@@ -137,7 +137,7 @@ def number(form: str) -> Read:
     def read(data: bytes, position: int) -> tuple[JsonValue, int]:
         return layout.unpack_from(data, position)[0], position + layout.size
 
-    return _written_by(read, layout.pack, 0)
+    return _with_writer(read, layout.pack, 0)
 
 
 def flag(data: bytes, position: int) -> tuple[bool, int]:
@@ -200,7 +200,7 @@ def _of_length(kind: str, text_of: Callable[[bytes], str], bytes_of: Callable[[s
     def write(text: str | None) -> bytes:
         return b"\0" if text is None else _compact(bytes_of(text))
 
-    return _written_by(read, write, None if nullable and kind == "string" else "")
+    return _with_writer(read, write, None if nullable and kind == "string" else "")
 
 
 def integers(*, nullable: bool) -> Read:
@@ -218,7 +218,7 @@ def integers(*, nullable: bool) -> Read:
     def write(numbers: list[int] | None) -> bytes:
         return b"\0" if numbers is None else unsigned_varint(len(numbers) + 1) + pack(f">{len(numbers)}i", *numbers)
 
-    return _written_by(read, write, None if nullable else [])
+    return _with_writer(read, write, None if nullable else [])
 
 
 def array(element: Read, *, nullable: bool = False) -> Read:
@@ -241,17 +241,17 @@ def array(element: Read, *, nullable: bool = False) -> Read:
             return b"\0"
         return unsigned_varint(len(values) + 1) + b"".join(map(_WRITERS[element][0], values))
 
-    return _written_by(read, write, None if nullable else [])
+    return _with_writer(read, write, None if nullable else [])
 
 
 INT8, INT16, UINT16, INT32, INT64 = map(number, (">b", ">h", ">H", ">i", ">q"))
 _DOUBLE = number(">d")
 STRING, NULLABLE_STRING = (_of_length("string", bytes.decode, str.encode, nullable=nullable) for nullable in (False, True))
 BASE64, NULLABLE_BASE64 = (_of_length("bytes", _base64, b64decode, nullable=nullable) for nullable in (False, True))
-_written_by(flag, lambda value: b"\1" if value else b"\0", blank=False)
-_written_by(float64, lambda value: pack(">d", float(value)), 0)
-_written_by(raw_uuid, bytes, bytes(16))
-_written_by(uuid, lambda text: urlsafe_b64decode(f"{text}=="), uuid_text(bytes(16)))
+_with_writer(flag, lambda value: b"\1" if value else b"\0", blank=False)
+_with_writer(float64, lambda value: pack(">d", float(value)), 0)
+_with_writer(raw_uuid, bytes, bytes(16))
+_with_writer(uuid, lambda text: urlsafe_b64decode(f"{text}=="), uuid_text(bytes(16)))
 INTS, NULLABLE_INTS = integers(nullable=False), integers(nullable=True)
 UUIDS, NULLABLE_UUIDS = array(uuid), array(uuid, nullable=True)
 
@@ -263,7 +263,7 @@ def structure(*fields: tuple[str, Read], tags: Tags | None = None) -> Read:
     def read(data: bytes, position: int) -> tuple[Json, int]:
         return read_message(data, position, layout)
 
-    return _written_by(read, partial(write_message, layout), {})
+    return _with_writer(read, partial(write_message, layout), {})
 
 
 def nullable_structure(read: Read, *, tagged: bool = False) -> Read:
@@ -280,7 +280,7 @@ def nullable_structure(read: Read, *, tagged: bool = False) -> Read:
     def write(value: Json | None) -> bytes:
         return b"\1" + _WRITERS[read][0](value) if value is not None else b"\0" if tagged else b"\xff"
 
-    return _written_by(read_nullable, write, None)
+    return _with_writer(read_nullable, write, None)
 
 
 class FieldCursor:

@@ -445,12 +445,12 @@ def _add_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Fol
     for child, below in children:
         discovery.take(_single_partition(child) if child.is_partition else below)
     only_links = is_root and not folder.directories and all(entry.kind is EntryKind.SYMLINK for entry, _ in folder.files)
-    discovery.incomplete.extend(_possible_directories(folder, beside=only_links or bool(discovery.log_directories)))
+    discovery.incomplete.extend(_possible_directories(folder, near_log_dirs=only_links or bool(discovery.log_directories)))
 
 
 def _add_log_directory(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]]) -> None:
     """Add a log directory, and the log directories below it."""
-    discovery.incomplete.extend(_possible_directories(folder, beside=True))
+    discovery.incomplete.extend(_possible_directories(folder, near_log_dirs=True))
     partitions = [child for child, below in children if not (below.log_directories or below.remote_stores)]
     log_directory = _log_directory(folder, partitions, [incomplete.path for incomplete in discovery.incomplete])
     log_directory.repeated.extend(
@@ -465,15 +465,15 @@ def _add_log_directory(discovery: Discovery, folder: _Folder, children: list[tup
             discovery.repeated.extend(below.repeated)
 
 
-def _possible_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
+def _possible_directories(folder: _Folder, *, near_log_dirs: bool) -> list[Incomplete]:
     """Entries of `folder` that may be directories: links that are not followed, pipes with a partition's name.
 
-    Without `beside`, in a folder that has nothing to do with log directories, only entries with a partition's name.
+    Without `near_log_dirs`, in a folder that has nothing to do with log directories, only entries with a partition's name.
     """
     incompletes = []
     for entry in folder.irregular:
         is_known = parse_file_name(entry.name) is not None or entry.name in SYSTEM_FILES | SYSTEM_DIRECTORIES
-        if not is_known and ((beside and entry.kind is EntryKind.SYMLINK) or parse_partition_name(entry.name) is not None):
+        if not is_known and ((near_log_dirs and entry.kind is EntryKind.SYMLINK) or parse_partition_name(entry.name) is not None):
             incompletes.append(Incomplete(entry.path, entry.unreadable or ""))
     return incompletes
 

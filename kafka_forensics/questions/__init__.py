@@ -1,1 +1,1 @@
-"""What a command asks of the copies, one module or sub-package each."""
+"""The answer of each command, in one module or sub-package."""

@@ -31,7 +31,7 @@ _WINDOW: Final = 4096
 """Offsets that the search for the first difference reads at a time."""
 _SEARCHED_OFFSETS: Final = 1 << 20
 """Offsets from the start of a finding in which that search looks."""
-_WIDEST_WINDOW: Final = 1 << 16
+_MAX_WINDOW: Final = 1 << 16
 _WINDOWS_READ: Final = 64
 """Windows read for the records around the difference; where gaps are wide, fewer records are found."""
 _FINDINGS_TRIED: Final = 32
@@ -69,7 +69,7 @@ NOT_HERE: Final = frozenset(
 class HeldRecord:
     """A record as one replica holds it; equal where replicas agree. -1 means none in every number, times are milliseconds.
 
-    Digests are SHA-256 in hexadecimal, None for null and for content too large to be held. `is_valid` tells whether the batch's CRC
+    Digests are SHA-256 in hexadecimal, None for null and for content too large to be held. `is_valid` says whether the batch's CRC
     is right. Keys, values and headers are only present if requested.
     """
 
@@ -151,7 +151,7 @@ def compare(
     inputs, witnesses = _select_partition(paths, options)
     answer: list[tuple[int | None, list[OffsetRow], list[ReplicaSummary]]] = []
 
-    def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+    def on_partition(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         remote = _remote_sides(inputs, replicas, reader, result)
         sides = [_Side(replica, reader, payloads=False) for replica in replicas]
         first = _first_difference(sides, remote, result)
@@ -159,13 +159,13 @@ def compare(
         rows = [] if first is None else _rows_around(with_payloads, first, context)
         answer.append((first, rows, [summarise(side.replica) for side in remote]))
 
-    result = scan_inputs(inputs, options, progress, look, witnesses)
+    result = scan_inputs(inputs, options, progress, on_partition, witnesses)
     partition = (result.partitions[0].topic, result.partitions[0].partition)
     result.findings = [
         finding
         for finding in result.findings
         if (finding.place.topic, finding.place.partition) == partition
-        or (finding.place.topic is None and finding.kind in kinds_with(Trait.BEARS_ON_ALL_PARTITIONS))
+        or (finding.place.topic is None and finding.kind in kinds_with(Trait.AFFECTS_ALL_PARTITIONS))
     ]
     return SideBySide(result, *(answer[0] if answer else (None, [], [])))
 
@@ -179,8 +179,8 @@ def _select_partition(paths: list[str], options: ScanOptions) -> tuple[Inputs, W
         unread = next((unread for unread in inputs.incomplete if is_transient(unread.reason)), inputs.incomplete[0])
         raise SourceError(unread.path, unread.reason)
     if not partitions:
-        every = gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))
-        raise no_match_error(_partitions(every), options)
+        all_inputs = gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))
+        raise no_match_error(_partitions(all_inputs), options)
     if len(partitions) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in partitions)}"
         raise UsageError(f"compare needs one partition, but there are {len(partitions)}", hint=hint)
@@ -203,8 +203,8 @@ def _remote_sides(inputs: Inputs, replicas: list[Replica], reader: LogReader, re
 
 def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
     """Every partition with a replica, those of internal topics last."""
-    every = {plan.context.topic_partition for plan in inputs.replicas}
-    return sorted(every, key=lambda partition: (partition[0].startswith("__"), partition))
+    partitions = {plan.context.topic_partition for plan in inputs.replicas}
+    return sorted(partitions, key=lambda partition: (partition[0].startswith("__"), partition))
 
 
 class _RangeRecords(NamedTuple):
@@ -313,7 +313,7 @@ def _first_conflict(sides: list[_Side], result: PartitionResult) -> int | None:
     ignored = {*NOT_HERE, OffsetPresence.BEYOND_LOG_END, *({OffsetPresence.ABSENT} if compacted else ())}
     for start, end in _suspects(sides, result):
         for offset, held in _read(sides, start, min(end, start + _SEARCHED_OFFSETS), lambda _: _WINDOW):
-            if hold_different_things(held, ignored):
+            if differ_at_offset(held, ignored):
                 return offset
     conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in kinds_with(Trait.PARTS_REPLICAS)]
     return min((offset for offset in conflicts if offset is not None), default=None)
@@ -340,7 +340,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
     return sorted({(start or 0, end or (start or 0) + 1) for _, start, end in chosen})[:_FINDINGS_TRIED]
 
 
-def hold_different_things(held: list[ReplicaAtOffset], ignored: Collection[OffsetPresence]) -> bool:
+def differ_at_offset(held: list[ReplicaAtOffset], ignored: Collection[OffsetPresence]) -> bool:
     """Whether replicas, except those in states `ignored`, hold different things at an offset, by the fields that all their message
     formats have."""
     states = [here for here in held if here.state not in ignored]
@@ -369,11 +369,11 @@ def _rows_around(sides: list[_Side], first: int, context: int) -> list[OffsetRow
     """`context` offsets before `first`, that offset or the next one held, and `context` after it."""
 
     def width(number: int) -> int:
-        return min(_WIDEST_WINDOW, 2 * (context + 1) << min(number, 16))
+        return min(_MAX_WINDOW, 2 * (context + 1) << min(number, 16))
 
     reach = sum(map(width, range(_WINDOWS_READ)))
     lowest = max(min(side.replica.first_batch_offset for side in sides), first - reach, 0)
     highest = min(max(side.replica.log_end_offset for side in sides), first + reach)
     before = list(islice(_read(sides, lowest, first, width, backwards=True), context))
     after = islice(_read(sides, first, highest, width), context + 1)
-    return [OffsetRow(offset, hold_different_things(held, NOT_HERE), held) for offset, held in (*reversed(before), *after)]
+    return [OffsetRow(offset, differ_at_offset(held, NOT_HERE), held) for offset, held in (*reversed(before), *after)]

@@ -79,7 +79,7 @@ def epoch_lineages(paths: list[str], options: ScanOptions, progress: Progress | 
     """Read the epochs of every replica that `options` select. Raises UsageError for invalid paths."""
     epoch_lineages = Lineages()
 
-    def look(replicas: list[Replica], _reader: LogReader, _result: PartitionResult) -> None:
+    def on_partition(replicas: list[Replica], _reader: LogReader, _result: PartitionResult) -> None:
         epoch_lineages.replicas += len(replicas)
         for replica in replicas:
             epoch_lineages.rows += replica_rows(replica)
@@ -87,7 +87,7 @@ def epoch_lineages(paths: list[str], options: ScanOptions, progress: Progress | 
             if damage is not None:
                 epoch_lineages.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
-    epoch_lineages.result = scan_inputs(gather(paths, options), options, progress, look)
+    epoch_lineages.result = scan_inputs(gather(paths, options), options, progress, on_partition)
     epoch_lineages.findings = [
         finding
         for finding in epoch_lineages.result.findings
@@ -150,7 +150,7 @@ class _ReplicaEpochs:
         for run in epochs.runs:
             self.runs.setdefault(run.leader_epoch, []).append(run)
         self._first = epochs.runs[0] if epochs.runs else None
-        self._strays = {id(run) for run, _ in epochs.strays(self._checkpoint, replica.context.control)}
+        self._contradicted_runs = {id(run) for run, _ in epochs.contradicted_runs(self._checkpoint, replica.context.control)}
         self._regressions = {id(run) for run, _ in epochs.regressions()}
         self._starts = Counter(entry.start_offset for entry in self._checkpoint or [])
 
@@ -158,7 +158,7 @@ class _ReplicaEpochs:
         """The status of an epoch with this checkpoint entry and run of batches, see `EpochRow`."""
         if run is None:
             return "controller_only" if entry is None else self._without_batches(entry)
-        if id(run) in self._strays:
+        if id(run) in self._contradicted_runs:
             return "stray"
         if id(run) in self._regressions:
             return "regression"
@@ -217,7 +217,7 @@ class _ReplicaEpochs:
 
 
 def _controller_knows(control: PartitionControl | None, epoch: int, elections: Container[int]) -> str | None:
-    """`known` or `unknown`; None where the controllers' log does not tell."""
+    """`known` or `unknown`; None where the controllers' log does not show it."""
     if epoch in elections:
         return "known"
     history = None if control is None else control.history

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas import Readable, readable, segment_problem, timestamps_of
+from kafka_forensics.analysis.replicas import ReadersLimit, readable, segment_problem, timestamps_of
 from kafka_forensics.evidence.inputs import Inputs, gather, require_requested
 from kafka_forensics.evidence.options import ScanOptions, fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
@@ -44,16 +44,16 @@ class PartitionEnds:
     """Start of the segments on disks: the log start, except for a tiered topic."""
     log_end_offset: int
     """The largest of all copies."""
-    readable: Readable
+    readable: ReadersLimit
     all_read: bool = True
-    """Whether all copies were read to their ends, so that none may reach further."""
+    """Whether all copies were read to their ends: none may reach further."""
     remote: "RemoteCoverage | None" = None
     """What remote storage has of the log before its local start; None if it is not known, or there is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """What one group committed for one partition; `ends` is None where no copy of the partition is here.
+    """What one group committed for one partition; `ends` is None without a copy of the partition.
 
     `group` is None in rows of partitions without a committed offset, `topic` in rows of groups that committed nothing and of share
     groups on a topic of unknown name. `status` is `committed`; `pending`: in a transaction without a marker, which does not count

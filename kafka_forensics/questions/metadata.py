@@ -31,7 +31,7 @@ class EventRow:
     """Of an unclean election: `lost` (`cost_start_offset` to `cost_end_offset`, exclusive) · `agree_again` (the copies are equal:
     what it cost no longer shows) · `damage_hides` (an older copy is damaged, and may have held lost records) · `same_leader` (the
     last leader led again) · `parted` (the copies differ for another reason) · `old_leader_not_given` and `old_leader_not_compared`
-    (the leader before may hold lost records, and its copy is not here, or was not requested) · `no_copy` (no copy of this partition
+    (the leader before may hold lost records, and its copy is missing, or was not requested) · `no_copy` (no copy of this partition
     is here) · `not_told` (copies are here, and were not compared for this election)."""
     cost_start_offset: int | None = None
     cost_end_offset: int | None = None

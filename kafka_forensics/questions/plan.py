@@ -302,7 +302,7 @@ class Planned:
 
     @property
     def current_leader(self) -> Candidate | None:
-        """The candidate that leads by the controllers' log; None where nobody does, or no copy of it is here."""
+        """The candidate that leads by the controllers' log; None where nobody does, or without a copy of it."""
         leader = None if self.given.control is None else self.given.control.leader
         return next((candidate for candidate in self.plan.candidates if self.given.node(candidate.broker) == leader), None)
 
@@ -334,7 +334,7 @@ class Planned:
     def end_as_leader(self, candidate: Candidate) -> int | None:
         """The end of this leader's log after its own recovery; None if unknown."""
         replica = self.replica(candidate.broker)
-        return replica.log_end_offset - candidate.own_cut if replica is not None and replica.end_is_known else None
+        return replica.log_end_offset - candidate.recovery_cut if replica is not None and replica.end_is_known else None
 
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""
@@ -353,8 +353,8 @@ class Planned:
         """Recommend another of the candidates that lose equally little."""
         plan = self.plan
         if plan.recommended is not None:
-            alike = tuple([plan.recommended if broker == leader else broker for broker in plan.alike])
-            self.plan = replace(plan, recommended=leader, alike=alike, chosen_by=(chosen_by,))
+            equally_good = tuple([plan.recommended if broker == leader else broker for broker in plan.equally_good])
+            self.plan = replace(plan, recommended=leader, equally_good=equally_good, chosen_by=(chosen_by,))
 
 
 @dataclass
@@ -454,7 +454,7 @@ class Plans:
         """Of several candidates that lose equally little, recommend the current leader; whether it leads everywhere then."""
         for planned in self.planned:
             leader = planned.current_leader
-            if leader is not None and leader.election == "leads" and leader.broker in planned.plan.alike:
+            if leader is not None and leader.election == "leads" and leader.broker in planned.plan.equally_good:
                 planned.recommend(leader.broker, "election")
         return all(planned.recommended is None or planned.recommended.election == "leads" for planned in self.planned)
 
@@ -483,7 +483,7 @@ def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions
     check_dead(plan_options.dead, inputs, witnesses.controller)
     maker = PlanMaker(inputs, witnesses, plan_options)
     plans = maker.plans
-    plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
+    plans.result = scan_inputs(inputs, options, progress, maker.on_partition, witnesses)
     finish_plans(plans, inputs, witnesses, options)
     return plans
 
@@ -543,7 +543,7 @@ class PlanMaker:
         self._voters_end = None if controller is None else voters_end(controller)
         self._strays: Strays = "deleted" if controller is not None and may_delete(controller) else "set_aside"
 
-    def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+    def on_partition(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Plan a judged partition, count what it lacks, and keep its plan if it matters or is the only one."""
         plans = self.plans
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
@@ -601,7 +601,7 @@ class PlanMaker:
     def _plan_elections(self, builder: "_PartitionBuilder", reader: LogReader, result: PartitionResult) -> Planned:
         """Plan without witnesses first, and read those only where something would be lost."""
         partition, truncate_by = builder.build(), self._options.truncate_by
-        kinds = kinds_with(Trait.CONTRADICTS_WITNESS, Trait.BEARS_ON_ELECTIONS)
+        kinds = kinds_with(Trait.CONTRADICTS_WITNESS, Trait.AFFECTS_ELECTIONS)
         findings = [finding for finding in result.findings if finding.kind in kinds]
         planned = Planned(partition, plan_partition(partition, truncate_by), findings, builder.not_read)
         if planned.plan.at_stake or any(candidate.losses for candidate in planned.plan.candidates):

@@ -35,7 +35,7 @@ FIELDS_KEPT: Final = 40
 """Rows of annotated bytes on one side of a difference."""
 _FIELDS_BEFORE: Final = 6
 """Those of them before the first that differs."""
-MOST_HOLE_BYTES: Final = 64 << 30
+MAX_HOLE_BYTES: Final = 64 << 30
 """Limit for the holes of a file that is hashed: holes are free to make, and take hours to read."""
 
 
@@ -50,7 +50,7 @@ class DifferenceSide:
     """Numbers of the rows that differ from the first side, or that it lacks."""
     problem: str | None = None
     """Why there are no rows: it has no batch at this offset, or its file could not be read."""
-    alike: tuple[int | str, ...] = ()
+    equal_brokers: tuple[int | str, ...] = ()
     """Other brokers with the same rows."""
 
 
@@ -69,7 +69,7 @@ class InputHash:
     path: str
     size_in_bytes: int
     sha256: str | None
-    """None if its holes are larger than `MOST_HOLE_BYTES`."""
+    """None if its holes are larger than `MAX_HOLE_BYTES`."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class PageFacts:
 
 
 @dataclass(slots=True)
-class Reported:
+class ReportContent:
     """A scan, its plans if they were made, and what else a page shows."""
 
     result: ScanResult
@@ -109,26 +109,26 @@ class ReportOptions:
 def report(
     paths: list[str],
     options: ScanOptions,
-    asked: ReportOptions,
+    report_options: ReportOptions,
     progress: Progress | None = None,
     listener: Listener | None = None,
-) -> Reported:
+) -> ReportContent:
     """Scan the paths, plan all partitions, and collect what a page shows. Raises UsageError for invalid paths."""
     inputs = gather(paths, options, scanned=True)
     witnesses = read_witnesses(inputs)
     maker = PlanMaker(inputs, witnesses, PlanOptions(forecast=forecast))
-    collector = _FactCollector(inputs, maker, asked)
+    collector = _FactCollector(inputs, maker, report_options)
     facts = collector.facts
     try:
-        result = scan_inputs(inputs, options, progress, collector.look, witnesses, listener)
-        facts.hashes = list(_hashed(inputs, result.incomplete)) if asked.hashes else None
+        result = scan_inputs(inputs, options, progress, collector.on_partition, witnesses, listener)
+        facts.hashes = list(_hashed(inputs, result.incomplete)) if report_options.hashes else None
     except ScanInterruptedError as interruption:
         result = interruption.result
     maker.plans.result = result
     finish_plans(maker.plans, inputs, witnesses, options)
     facts.planned = {(planned.plan.topic, planned.plan.partition): planned for planned in maker.plans.planned}
     facts.history = cluster_history(witnesses.controller)
-    return Reported(result, maker.plans, facts)
+    return ReportContent(result, maker.plans, facts)
 
 
 def plan_again(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where: TopicPartition) -> Planned | None:
@@ -136,22 +136,22 @@ def plan_again(inputs: Inputs, options: ScanOptions, witnesses: Witnesses, where
     plans = [plan for plan in inputs.replicas if plan.context.topic_partition == where]
     chosen = replace(inputs, replicas=plans, incomplete=list(inputs.incomplete))
     maker = PlanMaker(inputs, witnesses, PlanOptions())
-    scan_inputs(chosen, options, None, maker.look, witnesses)
+    scan_inputs(chosen, options, None, maker.on_partition, witnesses)
     return next(iter(maker.plans.planned), None)
 
 
 class _FactCollector:
     """Plans each partition once the scan has judged it, and collects what a page shows of it."""
 
-    def __init__(self, inputs: Inputs, maker: PlanMaker, asked: ReportOptions) -> None:
+    def __init__(self, inputs: Inputs, maker: PlanMaker, report_options: ReportOptions) -> None:
         self.facts = PageFacts()
-        self._maker, self._options = maker, asked
+        self._maker, self._options = maker, report_options
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
 
-    def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+    def on_partition(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Plan a judged partition, and note its times and its first difference."""
         read = [replica for replica in replicas if replica.read is not ReadExtent.NONE]
-        self._maker.look(replicas, reader, result)
+        self._maker.on_partition(replicas, reader, result)
         self._take_times(read, reader)
         if self._options.payloads and len(read) > 1 and len(self.facts.differences) < DIFFERENCES_KEPT:
             difference = self._difference(read, result)
@@ -200,7 +200,7 @@ class _FactCollector:
             if (at := next(same, None)) is None:
                 sides.append(side)
             else:
-                sides[at] = replace(sides[at], alike=(*sides[at].alike, side.broker))
+                sides[at] = replace(sides[at], equal_brokers=(*sides[at].equal_brokers, side.broker))
         return FirstDifference(offset, _around_difference(sides)) if len(sides) > 1 else None
 
 
@@ -211,9 +211,9 @@ def _explained(replica: Replica, plan: ReplicaPlan, offset: int) -> DifferenceSi
     source, log = plan.log_dir.source, segment.log
     shown = typed_path(source, log.path)
     file = DumpFile(source, log.path, shown, FileKind.LOG, segment.base_offset, log.size_in_bytes)
-    asked = DumpOptions(records=True, show_payloads=True, offset_start=offset, offset_end=offset + 1)
+    report_options = DumpOptions(records=True, show_payloads=True, offset_start=offset, offset_end=offset + 1)
     try:
-        rows = list(explained_rows(file, asked))
+        rows = list(explained_rows(file, report_options))
     except SourceError as error:
         return DifferenceSide(replica.broker, shown, [], frozenset(), error.reason)
     return DifferenceSide(replica.broker, shown, rows, frozenset(), None if rows else "no batch of its log holds the offset")
@@ -252,7 +252,7 @@ def _hashed(inputs: Inputs, incomplete: list[Incomplete]) -> Iterator[InputHash]
     for path, (source, entry) in sorted(files.items()):
         holes = 0 if entry.allocated_bytes is None else entry.size_in_bytes - entry.allocated_bytes
         try:
-            digest = None if holes > MOST_HOLE_BYTES else sha256(source, entry.path)
+            digest = None if holes > MAX_HOLE_BYTES else sha256(source, entry.path)
             yield InputHash(path, entry.size_in_bytes, digest)
         except SourceError as error:
             incomplete.append(Incomplete(path, f"{error.reason}, while its SHA-256 was computed"))

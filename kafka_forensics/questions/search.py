@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions that every record found fulfils; None (or no header) is no condition. Ends are exclusive, times milliseconds.
+    """Conditions that every record found fulfils; None (or no header) sets no condition. Ends are exclusive, times milliseconds.
 
     A header is (name, value), where the value None matches any. A record without a timestamp is outside every range of times.
     """
@@ -225,7 +225,7 @@ _ROW_BYTES: Final = 1 << 10
 _HEADER_BYTES: Final = 1 << 7
 _FEW_OFFSETS: Final = 1 << 16
 _BYTES_FOR_FEW: Final = 256 << 10
-_LEAST_HELD: Final = 256 << 10
+_MIN_HELD_BYTES: Final = 256 << 10
 _SHOWN_BYTES: Final = 32 << 20
 """Records found wait for at most this many bytes of a file, at its beginning for fewer."""
 
@@ -442,7 +442,7 @@ class Search:
         reader = SegmentReader(log, max_plausible_offset=file.log.max_plausible_offset, inspect=inspect)
         start = shown = self._start(file, log)
         base_offset = file.log.segment.base_offset
-        plan = self._plan_of.get(id(file.directory)) if file.leftover is None else None  # no other file tells a leftover's end
+        plan = self._plan_of.get(id(file.directory)) if file.leftover is None else None  # no other file shows a leftover's end
         placing = OffsetCorrector(log, base_offset, None if start else base_offset, file.log.next_base_offset, plan)
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.conditions.offset_end):
             self.damaged_places += sum(damage.kind not in kinds_with(Trait.RECORDS_READ_ANYWAY) for damage in chunk.damage)
@@ -452,10 +452,10 @@ class Search:
                     yield self._table(file, candidate)
                 else:
                     yield from self._rows_of_batch(file, log, candidate, moved)
-            if self.limit is not None or reader.landed - shown >= min(shown - start, _SHOWN_BYTES):
+            if self.limit is not None or reader.end_position - shown >= min(shown - start, _SHOWN_BYTES):
                 yield from map(partial(self._table, file), candidates.rest())
-                shown = reader.landed
-            self._report(file, reader.landed)
+                shown = reader.end_position
+            self._report(file, reader.end_position)
 
     def _start(self, file: _LogFile, log: "ByteFile") -> int:
         segment, conditions, start = file.log.segment, self.conditions, 0
@@ -628,11 +628,11 @@ class _Candidates:
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions
-        self._sought = conditions.for_kernels()
-        self._matcher = RecordMatcher(self._sought)
+        self._kernel_query = conditions.for_kernels()
+        self._matcher = RecordMatcher(self._kernel_query)
         self._open_wrappers = BatchChecks(deep=False)
         self._inspected = np.zeros(CHUNK_ROWS, np.bool_)
-        self._held = np.empty(_LEAST_HELD, np.uint8)
+        self._held = np.empty(_MIN_HELD_BYTES, np.uint8)
         self._used = 0
         self._places = np.full(CHUNK_ROWS, -1, np.int64)
         """By row of the chunk, where in `_held` its bytes begin; -1 for a batch that is not held."""
@@ -651,7 +651,7 @@ class _Candidates:
                 sizes = columns[BatchColumn.SIZE_IN_BYTES, rows[is_plain]]
                 holding_all = np.zeros(starts.size, np.int64)
                 if mark_containing.is_ready():
-                    mark_containing.compiled(buffer, starts, sizes, self._sought.text, self._sought.spans, holding_all)
+                    mark_containing.compiled(buffer, starts, sizes, self._kernel_query.text, self._kernel_query.spans, holding_all)
                 else:
                     low, high = int(starts[0]), int(starts[-1] + sizes[-1])
                     data = buffer[low:high].tobytes()

@@ -25,7 +25,7 @@ UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 def end_offset_for(entries: Sequence[EpochEntry], leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
     """A leader's answer to OffsetsForLeaderEpoch (KIP-101, KIP-279): its largest epoch not above the requested one, and the end of
-    that epoch. For an epoch older than all of its own it is the requested epoch and the start of the first."""
+    that epoch. For an epoch older than all in its log it is the requested epoch and the start of the first."""
     if leader_epoch == UNDEFINED_EPOCH or not entries or leader_epoch > entries[-1].leader_epoch:
         return UNDEFINED
     if leader_epoch == entries[-1].leader_epoch:
@@ -79,8 +79,12 @@ def truncation_offset(
         answer = end_offset_for(leader, known[-1].leader_epoch, leader_end)
         if answer == UNDEFINED:
             return min(end, follower_high_watermark or 0)
-        mine = end_offset_for(known, answer.leader_epoch, end)
-        cut = min(mine.end_offset, answer.end_offset) if mine.leader_epoch == answer.leader_epoch else mine.end_offset
+        follower_answer = end_offset_for(known, answer.leader_epoch, end)
+        cut = (
+            min(follower_answer.end_offset, answer.end_offset)
+            if follower_answer.leader_epoch == answer.leader_epoch
+            else follower_answer.end_offset
+        )
         if cut >= end:
             break
         end = cut
@@ -144,7 +148,7 @@ class TruncationResult:
 
 
 def by_high_watermark(follower: EpochLog, leader: EpochLog) -> TruncationResult:
-    """Before 0.11: a follower truncates at its high watermark, which lags behind the leader's, so it may remove committed records
+    """Before 0.11: a follower truncates at its high watermark, which follows the leader's late, so it may remove committed records
     (the bug that KIP-101 fixes)."""
     return _in_range(follower.cut(min(follower.high_watermark, follower.log_end_offset)), leader, ())
 
@@ -207,17 +211,17 @@ def truncation_state(follower: EpochLog, answer: EpochEndOffset) -> tuple[int, b
     """Where a follower truncates on an answer that is defined, and whether that is final
     (AbstractFetcherThread.getOffsetTruncationState).
 
-    With that epoch in its own log: at the lower of both ends. With only earlier epochs: at the end of the last of these, and it
-    sends another request. With only later epochs: at the start of the first, or the leader's end if that is lower. Without epochs:
-    at the leader's end.
+    With that epoch in its log: at the lower of both ends. With only earlier epochs: at the end of the last of these, and it sends
+    another request. With only later epochs: at the start of the first, or the leader's end if that is lower. Without epochs: at the
+    leader's end.
     """
     end = follower.log_end_offset
-    mine = end_offset_for(follower.epochs, answer.leader_epoch, end)
-    if mine == UNDEFINED:
+    follower_answer = end_offset_for(follower.epochs, answer.leader_epoch, end)
+    if follower_answer == UNDEFINED:
         return min(answer.end_offset, end), True
-    if mine.leader_epoch != answer.leader_epoch:
-        return min(mine.end_offset, end), False
-    return min(mine.end_offset, answer.end_offset, end), True
+    if follower_answer.leader_epoch != answer.leader_epoch:
+        return min(follower_answer.end_offset, end), False
+    return min(follower_answer.end_offset, answer.end_offset, end), True
 
 
 def _in_range(log: EpochLog, leader: EpochLog, questions: tuple[EpochRequest, ...]) -> TruncationResult:

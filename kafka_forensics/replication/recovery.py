@@ -86,7 +86,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFault:
-    """A batch at `position` of a segment at which replaying producer state throws, so that the broker does not start.
+    """A batch at `position` of a segment at which replaying producer state throws: the broker does not start.
 
     An unreadable marker also ends the recovery of its segment; that batch is kept, so the replay after recovery throws again.
     """
@@ -204,11 +204,11 @@ def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
     snapshot and truncating.
     """
     snapshots = sorted((int(match[2]), int(match[1]), match[0]) for match in map(_SNAPSHOT.fullmatch, log.files) if match)
-    doomed = [name for _, offset, name in snapshots if not name.endswith(FINISHED) or offset < start]
-    kept = [snapshot for snapshot in snapshots if snapshot[2] not in doomed]
+    deleted = [name for _, offset, name in snapshots if not name.endswith(FINISHED) or offset < start]
+    kept = [snapshot for snapshot in snapshots if snapshot[2] not in deleted]
     if start > 0 and (not kept or kept[-1][1] < start):
         return SnapshotOutcome((LoaderStep(METADATA_SNAPSHOT, "refuse", kept[-1][2] if kept else "", start),), refused=True)
-    steps = [LoaderStep(METADATA_SNAPSHOT, "delete", name) for name in sorted(doomed)]
+    steps = [LoaderStep(METADATA_SNAPSHOT, "delete", name) for name in sorted(deleted)]
     if not kept:
         return SnapshotOutcome(tuple(steps))
     epoch, offset, latest = kept[-1]

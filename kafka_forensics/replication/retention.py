@@ -26,8 +26,8 @@ class Retention:
         """Whether unknown settings cannot have deleted the start of a log either; its last record has this timestamp."""
         return self.is_known or 0 <= now_ms - head_timestamp_ms <= SURELY_TOO_YOUNG_MS
 
-    def spares(self, head_timestamp_ms: int, now_ms: int, remaining_bytes: int) -> bool:
-        """Whether retention has certainly not deleted such a start of a log; see `explains`."""
+    def certainly_keeps(self, head_timestamp_ms: int, now_ms: int, remaining_bytes: int) -> bool:
+        """Whether retention has certainly not deleted this start of a log; see `explains`."""
         return explains(self, head_timestamp_ms, now_ms, remaining_bytes) is None and self.is_sure(head_timestamp_ms, now_ms)
 
 

@@ -153,6 +153,6 @@ def is_read_on(name: str) -> bool:
 
 
 def is_movable(file: str) -> bool:
-    """Whether a broker starts without a small file and serves its logs, so that a damaged one may be moved out of the log
+    """Whether a broker starts without a small file and serves its logs, in which case a damaged one may be moved out of the log
     directory."""
     return table_name(file) in OUTCOMES and start_outcome(file, ABSENT) not in NOT_ALL_SERVED

@@ -54,7 +54,7 @@ def losses_of(overview: Overview) -> dict[TopicPartition, Lost]:
     return {partition: Lost(least, most, noun) for partition, (least, most) in overview.by_partition.items()}
 
 
-def nowhere_of(incidents: Iterable[IncidentRow], partition: TopicPartition) -> Ranges:
+def lost_everywhere_of(incidents: Iterable[IncidentRow], partition: TopicPartition) -> Ranges:
     """Lost offsets of a partition that no copy holds."""
     rows = [row for incident in incidents for row in incident.partitions if (row.topic, row.partition) == partition]
     places = [(row.offset_start, row.offset_end) for row in rows if row.lost_at_least and not row.held_by]

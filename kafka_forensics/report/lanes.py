@@ -109,16 +109,18 @@ def _spans(replica: ReplicaRow, styled: dict[str, dict[Broker, Ranges]]) -> Iter
     yield from sorted([*(("kept", span) for span in kept), *others], key=lambda item: item[1])
 
 
-def lanes(row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None = None, nowhere: Ranges = ()) -> Picture:
-    """The picture of one partition, with elections if `planned` is given; no copy holds the lost offsets `nowhere`."""
-    return _LanesPicture(row, findings, planned, nowhere).drawn()
+def lanes(
+    row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None = None, lost_everywhere: Ranges = ()
+) -> Picture:
+    """The picture of one partition, with elections if `planned` is given; no copy holds the lost offsets `lost_everywhere`."""
+    return _LanesPicture(row, findings, planned, lost_everywhere).drawn()
 
 
 class _LanesPicture:
     """Draws one partition."""
 
-    def __init__(self, row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None, nowhere: Ranges) -> None:
-        self._row, self._findings, self._planned, self._nowhere = row, findings, planned, nowhere
+    def __init__(self, row: PartitionRow, findings: Sequence[FindingRow], planned: Planned | None, lost_everywhere: Ranges) -> None:
+        self._row, self._findings, self._planned, self._lost_everywhere = row, findings, planned, lost_everywhere
         self._fork = fork_of(row, findings)
         self._spans = spans_of(row, self._fork, planned)
         self._elections = [] if planned is None else [(c, list(election_losses(planned, c))) for c in planned.plan.candidates]
@@ -131,7 +133,7 @@ class _LanesPicture:
         for replica in replicas:
             yield from (replica.log_start_offset, _end(replica))
         yield from (self._fork, self._row.high_watermark_at_least)
-        yield from (offset for span in self._nowhere for offset in span)
+        yield from (offset for span in self._lost_everywhere for offset in span)
         yield from (offset for spans in self._spans for _, span in spans for offset in span)
         yield from (offset for _, losses in self._elections for *_, ranges in losses for span in ranges for offset in span)
         for replica in replicas:
@@ -150,8 +152,10 @@ class _LanesPicture:
             picture.label_at(f"{style}t", place, picture.height - 4, text)
         for replica, spans in zip(row.replicas, self._spans, strict=True):
             self._draw_replica(replica, spans)
-        if self._nowhere:
-            self._draw("nm", f"no copy holds {offset_list(self._nowhere)}", [("lost", span) for span in self._nowhere])
+        if self._lost_everywhere:
+            self._draw(
+                "nm", f"no copy holds {offset_list(self._lost_everywhere)}", [("lost", span) for span in self._lost_everywhere]
+            )
         for (style, place, _), top in zip(places, tops, strict=True):
             picture.tick(style, place, (top, picture.height if place else top + LINE))
         picture.axis((place, f"{offset:,}") for place, offset in scale.ticks())

@@ -16,7 +16,7 @@ from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.questions.report import PageFacts
 from kafka_forensics.report import lanes as lane_styles, timeline as timeline_styles
 from kafka_forensics.report.document import SEVERITIES, Document, FindingRow, IncidentRow
-from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, losses_of, nowhere_of, partition_name
+from kafka_forensics.report.groups import Lost, PartitionGroup, groups_of, loss_of, losses_of, lost_everywhere_of, partition_name
 from kafka_forensics.report.lanes import lanes, leader_of, waiting_range
 from kafka_forensics.report.picture import Picture
 from kafka_forensics.report.templating import render, template_text
@@ -37,8 +37,8 @@ _FINDINGS: Final = 12
 _OF_NO_PARTITION: Final = 50
 _INCIDENTS: Final = 40
 _TOPICS: Final = 12
-"""Topics of an incident that are shown; up to `_MOST_TOPICS` are folded."""
-_MOST_TOPICS: Final = 100
+"""Topics of an incident that are shown; up to `_MAX_TOPICS` are folded."""
+_MAX_TOPICS: Final = 100
 _GAPS: Final = 100
 _BROKERS: Final = 200
 _HASHES: Final = 400
@@ -97,9 +97,11 @@ class _PageBuilder:
     def text(self) -> str:
         """The page, shortened until it is small enough."""
         for letters, drawn, listed, share in _SIZES:
-            each = max(listed // max(min(len(self._groups), drawn), 1), 1)
-            sections = [self._section(group, letters, each) for group in self._groups[:drawn]]
-            incidents = [self._incident(row, letters, share) for row in self._document.incidents[: _count(_INCIDENTS, share)]]
+            findings_per_group = max(listed // max(min(len(self._groups), drawn), 1), 1)
+            sections = [self._section(group, letters, findings_per_group) for group in self._groups[:drawn]]
+            incidents = [
+                self._incident(incident, letters, share) for incident in self._document.incidents[: _count(_INCIDENTS, share)]
+            ]
             left_out = [row for group in self._groups[drawn:] for row in group.rows]
             rest = PartitionGroup(left_out, self._groups[0].losses, {}, {}) if left_out else None
             text = str(
@@ -126,7 +128,7 @@ class _PageBuilder:
         left_out = Counter(finding.kind for finding in findings[_FINDINGS:])
         planned = self._facts.planned.get(key)
         different = next((row for row in group.rows if (row.topic, row.partition) in self._facts.differences), None)
-        picture = lanes(row, findings, planned, nowhere_of(self._document.incidents, key))
+        picture = lanes(row, findings, planned, lost_everywhere_of(self._document.incidents, key))
         self._styles |= picture.shapes.keys()
         return render(
             "group.html",
@@ -182,7 +184,7 @@ class _PageBuilder:
             }
             for topic in topics
         ]
-        shown_topics, most_topics = _count(_TOPICS, share), _count(_MOST_TOPICS, share)
+        shown_topics, most_topics = _count(_TOPICS, share), _count(_MAX_TOPICS, share)
         rest = topics[most_topics:]
         more = sum((by_topic[topic] for topic in rest), Lost())
         return {

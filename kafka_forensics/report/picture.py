@@ -15,7 +15,7 @@ _COLUMNS: Final = 56
 """Letters of a line of text."""
 _NEAREST: Final = 1.75
 """Least distance in percent of two marks that a reader can distinguish."""
-_MOST_MARKS: Final = 24
+_MAX_MARKS: Final = 24
 LINE: Final = 17
 """Height of a line of text."""
 
@@ -30,7 +30,7 @@ class Scale:
     def __init__(self, marks: Iterable[int]) -> None:
         distinct = list(dict.fromkeys(marks)) or [0]
         low, high = min(distinct), max(distinct)
-        self._points = sorted({low, high, *distinct[:_MOST_MARKS]})
+        self._points = sorted({low, high, *distinct[:_MAX_MARKS]})
         if low == high:
             self._points = [low, low + 1]
         gaps = [after - before for before, after in zip(self._points, self._points[1:], strict=False)]

@@ -31,7 +31,7 @@ _CLOSE: Final = 1 / 500
 """Part of the picture in which changes are one moment."""
 _STILL: Final = 4
 """A pause that is longer than so many times the whole picture ends it."""
-_SHORTEST_MS: Final = 600_000
+_MIN_MS: Final = 600_000
 _STEPS: Final = tuple(1000 * seconds for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200))
 _DAY: Final = 86_400_000
 _TICKS: Final = 4
@@ -70,7 +70,7 @@ def _window(changes: Sequence[Moment], focus_ms: int) -> tuple[int, int]:
     first = last = min(range(len(times)), key=lambda number: abs(times[number] - focus_ms))
     grows = True
     while grows:
-        reach = _STILL * max(times[last] - times[first], _SHORTEST_MS)
+        reach = _STILL * max(times[last] - times[first], _MIN_MS)
         grows = False
         if first and times[first] - times[first - 1] <= reach:
             first, grows = first - 1, True

@@ -1,1 +1,1 @@
-"""How a scan runs: replicas are folded, reread where need be, set beside what other logs say, and judged; here or in workers."""
+"""How a scan runs: it folds replicas, reads parts of them again, compares them with what other logs show, and judges them."""

@@ -1,1 +1,1 @@
-"""Histories of a replicated partition: every one of a small size, checked against what replication promises."""
+"""Checks replication protocols: every history of a small partition, and named scenarios, against what replication promises."""

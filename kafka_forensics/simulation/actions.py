@@ -192,7 +192,7 @@ def receive_metadata(
     if not cluster.is_running(broker) or partition.leader_epoch < replica.leader_epoch:
         return None
     if partition.leader == NO_LEADER and not cluster.has_leader_epochs:
-        return None  # before KRaft the controller did not announce that there is no leader
+        return None  # before KRaft the controller did not report the absence of a leader
     is_newer = restarted or partition.leader_epoch > replica.leader_epoch
     leader_changed = restarted or partition.leader != replica.leader
     replica.leader, replica.leader_epoch, replica.isr = partition.leader, partition.leader_epoch, partition.isr

@@ -114,7 +114,7 @@ class _StateSearch:
         words, fields = self.layout.words, self.layout.fields
         successors = np.zeros((self.layout.max_successors, fields), np.int64)
         self.scratch = np.zeros(fields, np.int64), successors, np.zeros(words, np.int64), np.zeros(words, np.int64)
-        self.breakers = np.full(len(INVARIANTS), -1, np.int64)
+        self.breaking_states = np.full(len(INVARIANTS), -1, np.int64)
         self.keys = np.zeros((_FIRST_CAPACITY, words), np.int64)
         self.parents = np.full(_FIRST_CAPACITY, -1, np.int32)
         self.table = np.zeros(4 * _FIRST_CAPACITY, np.int32)
@@ -130,9 +130,9 @@ class _StateSearch:
         finally:
             use_compiled(before)
         verdicts = []
-        for invariant, breaker in zip(INVARIANTS, self.breakers.tolist(), strict=True):
-            if breaker >= 0:
-                verdicts.append(InvariantVerdict(invariant, holds=False, trace=self._trace(breaker)))
+        for invariant, breaking_state in zip(INVARIANTS, self.breaking_states.tolist(), strict=True):
+            if breaking_state >= 0:
+                verdicts.append(InvariantVerdict(invariant, holds=False, trace=self._trace(breaking_state)))
             elif self.model.history or invariant not in HISTORY_INVARIANTS:
                 verdicts.append(InvariantVerdict(invariant, True if complete else None))
         return ProtocolCheck(self.model.protocol, self.model.sizes, self.count, self.depth, complete, tuple(verdicts))
@@ -142,13 +142,13 @@ class _StateSearch:
         first, last = 0, 1
         model = self.layout.shape, self.rules, self.layout.packing
         while first < last:
-            if until is not None and self.breakers[until] >= 0:
+            if until is not None and self.breaking_states[until] >= 0:
                 return False
             while first < last:
                 use_compiled(self.count > COMPILE_ABOVE_STATES)
                 chunk_end = min(last, first + _CHUNK)
                 while first < chunk_end:
-                    known = self.keys, self.parents, self.table, self.breakers
+                    known = self.keys, self.parents, self.table, self.breaking_states
                     first, self.count = search.explore(first, chunk_end, self.count, known, model, self.scratch)
                     if first < chunk_end and not self._grow():
                         return False

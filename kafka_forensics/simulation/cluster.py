@@ -63,7 +63,7 @@ class ProduceRequest:
     is_answered: bool = True
     """Whether the response reaches the producer."""
     is_duplicate: bool = False
-    """Whether the log already had the batch, so that nothing was appended."""
+    """Whether the log already had the batch: nothing was appended."""
 
     @property
     def is_acknowledged(self) -> bool:
@@ -93,7 +93,7 @@ class SimulatedReplica:
     isr: frozenset[int] = frozenset()
     """As the broker knows it while it leads."""
     must_truncate: bool = False
-    """Whether it became a follower and has not asked the leader yet where to truncate."""
+    """Whether it became a follower and has not requested yet from the leader where to truncate."""
     followers: dict[int, FetchState] = field(default_factory=dict)
     """What it knows of its followers while it leads."""
     waiting: list[ProduceRequest] = field(default_factory=list)
@@ -247,7 +247,7 @@ class Cluster:
         return tuple(range(first, first + count))
 
     def new_marker(self) -> tuple[int, ...]:
-        """An unused id for a marker: negative, because it is no record."""
+        """An unused id for a marker: negative, because it is not a record."""
         self.next_marker -= 1
         return (self.next_marker,)
 

@@ -58,15 +58,15 @@ def fence(cluster: Cluster, broker: int, *, receivers: Iterable[int] | None = No
         publish_metadata(cluster, partition, receivers)
 
 
-def kill(cluster: Cluster, broker: int, *, noticed: bool = True) -> None:
+def kill(cluster: Cluster, broker: int, *, detected: bool = True) -> None:
     """A broker's process dies (kill -9): its logs stay whole, its high watermarks fall back to the last checkpoint."""
     cluster.stopped_cleanly.discard(broker)
     _end_process(cluster, broker)
-    if noticed:
+    if detected:
         fence(cluster, broker)
 
 
-def lose_power(cluster: Cluster, broker: int, *, noticed: bool = True) -> list[RemovedBatches]:
+def lose_power(cluster: Cluster, broker: int, *, detected: bool = True) -> list[RemovedBatches]:
     """A broker's machine loses power: its logs keep only what was flushed; returns what they lost."""
     removed = []
     for partition in cluster.partitions.values():
@@ -74,7 +74,7 @@ def lose_power(cluster: Cluster, broker: int, *, noticed: bool = True) -> list[R
         if replica is not None and replica.log_end_offset > replica.flushed_end:
             batches = replica.truncate(replica.flushed_end)
             removed.append(RemovedBatches(broker, replica.log_end_offset, batches))
-    kill(cluster, broker, noticed=noticed)
+    kill(cluster, broker, detected=detected)
     return removed
 
 
@@ -109,7 +109,7 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, receivers: Iter
         replica = partition.replicas[broker]
         if partition.leader == NO_LEADER:
             run_election(cluster, partition, receivers=receivers)
-        elif partition.name in led:  # it was away for a moment only, and leads again in a new epoch
+        elif partition.name in led:  # it restarted quickly, and leads again in a new epoch
             kind = "clean" if broker in partition.isr else "elr"
             _apply_election(cluster, partition, ElectionResult(broker, kind, partition.isr | {broker}, partition.elr - {broker}))
             publish_metadata(cluster, partition, receivers)
@@ -118,10 +118,10 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, receivers: Iter
     return [batches for batches in removed if batches is not None]
 
 
-def pause(cluster: Cluster, broker: int, *, noticed: bool = False) -> None:
+def pause(cluster: Cluster, broker: int, *, detected: bool = False) -> None:
     """A broker stops responding: a stopped process, a long garbage collection, a network partition."""
     cluster.paused.add(broker)
-    if noticed:
+    if detected:
         fence(cluster, broker)
 
 
@@ -172,7 +172,7 @@ def _load_high_watermark(replica: SimulatedReplica) -> None:
 
 
 def _end_process(cluster: Cluster, broker: int) -> None:
-    """What the process knew is gone, and waiting requests get no response."""
+    """The process loses its state, and waiting requests get no response."""
     cluster.dead.add(broker)
     cluster.paused.discard(broker)
     for partition in cluster.partitions.values():

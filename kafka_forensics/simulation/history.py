@@ -162,14 +162,14 @@ class History:
         late = f"; {_brokers_text(uninformed)} {'does' if len(uninformed) == 1 else 'do'} not know it yet" if uninformed else ""
         self.add_event(f"broker {outcome.leader} is elected {kind}in epoch {partition.leader_epoch}{late}")
 
-    def kill(self, broker: int, *, noticed: bool = True) -> None:
+    def kill(self, broker: int, *, detected: bool = True) -> None:
         """A broker's process dies."""
-        control.kill(self.cluster, broker, noticed=noticed)
-        self.add_event(f"broker {broker} is killed{self._new_leaders_text(noticed=noticed)}")
+        control.kill(self.cluster, broker, detected=detected)
+        self.add_event(f"broker {broker} is killed{self._new_leaders_text(detected=detected)}")
 
-    def lose_power(self, *brokers: int, noticed: bool = True) -> None:
+    def lose_power(self, *brokers: int, detected: bool = True) -> None:
         """Machines lose power at the same moment."""
-        removed = [batches for broker in brokers for batches in control.lose_power(self.cluster, broker, noticed=noticed)]
+        removed = [batches for broker in brokers for batches in control.lose_power(self.cluster, broker, detected=detected)]
         lost = "; ".join(f"{records_text(batches.ids)} of broker {batches.broker} had not reached the disk" for batches in removed)
         verb = "loses" if len(brokers) == 1 else "lose"
         self.add_event(f"{_brokers_text(brokers)} {verb} power{f': {lost}' if lost else ''}")
@@ -177,7 +177,7 @@ class History:
     def stop(self, broker: int) -> None:
         """A clean shutdown."""
         control.stop(self.cluster, broker)
-        self.add_event(f"broker {broker} is shut down cleanly{self._new_leaders_text(noticed=True)}")
+        self.add_event(f"broker {broker} is shut down cleanly{self._new_leaders_text(detected=True)}")
 
     def start(self, broker: int) -> None:
         """A dead broker starts."""
@@ -192,10 +192,10 @@ class History:
         cut = "".join(f", cutting {records_text(batches.ids)} at its high watermark {batches.end_offset}" for batches in removed)
         self.add_event(f"broker {broker} starts{''.join(led[:1])}{cut}")
 
-    def pause(self, broker: int, *, noticed: bool = False) -> None:
+    def pause(self, broker: int, *, detected: bool = False) -> None:
         """A broker stops responding."""
-        control.pause(self.cluster, broker, noticed=noticed)
-        self.add_event(f"broker {broker} stops responding{self._new_leaders_text(noticed=noticed)}")
+        control.pause(self.cluster, broker, detected=detected)
+        self.add_event(f"broker {broker} stops responding{self._new_leaders_text(detected=detected)}")
 
     def resume(self, broker: int) -> None:
         """A paused broker continues."""
@@ -246,7 +246,7 @@ class History:
         holders = None if held_by is None else tuple(held_by)
         self.expected.append(ExpectedFinding(kind, severity, partition.topic, partition.number, broker, start, end, holders))
 
-    def remark(self, sentence: str) -> None:
+    def add_conclusion(self, sentence: str) -> None:
         """Add a conclusion."""
         self.remarks.append(sentence)
 
@@ -257,7 +257,7 @@ class History:
         self.add_event(f"{producer.transactional_id} {epoch if result == OK else 'has to wait for its epoch'}{note}")
 
     def write(self, partition: SimulatedPartition, producer: Producer, *, adds_partition: bool = True, note: str = "") -> None:
-        """A transaction writes a record; it adds the partition to the transaction first unless told otherwise."""
+        """A transaction writes a record; it adds the partition to the transaction first unless `adds_partition` is False."""
         if adds_partition:
             transactions.add_partitions(self.cluster, self._coordinator, producer, [partition.name])
         request = transactions.write(self.cluster, self._coordinator, partition, producer)
@@ -299,10 +299,10 @@ class History:
         assert self.coordinator is not None
         return self.coordinator
 
-    def _new_leaders_text(self, *, noticed: bool) -> str:
+    def _new_leaders_text(self, *, detected: bool) -> str:
         """The leaders that were elected since the last event."""
-        if not noticed:
-            return ", which is not noticed yet"
+        if not detected:
+            return ", which no one notices yet"
         epochs = {partition.topic_partition: partition.leader_epoch for partition in self.events[-1].partitions}
         texts = []
         for partition in self.cluster.partitions.values():
@@ -319,9 +319,9 @@ class History:
 
 def records_text(ids: Iterable[int]) -> str:
     """Record ids as `r0 r1`, longer runs as `r0..r4`, and the number of markers."""
-    every = list(ids)
-    records = [record_id for record_id in every if record_id >= 0]
-    markers = len(every) - len(records)
+    all_ids = list(ids)
+    records = [record_id for record_id in all_ids if record_id >= 0]
+    markers = len(all_ids) - len(records)
     text = " ".join(f"r{record}" for record in records)
     if len(records) > 2 and records == list(range(records[0], records[-1] + 1)):
         text = f"r{records[0]}..r{records[-1]}"

@@ -1,8 +1,8 @@
 """One partition and its controller as a state machine: a state, and every state that may come next.
 
 The model follows Jason Gustafson's `kafka-specification` (2018). Steps are atomic. Nothing crashes; requests may arrive late or
-never, so a partitioned replica and a slow one look the same. The controller's LeaderAndIsr requests stay available for good; each
-has its own leader epoch. A replica considers itself leader until it applies a newer request.
+never, so a partitioned replica and a slow one look the same. The controller's LeaderAndIsr requests stay available; each has its
+own leader epoch. A replica considers itself leader until it applies a newer request.
 
 A protocol is data: which condition guards which step, and how a follower truncates. Each protocol fixes a defect of the one before
 it (KIP-101, KIP-279, KIP-320). Tests remove one guard at a time.

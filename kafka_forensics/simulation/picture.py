@@ -123,8 +123,8 @@ def _event_row(event: Event, columns: Sequence[_Column], y: int, width: int, mis
 
 def _log(view: ReplicaView, x: int, y: int, missing: frozenset[int], *, in_isr: bool) -> Iterator[str]:
     """A replica: a box for each offset, the high watermark, and a label."""
-    faded = ' opacity=".45"' if view.state in (DEAD, PAUSED) else ""
-    yield f"<g{faded}>"
+    opacity = ' opacity=".45"' if view.state in (DEAD, PAUSED) else ""
+    yield f"<g{opacity}>"
     yield f'<line x1="{x}" x2="{x + max(view.log_end_offset * _BOX, 8)}" y1="{y + _BOX_HEIGHT}" y2="{y + _BOX_HEIGHT}" {_OUTLINE}/>'
     for number, batch in enumerate(view.batches):
         colour = COLOURS[batch.leader_epoch % len(COLOURS)]

@@ -136,8 +136,6 @@ def visible_ids(batches: Sequence[Batch], high_watermark: int) -> tuple[tuple[in
 
 
 class _LogTransaction(NamedTuple):
-    """A transaction in one log."""
-
     producer_id: int
     offsets: Transaction
     is_aborted: bool

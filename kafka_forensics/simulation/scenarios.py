@@ -83,20 +83,20 @@ def _hw_lag_loss(history: History) -> None:
     history.fetch(partition, 2)
     history.fetch(partition, 2, answered=False, note="; broker 1 acknowledges r1")
     history.checkpoint(1)
-    history.kill(2, noticed=False)
+    history.kill(2, detected=False)
     history.start(2)
     history.kill(1)
     history.produce(partition)
     history.shut_down()
     if history.cluster.has_leader_epochs:
         history.expect("REPLICA_LAGS", "info", partition, 1, (2, 3), [2])
-        history.remark("Broker 2 keeps r1 when it restarts: it truncates nothing before the leader's answer.")
+        history.add_conclusion("Broker 2 keeps r1 when it restarts: it truncates nothing before the leader's answer.")
         return
     history.expect("FORK_BELOW_HW", "critical", partition, None, (1, 2), [])
-    history.remark(
+    history.add_conclusion(
         "r1 was acknowledged with acks=all, but no consumer can read it: the new leader truncated it when it was a follower."
     )
-    history.remark("When broker 1 comes back it keeps r1 below its high watermark, permanently, where broker 2 has r2.")
+    history.add_conclusion("When broker 1 comes back it keeps r1 below its high watermark, permanently, where broker 2 has r2.")
 
 
 @_scenario(
@@ -114,7 +114,7 @@ def _hw_lag_divergence(history: History) -> None:
     history.produce_and_copy(partition)
     history.checkpoint()
     history.flush(1)
-    history.lose_power(1, 2, noticed=False)
+    history.lose_power(1, 2, detected=False)
     history.start(2)
     history.produce(partition)
     history.start(1)
@@ -122,14 +122,14 @@ def _hw_lag_divergence(history: History) -> None:
     history.copy_all(partition)
     history.shut_down()
     if history.cluster.has_leader_epochs:
-        history.remark(
+        history.add_conclusion(
             "Broker 1 requests the end of epoch 0 and truncates r1: the logs agree. r1, which only one disk had, is lost"
             " nevertheless."
         )
-        history.remark("No file shows that: a record that no copy has and no checkpoint counts leaves no trace.")
+        history.add_conclusion("No file shows that: a record that no copy has and no checkpoint counts leaves no trace.")
         return
     history.expect("FORK_BELOW_HW", "critical", partition, None, (1, 2), [])
-    history.remark(
+    history.add_conclusion(
         "Broker 1 is back in the ISR, its log has the same length, and no broker notices. What consumers read depends on the"
         " leader."
     )
@@ -145,7 +145,7 @@ def _fast_leader_changes(history: History) -> None:
     # KIP-279
     partition = history.create("t", assignment=(2, 1))
     history.produce_and_copy(partition)
-    history.pause(2, noticed=True)
+    history.pause(2, detected=True)
     history.resume(2)
     history.copy_all(partition)
     history.produce(partition, acks=ACKS_LEADER)
@@ -159,12 +159,12 @@ def _fast_leader_changes(history: History) -> None:
     history.shut_down()
     if history.cluster.protocol == "kip-101":
         history.expect("FORK_BELOW_HW", "critical", partition, None, (1, 2), [])
-        history.remark(
+        history.add_conclusion(
             "Broker 2 requested the end of epoch 2, which broker 1 does not have; a later epoch begins at offset 2, so r2 was kept."
         )
-        history.remark("Lengths, last epochs and last records are equal: only a comparison from the front finds the fork.")
+        history.add_conclusion("Lengths, last epochs and last records are equal: only a comparison from the front finds the fork.")
         return
-    history.remark(
+    history.add_conclusion(
         "Broker 2 got epoch 1, which it does not have, sent a second request with its last lower epoch, and truncated r2."
     )
 
@@ -186,7 +186,7 @@ def _unclean_election(history: History) -> None:
     history.expect("UNCLEAN_ELECTION", "info", partition, None, (2, 4), [1])
     history.expect("UNCLEAN_LOSS", "critical", partition, None, (2, 4), [1])
     history.expect("REPLICA_LAGS", "info", partition, 3, (2, 4), [])
-    history.remark("r2 and r3 were acknowledged and are on broker 1 only, which truncates them when it comes back.")
+    history.add_conclusion("r2 and r3 were acknowledged and are on broker 1 only, which truncates them when it comes back.")
 
 
 @_scenario("last-replica-standing", "The last member of the ISR loses records that only it had, and is elected cleanly.")
@@ -206,7 +206,7 @@ def _last_replica_standing(history: History) -> None:
     history.shut_down()
     history.expect("LRS_LOSS", "critical", partition, None, (1, 2), [3])
     history.expect("REPLICA_LAGS", "info", partition, 2, (1, 2), [])
-    history.remark(
+    history.add_conclusion(
         "The election was clean, but its leader has no records: r1 is only on broker 3, which left the ISR when it failed."
     )
 
@@ -221,7 +221,7 @@ def _acks1_leader_failure(history: History) -> None:
     history.produce_and_copy(partition)
     history.shut_down()
     history.expect("FORK_ABOVE_HW", "info", partition, None, (1, 2), [])
-    history.remark("Only broker 1 acknowledged r1, and no rule is broken: it truncates r1 when it comes back.")
+    history.add_conclusion("Only broker 1 acknowledged r1, and no rule is broken: it truncates r1 when it comes back.")
 
 
 @_scenario("retry-without-idempotence", "A response is lost and the producer sends again: the record is in the log twice.")
@@ -233,7 +233,7 @@ def _retry_without_idempotence(history: History) -> None:
     history.produce(partition, retry_of=sent)
     history.copy_all(partition)
     history.shut_down()
-    history.remark(
+    history.add_conclusion(
         "The logs are good, and r1 is in them twice: a batch without a producer id does not show that it was sent again."
     )
 
@@ -254,7 +254,7 @@ def _retry_with_idempotence(history: History) -> None:
     history.start(1)
     history.copy_all(partition)
     history.shut_down()
-    history.remark("Both leaders knew the batches by producer id, epoch and sequence, the second one from its log.")
+    history.add_conclusion("Both leaders knew the batches by producer id, epoch and sequence, the second one from its log.")
 
 
 @_scenario("slow-follower", "A follower stops responding, is removed from the ISR, catches up and returns.")
@@ -272,7 +272,9 @@ def _slow_follower(history: History) -> None:
     history.fetch(partition, 3)
     history.copy_all(partition)
     history.shut_down()
-    history.remark("r1 was acknowledged only when broker 3 was out of the ISR; with one member less, acks=all would be refused.")
+    history.add_conclusion(
+        "r1 was acknowledged only when broker 3 was out of the ISR; with one member less, acks=all would be refused."
+    )
 
 
 @_scenario("txn-committed", "A transaction over two partitions is committed.", transactions=VERSION_2)
@@ -284,7 +286,7 @@ def _committed(history: History) -> None:
     history.end(app, commit=True)
     history.copy_all(first, second)
     history.shut_down()
-    history.remark("Until the markers came, read_committed stopped before r0 and r1, though all replicas had them.")
+    history.add_conclusion("Until the markers came, read_committed stopped before r0 and r1, though all replicas had them.")
 
 
 @_scenario("txn-aborted", "A transaction over two partitions is aborted, the next one committed.", transactions=VERSION_2)
@@ -298,7 +300,7 @@ def _aborted(history: History) -> None:
     history.end(app, commit=True)
     history.copy_all(first, second)
     history.shut_down()
-    history.remark("r0 and r1 stay in the logs permanently; only read_uncommitted returns them.")
+    history.add_conclusion("r0 and r1 stay in the logs permanently; only read_uncommitted returns them.")
 
 
 @_scenario(
@@ -319,7 +321,9 @@ def _hanging(history: History) -> None:
     history.copy_all(first, second)
     history.shut_down()
     history.expect("TXN_HANGING", "error", first, 1, (2, 3))
-    history.remark("The coordinator has no open transaction: read_committed consumers wait at offset 2 until an operator ends it.")
+    history.add_conclusion(
+        "The coordinator has no open transaction: read_committed consumers wait at offset 2 until an operator ends it."
+    )
 
 
 @_scenario(
@@ -345,10 +349,10 @@ def _torn(history: History) -> None:
     history.copy_all(first, second)
     history.shut_down()
     history.expect("TXN_HANGING", "error", first, 1, (4, 5))
-    history.remark(
+    history.add_conclusion(
         "The application wrote r1, r2 and r3 in one transaction and aborted it: r1 is committed, r2 hangs, r3 is aborted."
     )
-    history.remark("The files show only r2: the coordinator decided two transactions, and each has its markers.")
+    history.add_conclusion("The files show only r2: the coordinator decided two transactions, and each has its markers.")
 
 
 @_scenario("fenced-zombie", "An application comes back after another instance replaced it.", transactions=VERSION_2)
@@ -365,7 +369,7 @@ def _fenced_zombie(history: History) -> None:
     history.end(other, commit=True)
     history.copy_all(first, second)
     history.shut_down()
-    history.remark(
+    history.add_conclusion(
         "The first instance had epoch 0; the abort was written with epoch 1, and nothing with an older epoch is accepted after it."
     )
 
@@ -396,7 +400,7 @@ def _partly_lost(history: History) -> None:
     history.shut_down()
     history.expected.append(ExpectedFinding("RISKY_CONFIG", "info", "payments", None))
     history.expect("TXN_PARTLY_LOST", "critical", payments, 3, held_by=[])
-    history.remark("orders-0 shows r2, and payments-0 does not have r3: only half of the transaction is left.")
+    history.add_conclusion("orders-0 shows r2, and payments-0 does not have r3: only half of the transaction is left.")
 
 
 @_scenario("txn-marker-lost", "A committed transaction loses one of its markers by an unclean election.", transactions=VERSION_2)
@@ -423,7 +427,7 @@ def _marker_lost(history: History) -> None:
     history.shut_down()
     history.expect("UNCLEAN_ELECTION", "info", second)
     history.expect("TXN_TORN", "critical", second, 2, (0, 1))
-    history.remark(
+    history.add_conclusion(
         "The coordinator no longer has the transaction and does not write the marker again: read_committed stops before r1."
     )
 

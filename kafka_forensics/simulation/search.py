@@ -107,7 +107,7 @@ def explore(
     table, for each invariant the first state that breaks it, -1: none), `model` (shape, rules, packing), `scratch` (a row, rows
     for successors, two keys).
     """
-    keys, parents, table, breakers = known
+    keys, parents, table, breaking_states = known
     shape, rules, packing = model
     row, out, trial, key = scratch
     while first < last and count + out.shape[0] < keys.shape[0] and 2 * count < table.shape[0]:
@@ -123,9 +123,9 @@ def explore(
             table[slot] = count + 1
             parents[count] = first
             bits = broken(out[successor], shape)
-            for invariant in range(breakers.shape[0]):
-                if bits >> invariant & 1 and breakers[invariant] < 0:
-                    breakers[invariant] = count
+            for invariant in range(breaking_states.shape[0]):
+                if bits >> invariant & 1 and breaking_states[invariant] < 0:
+                    breaking_states[invariant] = count
             count += 1
         first += 1
     return first, count

@@ -344,7 +344,7 @@ def successors(state: "Row", shape: "Row", rules: "Row", out: "Rows") -> int:
 
 
 WORD_BITS: Final = 62
-"""Bits used of an int64, so that it stays positive."""
+"""Bits used of an int64, which stays positive."""
 PLAIN: Final = 0
 ISR_BITS: Final = 1
 LEADER: Final = 2

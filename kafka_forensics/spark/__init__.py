@@ -28,11 +28,11 @@ def register(spark: "SparkSession") -> None:
     Logs a warning if the client is newer than its Connect server: it can read rows, but not scan. Raises UsageError if pyspark is
     not installed or too old.
     """
-    from kafka_forensics.spark.sessions import newer_than_server, notice, require_pyspark
+    from kafka_forensics.spark.sessions import newer_than_server, require_pyspark, warn_once
 
     require_pyspark()
     if (sentence := newer_than_server(spark)) is not None:
-        notice(spark, sentence)
+        warn_once(spark, sentence)
     from kafka_forensics.spark.data_source import KafkaLogDataSource
 
     spark.dataSource.register(KafkaLogDataSource)
@@ -56,10 +56,10 @@ def scan(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.spark.job import scan_on_spark
-    from kafka_forensics.spark.sessions import notices_once
+    from kafka_forensics.spark.sessions import notes_once
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
-    with notices_once(spark):
+    with notes_once(spark):
         return scan_on_spark(spark, matching_paths([paths] if isinstance(paths, str) else paths), options)
 
 
@@ -81,7 +81,7 @@ def scan_snapshots(
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.views import with_views
     from kafka_forensics.questions.changes import gather_snapshots, snapshot_paths, split_storage_options
-    from kafka_forensics.spark.sessions import notices_once, require_pyspark
+    from kafka_forensics.spark.sessions import notes_once, require_pyspark
 
     require_pyspark()
     from kafka_forensics.spark.job import compare_inputs
@@ -89,7 +89,7 @@ def scan_snapshots(
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     inputs, options = split_storage_options(_matching_snapshots(snapshots), options)
     notes: list[str] = []
-    with notices_once(spark):
+    with notes_once(spark):
         gathered = gather_snapshots(snapshot_paths(inputs, options, order, notes), options)
     compared = compare_inputs(spark, gathered, options)
     compared.result.notes[:0] = notes
@@ -138,13 +138,13 @@ def export(
     from kafka_forensics.evidence.paths import matching_paths
     from kafka_forensics.export.opening import SnapshotOptions
     from kafka_forensics.spark.export_job import export_paths
-    from kafka_forensics.spark.sessions import notices_once
+    from kafka_forensics.spark.sessions import notes_once
 
     options = scan_options(jobs=1, deep=deep, as_of_ms=as_of_ms, **shared)
     listed = matching_paths([paths] if isinstance(paths, str) else paths)
     labelled = SnapshotOptions(cluster, snapshot, append)
     how = {"payloads": payloads, "allow_incomplete": allow_incomplete}
-    with notices_once(spark):
+    with notes_once(spark):
         return export_paths(spark, listed, output, facts, options, labelled, **how)
 
 

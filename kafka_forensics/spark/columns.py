@@ -184,10 +184,10 @@ def require_known(fact: str, names: list[str], known: list[str]) -> tuple[str, .
     """The names. Raises UsageError for one that is not known or is repeated."""
     for name in names:
         if name not in known:
-            meant = did_you_mean_prefix(name, known)
+            suggestion = did_you_mean_prefix(name, known)
             if name == SNAPSHOT.name:
-                meant = "set snapshots=true to read several snapshots: "
-            raise UsageError(f"the fact {fact} has no column {name!r}", hint=f"{meant}it has {', '.join(known)}")
+                suggestion = "set snapshots=true to read several snapshots: "
+            raise UsageError(f"the fact {fact} has no column {name!r}", hint=f"{suggestion}it has {', '.join(known)}")
         if names.count(name) > 1:
             raise UsageError(f"the column {name} is requested twice")
     return tuple(names)

@@ -49,7 +49,7 @@ _AS_WRITTEN: Final = {"includepayloads": "includePayloads"}
 """Options that users write with a capital, like Spark's `includeHeaders`."""
 STORAGE: Final = "storage."
 """Prefix of the options of a storage service."""
-_SMALLEST_SPLIT: Final = 1 << 10
+_MIN_SPLIT_BYTES: Final = 1 << 10
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
@@ -111,9 +111,9 @@ def _choice_of(choices: Mapping[str, object]) -> Callable[[str, str], object]:
 def _size(option: str, value: str) -> int:
     match = _SIZE.fullmatch(value.strip())
     size = 0 if match is None else int(match[1]) << _SIZE_SHIFTS[match[2].lower()]
-    if size < _SMALLEST_SPLIT:
+    if size < _MIN_SPLIT_BYTES:
         hint = f"like {option}=256m"
-        raise UsageError(f"{option} is {value!r}, which is not a size of at least {_SMALLEST_SPLIT} bytes", hint=hint)
+        raise UsageError(f"{option} is {value!r}, which is not a size of at least {_MIN_SPLIT_BYTES} bytes", hint=hint)
     return size
 
 
@@ -192,9 +192,9 @@ _OF_TABLES: Final = frozenset({"provider", "owner", "location", "external", "is_
 """Properties of a table, which Spark mixes with its options where SQL creates it."""
 
 
-def _without_properties(given: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+def _without_properties(options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
     """(options with names in lower case, whether they are of a table that is being created)."""
-    texts = {name.lower(): value for name, value in given.items()}
+    texts = {name.lower(): value for name, value in options.items()}
     if "provider" not in texts:
         return texts, False
     if "location" not in texts:
@@ -215,9 +215,9 @@ def _require_no_secrets(parsed: SourceOptions) -> None:
         )
 
 
-def parse_options(given: Mapping[str, str]) -> SourceOptions:
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """The options of a reader, with names in any case. Raises UsageError for invalid options, and PathMissingError."""
-    texts, is_table = _without_properties(given)
+    texts, is_table = _without_properties(options)
     table = tuple(sorted(texts.items())) if is_table else ()
     storage = tuple(sorted((name.removeprefix(STORAGE), texts.pop(name)) for name in [*texts] if name.startswith(STORAGE)))
     for name in texts:
@@ -295,7 +295,7 @@ class KafkaLogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The tasks, by snapshot, topic, partition, broker and offset; none if there is nothing to read."""
         query, storage = self._query, self._options.storage
-        _quiet()  # the notes were logged when the source was made
+        _log_no_notes()  # the notes were logged when the source was made
         with readable_errors():
             if self._snapshots is None:
                 listed = self._options.scanned
@@ -313,7 +313,7 @@ class KafkaLogReader(DataSourceReader):
             if (here := local_path(split_name(path)[1])) is not None:
                 exclude_input(here)
         schema = spark_arrow_schema(self._columns)
-        _quiet()
+        _log_no_notes()
         with readable_errors(), self._with_missing_variables():
             for batch in self._rows(partition.task):
                 yield in_columns(batch, self._columns, schema)
@@ -360,7 +360,7 @@ class KafkaLogDataSource(DataSource):
         with readable_errors():
             self._parsed = parse_options(options)
             if self._parsed.scanned is not None:
-                _quiet()  # the scan has logged the notes
+                _log_no_notes()  # the scan has logged the notes
             try:
                 self._snapshots = _snapshots(self._parsed)
             except PathMissingError as error:
@@ -393,10 +393,10 @@ class KafkaLogDataSource(DataSource):
         with readable_errors():
             fact, snapshots = parsed.query.fact, parsed.snapshots
             chosen = requested_columns(fact, schema, snapshots=snapshots, names=parsed.names)
-            every = {column.name: column for column in source_columns(fact, snapshots=snapshots, names=parsed.names)}
-            if len(parsed.columns) < len(every) and {column.name for column in parsed.columns} != set(chosen):
+            by_name = {column.name: column for column in source_columns(fact, snapshots=snapshots, names=parsed.names)}
+            if len(parsed.columns) < len(by_name) and {column.name for column in parsed.columns} != set(chosen):
                 raise UsageError("the option columns and the schema name different columns", hint="give one of them")
-            return KafkaLogReader(parsed, tuple(every[name] for name in chosen), self._snapshots)
+            return KafkaLogReader(parsed, tuple(by_name[name] for name in chosen), self._snapshots)
 
     def streamReader(self, schema: StructType) -> "RefusedStream":  # noqa: ARG002, N802 - Spark's own signature
         """Refuses `readStream`, when it is read."""
@@ -431,7 +431,7 @@ class RefusedStream(DataSourceStreamReader):
         self.initialOffset()
 
 
-def _quiet() -> None:
+def _log_no_notes() -> None:
     """Log no more notes about the inputs in this process, if it is one of Spark's."""
     if _in_worker():
         logging.getLogger("kafka_forensics.evidence").setLevel(logging.ERROR)

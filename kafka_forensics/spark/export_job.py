@@ -1,7 +1,7 @@
 """The export as Spark jobs: the scan, then tasks that read facts and write files to a target that all workers see.
 
 An attempt reports its files when its task is done; Spark returns the report of one attempt of each task. The driver renames these
-files, removes all others, and writes the manifest and `_SUCCESS` last, so that datasets do not depend on attempts.
+files, removes all others, and writes the manifest and `_SUCCESS` last: datasets do not depend on attempts.
 """
 
 import json
@@ -48,7 +48,7 @@ ANSWER_SCHEMA: Final = "number bigint, line string"
 """A line of a task's report; every report has at least `_DONE`."""
 _DONE: Final = ""
 _SHARE: Final = "every worker must be able to write there: use shared storage, or a URI like s3://"
-_LOOKS: Final = 8
+_CHECK_TASKS: Final = 8
 """Tasks that check the target before the export begins."""
 
 
@@ -101,12 +101,12 @@ def export_paths(
     **how: Any,
 ) -> Exported:
     """`spark.export`; `how` are further fields of `ExportOrder`."""
-    wanted = {fact_named(name).name for name in facts or FACTS}
+    requested = {fact_named(name).name for name in facts or FACTS}
     check_outputs([Output(output, "output", "any")], paths)
     paths, options = without_secrets(paths, options)
     inputs = gather(paths, options, ids_later=True)
     with open_export(output, options.storage_options, snapshot, inputs) as opened:
-        names = [name for name in FACTS if name in wanted]
+        names = [name for name in FACTS if name in requested]
         order = ExportOrder(opened, names, **how)
         reader, datasets = export_on_spark(spark, inputs, options, order)
     return Exported(datasets, reader.result)
@@ -114,7 +114,7 @@ def export_paths(
 
 def _check_target(spark: "SparkSession", arguments: ExportArguments) -> None:
     """Let some workers try to write. Raises UsageError if one cannot."""
-    checks = small_table(spark, {"number": list(range(_LOOKS))}, "number bigint").repartitionByRange(_LOOKS, "number")
+    checks = small_table(spark, {"number": list(range(_CHECK_TASKS))}, "number bigint").repartitionByRange(_CHECK_TASKS, "number")
     check = partial(_target_problems, arguments.to_json(), variables_here())
     problems = collected(checks.mapInArrow(check, "problem string"), "check the target")
     _require_none(problems.column("problem").to_pylist())

@@ -18,7 +18,7 @@ from kafka_forensics.export.target import MANIFEST
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.schemas import INCOMPLETE_FACT, Fact
 from kafka_forensics.spark.columns import declared_columns, spark_struct
-from kafka_forensics.spark.sessions import notice
+from kafka_forensics.spark.sessions import warn_once
 from kafka_forensics.spark.watching import collected
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def read_fact(spark: "SparkSession", output: str, fact: Fact, *, allow_incomplet
     missing is a warning.
     """
     escaped = re.sub(r"([\[\]{}*?\\])", r"\\\1", output)
-    every = _manifests(spark, escaped)
-    finished = [manifest for folder, manifest in every if not folder.startswith(REPLACED)]
+    manifests = _manifests(spark, escaped)
+    finished = [manifest for folder, manifest in manifests if not folder.startswith(REPLACED)]
     frame, found = _read(spark, output, escaped, fact, finished)
-    replaced = [manifest for folder, manifest in every if folder.startswith(REPLACED)]
+    replaced = [manifest for folder, manifest in manifests if folder.startswith(REPLACED)]
     for problem in _problems(finished, replaced, fact, found):
         if not allow_incomplete:
             raise IncompleteError(output, problem)
-        notice(spark, f"{output}: {problem}")
+        warn_once(spark, f"{output}: {problem}")
     return frame.select([*(label.name for label in LABELS), *fact.schema.names])
 
 

@@ -48,7 +48,7 @@ from kafka_forensics.scanning.engine.task_values import (
     merge_notes,
     shared_inputs,
     slices,
-    thin_plans,
+    trimmed_plans,
 )
 from kafka_forensics.scanning.engine.tasks import fold, judge, judge_small_slices, parse_topic_ids, read_witness_logs
 from kafka_forensics.scanning.engine.work_plan import SMALL_BYTES, fold_works, is_small, small_slice_works
@@ -71,7 +71,7 @@ from kafka_forensics.spark.sessions import core_count, require_server_of_client
 from kafka_forensics.spark.watching import collected
 from kafka_forensics.storage.open import address_of, open_address
 from kafka_forensics.storage.remote import variables_here, with_missing_variables
-from kafka_forensics.storage.source import LostSource
+from kafka_forensics.storage.source import UnopenedSource
 from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def read_topic_ids(spark: "SparkSession", inputs: Inputs, common: TaskArguments)
 
 def witnesses_of(spark: "SparkSession", inputs: Inputs, common: TaskArguments) -> Witnesses:
     """What the internal topics say, read by one task."""
-    plans = thin_plans(inputs.internal)
+    plans = trimmed_plans(inputs.internal)
     if not plans and len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) < 2:
         return Witnesses()
     request = small_table(spark, {"packed": [pack(plans)]}, "packed binary")
@@ -250,8 +250,8 @@ def judged_slices(
 
     `states_of_numbers` folds the logs of some slices: (states, number of works).
     """
-    asking = [number for number, part in enumerate(parts) if _may_ask(part, sizes)]
-    small = {number for number, part in enumerate(parts) if is_small(part.replicas, sizes.small_bytes)}.difference(asking)
+    may_ask = [number for number, part in enumerate(parts) if _may_have_key_questions(part, sizes)]
+    small = {number for number, part in enumerate(parts) if is_small(part.replicas, sizes.small_bytes)}.difference(may_ask)
     others = [number for number in range(len(parts)) if number not in small]
     attempts = max_attempts(spark)
     judge_task = partial(_judge, functions.judge, attempts)
@@ -265,14 +265,14 @@ def judged_slices(
             tables.append(works_table(spark, [pack(work) for work in works]).mapInArrow(judge_small, ANSWER_SCHEMA))
         if others:
             states, works_count = states_of_numbers(others)
-            states = caches.enter_context(cached(states)) if asking else states
+            states = caches.enter_context(cached(states)) if may_ask else states
             tasks = max(1, min(len(others), max(-(-len(others) // sizes.slices_a_task), works_count)))
             slice_table = slice_rows(spark, others, [pack(parts[number]) for number in others])
             tables.append(judge_with_states(slice_table, states, tasks, judge_task))
-        every = tables[0] if len(tables) == 1 else tables[0].unionByName(tables[1])
-        packed = list(in_order(every, range(len(parts))))
-        answers = {number: unpacked(inputs, packed[number]) for number in asking}
-        if waiting := [number for number in asking if answers[number].questions]:
+        all_answers = tables[0] if len(tables) == 1 else tables[0].unionByName(tables[1])
+        packed = list(in_order(all_answers, range(len(parts))))
+        answers = {number: unpacked(inputs, packed[number]) for number in may_ask}
+        if waiting := [number for number in may_ask if answers[number].questions]:
             questions = [(number, question) for number in waiting for question in answers[number].questions]
             with_plans = [(parts[number].replicas, question) for number, question in questions]
             key_answers = keys.answer_key_questions(spark, functions.common, with_plans, sizes.work_bytes or MIN_WORK_BYTES)
@@ -287,7 +287,7 @@ def judged_slices(
         yield answers[number] if number in answers else unpacked(inputs, packed_answer)
 
 
-def _may_ask(part: "PartitionSlice | ChangeSlice", sizes: TaskSizes) -> bool:
+def _may_have_key_questions(part: "PartitionSlice | ChangeSlice", sizes: TaskSizes) -> bool:
     """Whether judging the slice may ask questions about keys (`DeferredKeys`)."""
     plans = part.replicas
     compacted = any(plan.context.compacted for plan in plans)
@@ -302,7 +302,7 @@ def fold_states(
     least = MIN_WORK_BYTES if deep else min(max(total // TARGET_WORKS, MIN_WORK_BYTES), MAX_WORK_BYTES)
     work_bytes = sizes.work_bytes or max(least, total // MAX_WORKS)
     works = [pack(work) for work in fold_works(parts, sizes.split_bytes, work_bytes)]
-    return works_table(spark, works).mapInArrow(partial(fold_works_there, common, max_attempts(spark)), ROW_SCHEMA), len(works)
+    return works_table(spark, works).mapInArrow(partial(fold_on_worker, common, max_attempts(spark)), ROW_SCHEMA), len(works)
 
 
 def slice_rows(spark: "SparkSession", numbers: Collection[int], packed: Iterable[bytes]) -> "DataFrame":
@@ -349,7 +349,7 @@ def _witness_logs(common: bytes, attempts: int, batches: Batches) -> Batches:
         yield batch_of("packed binary", {"packed": [read_witness_logs(common, work, strict=strict)]})
 
 
-def fold_works_there(common: bytes, attempts: int, batches: Batches) -> Batches:
+def fold_on_worker(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: fold parts of logs to states."""
     strict = has_attempts_left(attempts)
     with gc_less_often():
@@ -401,7 +401,7 @@ def _judge_whole(judge_slices: Callable[..., Iterator[tuple[int, bytes]]], attem
 def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     """Check by one task whether workers can run tasks. Raises UsageError that says what they lack."""
     require_server_of_client(spark)
-    sources = [source for source in inputs.sources if not isinstance(source, LostSource)]
+    sources = [source for source in inputs.sources if not isinstance(source, UnopenedSource)]
     columns = {"name": [source.name for source in sources], "place": [address_of(source) for source in sources]}
     places = small_table(spark, columns, "name string, place string").coalesce(1)
     checks = places.mapInArrow(partial(_first_problem, __version__, pack(options), variables_here()), "problem string")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.compaction import KeyColumn
-from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, read_keys, sweep_keys
+from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, compare_sorted_keys, read_keys
 from kafka_forensics.scanning.engine.serialization import pack, unpack
-from kafka_forensics.spark.sessions import notice
+from kafka_forensics.spark.sessions import warn_once
 from kafka_forensics.spark.watching import collected
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def small_table(spark: "SparkSession", columns: "Mapping[str, Sequence[object]]"
 
 
 def works_table(spark: "SparkSession", works: list[bytes]) -> "DataFrame":
-    """A DataFrame of packed works, each in a task of its own."""
+    """A DataFrame of packed works, each in a separate task."""
     listed = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
     return listed.repartitionByRange(max(len(works), 1), "work")
 
@@ -105,7 +105,7 @@ def cached(rows: "DataFrame") -> "Iterator[DataFrame]":
     except PySparkException as error:
         if "PERSIST" not in str(error):
             raise
-        notice(rows.sparkSession, "note: Spark cannot cache rows here, so large compacted logs are read twice")
+        warn_once(rows.sparkSession, "note: Spark cannot cache rows here, so large compacted logs are read twice")
         yield rows
         return
     try:
@@ -142,14 +142,14 @@ def answer_key_questions(
     with cached(key_rows) as rows:
         readings = collected(rows.filter("packed is not null").select("packed"), "read keys of compacted logs")
         under_way.take_readings(unpack(reading.as_py()) for reading in readings.column("packed"))
-        sweeps = (
+        comparisons = (
             rows.filter("packed is null")
             .drop("packed")
             .repartitionByRange(len(works), *_SORTED_BY[:3])
             .sortWithinPartitions(*_SORTED_BY)
-            .mapInArrow(partial(_sweep, under_way.comparisons()), TALLY_SCHEMA)
+            .mapInArrow(partial(_compare_keys, under_way.comparisons()), TALLY_SCHEMA)
         )
-        tallies = collected(sweeps, "compare keys of compacted logs")
+        tallies = collected(comparisons, "compare keys of compacted logs")
     for number, tally in zip(tallies.column("question"), tallies.column("packed"), strict=True):
         under_way.take_tally(number.as_py(), unpack(tally.as_py()))
     return under_way.answers()
@@ -176,9 +176,9 @@ def _as_batch(rows: KeyRows) -> "pa.RecordBatch":
     )
 
 
-def _sweep(comparisons: bytes, batches: Batches) -> Batches:
+def _compare_keys(comparisons: bytes, batches: Batches) -> Batches:
     """On a worker: compare rows that are sorted by key."""
-    for number, tally in sweep_keys(comparisons, _key_rows(batches)):
+    for number, tally in compare_sorted_keys(comparisons, _key_rows(batches)):
         yield batch_of(TALLY_SCHEMA, {"question": [number], "packed": [tally]})
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 _READ_BYTES: Final = 4096
-_LONGEST_LINE: Final = 1 << 16
+_MAX_LINE_BYTES: Final = 1 << 16
 _LINES_KEPT: Final = 64
-_LONGEST_REASON: Final = 400
+_MAX_REASON_LENGTH: Final = 400
 _SECONDS_TO_END: Final = 2.0
 _NOISE: Final = re.compile(
     rb"WARNING: Using incubator modules|Using Spark's default log4j profile|Setting (?:default|Spark) log level to"
@@ -90,14 +90,14 @@ class JavaOutput:
         for line in reversed(list(self._last)):
             text = line.decode("utf-8", "backslashreplace")
             if _NO_REASON.match(text) is None and _NOISE.match(line) is None:
-                return escape_unprintable(text).strip().removeprefix("# ")[:_LONGEST_REASON]
+                return escape_unprintable(text).strip().removeprefix("# ")[:_MAX_REASON_LENGTH]
         return None
 
     def _listen(self) -> None:
         rest = b""
         while output := os.read(self._read, _READ_BYTES):
             *lines, rest = re.split(rb"[\r\n]", rest + output)
-            if len(rest) > _LONGEST_LINE:
+            if len(rest) > _MAX_LINE_BYTES:
                 lines, rest = [*lines, rest], b""
             for line in lines:
                 self._add(line)
@@ -206,7 +206,7 @@ def newer_than_server(spark: "SparkSession") -> str | None:
 
 
 def core_count(spark: "SparkSession") -> int | None:
-    """How many tasks Spark runs at once, by the plan of a query of its own; None if the plan does not say."""
+    """How many tasks Spark runs at once, by the plan of a small query; None if the plan does not say."""
     plan = str(spark.sql("EXPLAIN SELECT * FROM range(1)").head())
     splits = re.search(r"splits=(\d+)", plan)
     return None if splits is None else int(splits[1])
@@ -223,14 +223,14 @@ def is_new_note(spark: "SparkSession", text: str) -> bool:
     return is_new
 
 
-def notice(spark: "SparkSession", text: str) -> None:
+def warn_once(spark: "SparkSession", text: str) -> None:
     """Log a warning once a session."""
     if is_new_note(spark, text):
         logging.getLogger(__name__).warning("%s", text)
 
 
 @contextmanager
-def notices_once(spark: "SparkSession") -> Iterator[None]:
+def notes_once(spark: "SparkSession") -> Iterator[None]:
     """A block that logs each note about the inputs once a session."""
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -294,8 +294,8 @@ def readable_spark_errors(starting: str | None = None, java: JavaOutput | None =
         reason = root_cause(str(error))
         if starting is None:
             raise known_error(str(error)) or ForensicsError(f"Spark did not finish: {reason}{_full_disk(str(error))}") from error
-        if java is not None and _JAVA_ENDED in reason and (last_words := java.reason()) is not None:
-            reason = f"Java ended with: {last_words}"
+        if java is not None and _JAVA_ENDED in reason and (last_line := java.reason()) is not None:
+            reason = f"Java ended with: {last_line}"
         reason = reason.replace(starting, without_url_parameters(starting))
         raise UsageError(
             f"Spark does not start at {without_url_parameters(starting)}: {reason}",
@@ -344,12 +344,12 @@ _KNOWN: Final[tuple[tuple[str, type[UsageError | ForensicsError], str], ...]] = 
     ),
 )
 """What a text of Spark matches → the error, and its sentence with the setting to change."""
-_OURS: Final = re.compile(r"kafka_forensics\.errors\.\w+: ")
+_PROJECT_ERROR: Final = re.compile(r"kafka_forensics\.errors\.\w+: ")
 
 
 def known_error(text: str) -> ForensicsError | None:
     """The error for a failure of Spark that a setting cures, None for another one; our own errors, in any words, are not."""
-    for pattern, kind, sentence in () if _OURS.search(text) else _KNOWN:
+    for pattern, kind, sentence in () if _PROJECT_ERROR.search(text) else _KNOWN:
         if (match := re.search(pattern, text)) is not None:
             return kind(sentence.format(*map(str.strip, match.groups())))
     return None

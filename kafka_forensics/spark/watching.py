@@ -25,7 +25,7 @@ LIMIT_SETTING: Final = "spark.kafka_forensics.executorTimeout"
 """Seconds after which a job ends for which no executor works; 0: it waits forever."""
 _LIMIT_SECONDS: Final = "600"
 WARN_SECONDS: Final = 60.0
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 _DESCRIPTION: Final = "spark.job.description"
 
 
@@ -124,7 +124,6 @@ class Settings(NamedTuple):
 
 
 def _settings(spark: "SparkSession") -> Settings:
-    """The settings of a session."""
     limit = str(spark.conf.get(LIMIT_SETTING, _LIMIT_SECONDS))
     names = ("spark.executor.memory", "spark.executor.cores", "spark.executor.pyspark.memory")
     requested = {name: spark.conf.get(name, "") for name in names}
@@ -151,27 +150,27 @@ class Watch:
             yield
         finally:
             self._over.set()
-            thread.join(LOOK_SECONDS)  # a lost cluster does not answer
+            thread.join(POLL_SECONDS)  # a lost cluster does not answer
 
     def _watch(self) -> None:
         with suppress(*job_errors(), OSError):  # Java or the server has ended, so the job itself fails, too
-            self._look_until_over()
+            self._poll()
 
-    def _look_until_over(self) -> None:
-        worked = time.monotonic()
+    def _poll(self) -> None:
+        last_progress = time.monotonic()
         done, warned = 0, False
-        while not self._over.wait(LOOK_SECONDS):
+        while not self._over.wait(POLL_SECONDS):
             now, seen = time.monotonic(), self._job.stages()
             if seen is None or seen.running or seen.done != done:
-                worked, warned = now, False
+                last_progress, warned = now, False
             done = done if seen is None else seen.done
             if seen is None or self._over.is_set():
                 continue
-            if not warned and now - worked >= WARN_SECONDS:
+            if not warned and now - last_progress >= WARN_SECONDS:
                 warned = True
-                logging.getLogger(__name__).warning("%s", self._waiting(now - worked))
-            if 0 < self._settings.limit <= now - worked:
-                self.reason = f"{self._waiting(now - worked)}; {LIMIT_SETTING} {self._settings.limit:g} seconds are over"
+                logging.getLogger(__name__).warning("%s", self._waiting(now - last_progress))
+            if 0 < self._settings.limit <= now - last_progress:
+                self.reason = f"{self._waiting(now - last_progress)}; {LIMIT_SETTING} {self._settings.limit:g} seconds are over"
                 self._job.cancel()
                 return
 

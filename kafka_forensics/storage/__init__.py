@@ -1,1 +1,1 @@
-"""Bytes, read only: where evidence comes from and how it is opened without a trace."""
+"""Reads evidence and never changes it: local files, archives, bundles, storage services."""

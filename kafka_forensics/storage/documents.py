@@ -1,4 +1,4 @@
-"""Documents that a user names: only regular files of limited size, so that no pipe blocks and no file fills the memory."""
+"""Documents that a user names: only regular files of limited size, because a pipe may block and a large file fills the memory."""
 
 import os
 import stat

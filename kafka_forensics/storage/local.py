@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #
 # A link is followed if its target is a path that was given, or lies below one. Directories are compared by device and inode while
 # they are open, never by their path. Outside of the given paths, directories are passed through without being read, and only on
-# file systems on which a given path lies, so that no link can trigger an automount.
+# file systems on which a given path lies: no link can trigger an automount.
 
 
 MAX_LINKS: Final = 8
@@ -56,7 +56,7 @@ _NO_ACCESS_TIME: Final[int] = getattr(os, "O_NOATIME", 0)
 _ONE_READ: Final = 1 << 30
 """Most bytes per system call."""
 _HAS_PREADV: Final = hasattr(os, "preadv")
-_TELLS_HOLES: Final = hasattr(os, "SEEK_DATA")
+_HAS_SEEK_DATA: Final = hasattr(os, "SEEK_DATA")
 _NO_HOLES_KNOWN: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS})
 
 
@@ -131,7 +131,7 @@ class _Location:
 class _Walk:
     """A walk from `root` to a path below it, with all directories kept open until `finish` gives what is at the path.
 
-    Each directory is opened relative to the one before, so that no part can become a link in between.
+    Each directory is opened relative to the one before: no part can become a link in between.
     """
 
     def __init__(self, root: str, roots: Roots) -> None:
@@ -216,7 +216,7 @@ class _Walk:
             self._restart("/")
 
     def _follow(self, name: str, parts: "deque[str]") -> None:
-        """Put the target of link `name` before the parts that are left."""
+        """Put the target of link `name` before the remaining parts."""
         directory = self._directories[-1][0]
         link = _identity(os.fstat(directory)), name
         is_circle = link in self._links
@@ -253,7 +253,7 @@ class LocalSource(ByteSource):
     """A directory, or a single file, whose path in the source is "".
 
     The path itself may be a symbolic link and is resolved once, here; links below it are followed within it, and to the other paths
-    that were given (`give_roots`). Holds no descriptor between calls (except in `holding`), so it may be shared by threads, forked
+    that were given (`set_roots`). Holds no descriptor between calls (except in `holding`), so it may be shared by threads, forked
     and pickled. Errors and entries carry the path below the root.
     """
 
@@ -266,7 +266,7 @@ class LocalSource(ByteSource):
         self._root = os.path.realpath(path)
         self._roots = Roots([path])
 
-    def give_roots(self, roots: Roots) -> None:
+    def set_roots(self, roots: Roots) -> None:
         """Follow links to all of these paths; the source's own is one of them."""
         self._roots = roots
 
@@ -274,7 +274,7 @@ class LocalSource(ByteSource):
         """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
         entries, links = [], []
         prefix = f"{path}/" if path else ""
-        with _Reasons(path), self._find(path) as location:
+        with _SourceErrors(path), self._find(path) as location:
             if not path and not stat.S_ISDIR(location.info.st_mode):
                 return []
             descriptor, _ = location.opened(_LIST_FLAGS)
@@ -297,7 +297,7 @@ class LocalSource(ByteSource):
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, its target's. Raises SourceError if there is none."""
-        with _Reasons(path):
+        with _SourceErrors(path):
             try:
                 with self._find(path) as location:
                     return _entry(path, location.info, location.target)
@@ -310,7 +310,7 @@ class LocalSource(ByteSource):
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
         if path in self.refused:
             raise SourceError(path, self.refused[path])
-        with _Reasons(path), self._find(path) as location:
+        with _SourceErrors(path), self._find(path) as location:
             _require_regular(location.info)
             descriptor, info = location.opened(_FILE_FLAGS)
             cache, size = self.page_cache, info.st_size
@@ -357,7 +357,7 @@ _open_directories: Final = _OpenDirectories()
 
 @contextmanager
 def directory_kept_open(source: ByteSource, directory: str) -> Iterator[None]:
-    """Keep a directory open in this thread while the block runs, so that its entries are found without a walk.
+    """Keep a directory open in this thread while the block runs: its entries are found without a walk.
 
     Does nothing for other sources than a LocalSource, and for a directory that cannot be opened: reading in it then says why.
     """
@@ -376,7 +376,7 @@ def directory_kept_open(source: ByteSource, directory: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-class _Reasons:
+class _SourceErrors:
     """Raises an OSError or LinkError of the block as a SourceError of `path`; a class, because generators take longer."""
 
     __slots__ = ("_path",)
@@ -397,7 +397,7 @@ class _Reasons:
 class LocalFile(ByteFile):
     """An open regular file; any number of threads may read it at once.
 
-    Reads stop at the size that the file had when it was opened, so that a file that is still being written reads the same twice.
+    Reads stop at the size that the file had when it was opened: a file that is still being written reads the same twice.
     """
 
     def __init__(self, descriptor: int, path: str, size_in_bytes: int) -> None:
@@ -410,17 +410,17 @@ class LocalFile(ByteFile):
 
     def read_at(self, position: int, size: int) -> bytes:
         """See ByteFile."""
-        wanted = self.available(position, size)
-        self._before_read(position, position + wanted)
+        requested = self.available(position, size)
+        self._before_read(position, position + requested)
         chunks = []
         try:
-            while wanted > 0:
-                chunk = os.pread(self._descriptor, min(wanted, _ONE_READ), position)
+            while requested > 0:
+                chunk = os.pread(self._descriptor, min(requested, _ONE_READ), position)
                 if not chunk:
                     break  # truncated since it was opened
                 chunks.append(chunk)
                 position += len(chunk)
-                wanted -= len(chunk)
+                requested -= len(chunk)
         except OSError as error:
             raise SourceError(self._path, _reason(error)) from error
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -428,12 +428,12 @@ class LocalFile(ByteFile):
     def read_into(self, position: int, buffer: memoryview) -> int:
         """See ByteFile."""
         buffer = buffer.cast("B")
-        wanted = self.available(position, len(buffer))
-        self._before_read(position, position + wanted)
+        requested = self.available(position, len(buffer))
+        self._before_read(position, position + requested)
         done = 0
         try:
-            while done < wanted:
-                target = buffer[done : min(wanted, done + _ONE_READ)]
+            while done < requested:
+                target = buffer[done : min(requested, done + _ONE_READ)]
                 count = _pread_into(self._descriptor, target, position + done)
                 if count == 0:
                     break
@@ -448,7 +448,7 @@ class LocalFile(ByteFile):
         `lseek` moves the descriptor's own position, from which nothing is ever read.
         """
         size = self.size_in_bytes
-        if not _TELLS_HOLES:
+        if not _HAS_SEEK_DATA:
             return [(0, size)]
         ranges = []
         position = 0
@@ -488,14 +488,14 @@ class _UncachedFile(LocalFile):
 
     def __init__(self, descriptor: int, path: str, size_in_bytes: int, cache: "PageCache") -> None:
         super().__init__(descriptor, path, size_in_bytes)
-        self._pages = cache.brought_by(descriptor)
+        self._pages = cache.pages_added_by(descriptor)
 
     def _before_read(self, start: int, end: int) -> None:
-        """Record the pages that are brought in."""
+        """Record the pages that the read adds."""
         self._pages.will_read(start, end)
 
     def close(self) -> None:
-        """Drop the pages that were brought in, and close the descriptor."""
+        """Drop the added pages, and close the descriptor."""
         if self._descriptor >= 0:
             self._pages.drop()
         super().close()

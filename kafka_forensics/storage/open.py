@@ -62,7 +62,7 @@ DBFS: Final = "/dbfs"
 """Mount point of Databricks' file system."""
 VOLUMES: Final = "/Volumes"
 """Mount point of the volumes of Unity Catalog, also called `dbfs:/Volumes`."""
-_MOST_SIBLINGS: Final = 10_000
+_MAX_SIBLINGS: Final = 10_000
 """Names considered for a hint."""
 
 
@@ -138,7 +138,7 @@ def follow_links_between(sources: "Iterable[ByteSource]") -> None:
     local = [source for source in sources if isinstance(source, LocalSource)]
     roots = Roots([source.name for source in local])
     for source in local:
-        source.give_roots(roots)
+        source.set_roots(roots)
 
 
 def address_of(source: ByteSource) -> str:
@@ -163,7 +163,7 @@ def open_address(place: str, storage_options: "OptionsArgument" = None) -> ByteS
     source = open_source(fields["path"])
     source.refused.update(fields["refused"])
     if isinstance(source, LocalSource):
-        source.give_roots(Roots([fields["path"], *fields["roots"]]))
+        source.set_roots(Roots([fields["path"], *fields["roots"]]))
         source.roots_used.update(fields["roots"])
     return source
 
@@ -197,12 +197,12 @@ def place_of_log(source: ByteSource) -> tuple[ByteSource, str]:
     return DecodedStore(open_parent(source), layout), place.rpartition("/")[2]
 
 
-def local_path(given: str) -> str | None:
+def local_path(location: str) -> str | None:
     """The path on this machine of a path or a `file:` URI; None for a URI of a storage service.
 
     Raises UsageError for a file URI of another host, and for a `dbfs:/` path if Databricks mounts nothing.
     """
-    path = local_spelling(given)
+    path = local_spelling(location)
     uri = URI.match(path)
     if uri is None or os.path.lexists(path):
         return path
@@ -252,7 +252,7 @@ def _missing(path: str) -> PathMissingError:
         missing = parent
     try:
         with os.scandir(parent or ".") as entries:
-            names = [item.name for item in islice(entries, _MOST_SIBLINGS)]
+            names = [item.name for item in islice(entries, _MAX_SIBLINGS)]
     except OSError:
         names = []
     near = nearest(os.path.basename(missing), sorted(names))
@@ -356,7 +356,9 @@ def sha256_of(file: ByteFile, start: int = 0, end: int | None = None) -> str:
     """SHA-256 of a file in hexadecimal, or of bytes `[start, end)` of it. Raises SourceError."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(_READ))
-    while (wanted := _READ if end is None else min(end - start, _READ)) > 0 and (count := file.read_into(start, buffer[:wanted])):
+    while (requested := _READ if end is None else min(end - start, _READ)) > 0 and (
+        count := file.read_into(start, buffer[:requested])
+    ):
         digest.update(buffer[:count])
         start += count
     return digest.hexdigest()

@@ -18,7 +18,7 @@ from typing import Final
 from kafka_forensics.model.offset_ranges import normalised
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-MOST_BROUGHT_BYTES: Final = 8 << 20
+MAX_ADDED_BYTES: Final = 8 << 20
 """Once a file has brought in more than this, its pages are dropped before it is closed."""
 STRETCH_BYTES: Final = 128 << 10
 """Checked by one RWF_NOWAIT read."""
@@ -46,11 +46,11 @@ class PageCache:
         if not self._methods:
             _log("the page cache: this system does not report its content, so nothing is dropped from it")
 
-    def brought_by(self, descriptor: int) -> "BroughtPages":
-        """The pages that reading a file, which was just opened, brings in."""
+    def pages_added_by(self, descriptor: int) -> "AddedPages":
+        """The pages that reading a newly opened file adds."""
         if self._methods:
             _advise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead: its pages would not be recorded
-        return BroughtPages(self, descriptor)
+        return AddedPages(self, descriptor)
 
     def missing(self, descriptor: int, first: int, end: int) -> Ranges:
         """Ranges of pages in `[first, end)` that are not in the cache; none if the system cannot tell."""
@@ -76,29 +76,29 @@ def _log(message: str) -> None:
     logging.getLogger(__name__).info(message)
 
 
-class BroughtPages:
-    """The pages that reading one file brings into the cache: call `will_read` before each read, and `drop` at the end."""
+class AddedPages:
+    """The pages that reading one file adds to the cache: call `will_read` before each read, and `drop` at the end."""
 
     def __init__(self, cache: PageCache, descriptor: int) -> None:
         self._cache = cache
         self._descriptor = descriptor
-        self._brought: Ranges = []
+        self._added: Ranges = []
         self._bytes = 0
 
     def will_read(self, start: int, end: int) -> None:
-        """Record the pages that reading bytes `[start, end)` is going to bring in; `end` is not after the end of the file."""
-        if self._bytes >= MOST_BROUGHT_BYTES:
+        """Record the pages that reading bytes `[start, end)` adds; `end` is not after the end of the file."""
+        if self._bytes >= MAX_ADDED_BYTES:
             self.drop()
         if start < end:
             missing = self._cache.missing(self._descriptor, start // PAGE_BYTES, -(-end // PAGE_BYTES))
-            self._brought += missing
+            self._added += missing
             self._bytes += sum(after - first for first, after in missing) * PAGE_BYTES
 
     def drop(self) -> None:
         """Drop all recorded pages from the cache."""
-        for first, end in normalised(self._brought):
+        for first, end in normalised(self._added):
             _advise(self._descriptor, first * PAGE_BYTES, (end - first) * PAGE_BYTES, os.POSIX_FADV_DONTNEED)
-        self._brought, self._bytes = [], 0
+        self._added, self._bytes = [], 0
 
 
 def _advise(descriptor: int, start: int, size: int, advice: int) -> None:

@@ -140,7 +140,7 @@ def _reads_ranges(file_class: type) -> bool:
 class ListedSource(Protocol):
     """A source that answers `stat` from listings that it keeps."""
 
-    def believe(self, entries: Iterable[Entry]) -> None:
+    def accept_listing(self, entries: Iterable[Entry]) -> None:
         """Accept entries that were listed in another process: opening them then needs no listing here."""
 
     def forget_listings(self) -> None:
@@ -249,7 +249,7 @@ def path_in(name: str, path: str) -> str:
     return name + path if not path or name.endswith("/") else f"{name}/{path}"
 
 
-class LostSource(ByteSource):
+class UnopenedSource(ByteSource):
     """Stands for evidence at `name` that could not be opened because of `error`: every call raises SourceError."""
 
     def __init__(self, name: str, error: ForensicsError) -> None:

@@ -34,7 +34,7 @@ from kafka_forensics.wording.values import (
 
 _ONLY: Final = "Only one copy was scanned: if others exist, give their log directories, too."
 _OPTION: Final = re.compile(r"--?[a-z]")
-_LONGEST_ARGUMENT: Final = 4096
+_MAX_ARGUMENT_LENGTH: Final = 4096
 _MISPLACED_SHOWN: Final = 3
 _NAME_FIRST: Final = re.compile(r"\{\{ (file|log_dirs)\b")
 _CODES: Final = frozenset(
@@ -258,7 +258,7 @@ def _command_line(command: str, arguments: Iterable[str]) -> str:
 
 def _shell_words(arguments: Iterable[str]) -> str:
     """Arguments quoted for a shell. One that looks like an option and is none, such as a path -1, gets `./` before it."""
-    cleaned = (clean(argument, _LONGEST_ARGUMENT) for argument in arguments)
+    cleaned = (clean(argument, _MAX_ARGUMENT_LENGTH) for argument in arguments)
     return shlex.join(f"./{text}" if text.startswith("-") and not _OPTION.match(text) else text for text in cleaned)
 
 
@@ -303,7 +303,7 @@ RISKS: Final = (
 """Risks in the evidence, and sentences about them."""
 
 
-def _risks_told(finding: Finding) -> str | None:
+def _risks_text(finding: Finding) -> str | None:
     """What makes a loss possible, in sentences."""
     risks = finding.evidence.get("risks")
     texts = [clean(risk) for risk in risks] if isinstance(risks, list) else []
@@ -314,7 +314,7 @@ def _risks_told(finding: Finding) -> str | None:
 def _kafka_command(finding: Finding, key: str) -> str | None:
     """A command of Kafka's tools in the evidence."""
     command = finding.evidence.get(key)
-    return f"`{clean(command, _LONGEST_ARGUMENT)}`" if isinstance(command, str) else None
+    return f"`{clean(command, _MAX_ARGUMENT_LENGTH)}`" if isinstance(command, str) else None
 
 
 def _formats(finding: Finding) -> str | None:
@@ -380,20 +380,20 @@ def _not_whole(finding: Finding) -> str | None:
 def _cut(finding: Finding) -> str | None:
     """Where followers would truncate, within the loss; both offsets where checkpoint and batches say different ones."""
     offsets = {offset for row in _truncations(finding) for offset in (row.get("from_batches"), row.get("from_checkpoint"))}
-    cuts = {offset for offset in offsets if isinstance(offset, int) and offset >= 0 and not _spares(finding, offset)}
+    cuts = {offset for offset in offsets if isinstance(offset, int) and offset >= 0 and not _removes_nothing(finding, offset)}
     return " or ".join(map(clean, sorted(cuts))) or None
 
 
 def _kept_by(finding: Finding) -> str | None:
     """`leader-epoch-checkpoint`, if by that file Kafka would not truncate a loss that it truncates by the batches."""
     spared = any(
-        _spares(finding, row.get("from_checkpoint")) and not _spares(finding, row.get("from_batches"))
+        _removes_nothing(finding, row.get("from_checkpoint")) and not _removes_nothing(finding, row.get("from_batches"))
         for row in _truncations(finding)
     )
     return "leader-epoch-checkpoint" if spared else None
 
 
-def _spares(finding: Finding, truncation_offset: object) -> bool:
+def _removes_nothing(finding: Finding, truncation_offset: object) -> bool:
     """Whether a truncation removes nothing of a loss."""
     end = finding.place.offset_end
     return finding.kind == "UNCLEAN_LOSS" and isinstance(truncation_offset, int) and end is not None and truncation_offset >= end
@@ -523,7 +523,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "remote_defect": _remote_defect,
     "remote_ids": _remote_ids,
     "remote_states": _remote_states,
-    "risks_told": _risks_told,
+    "risks_told": _risks_text,
     "rivals": _rivals,
     "stops": lambda finding: finding.evidence.get("starts") is False,
     "successor": _successor,

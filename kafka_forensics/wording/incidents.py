@@ -41,7 +41,7 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
         "the replicas of {{ partitions }} hold different records at the same offsets, and no file shows why",
         _WEIGH,
     ),
-    Cause.LOG_DIRECTORY_GONE: _IncidentText(
+    Cause.LOG_DIRECTORY_MISSING: _IncidentText(
         "missing replicas",
         "{{ brokers or 'a broker' }} has no files of {{ partitions }}, although other files list its replicas",
         "Do not start {{ brokers or 'this broker' }} before the other replicas are copied elsewhere: it would start with empty"
@@ -146,7 +146,7 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
 _ELECTION_CAUSES: Final = (Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE)
 _COMMANDS: Final = {
     **dict.fromkeys(_ELECTION_CAUSES, "plan"),
-    **dict.fromkeys((Cause.LOG_DIRECTORY_GONE, Cause.SHORT_REPLICA, Cause.COMMITTED_LOST), "plan"),
+    **dict.fromkeys((Cause.LOG_DIRECTORY_MISSING, Cause.SHORT_REPLICA, Cause.COMMITTED_LOST), "plan"),
     **dict.fromkeys((Cause.HANGING_TRANSACTION, Cause.TORN_TRANSACTION), "transactions"),
     Cause.READERS_HELD_BACK: "groups",
 }

@@ -193,7 +193,7 @@ ON_START: Final[Mapping[str, str]] = {
     ),
     StartOutcome.CLEANER_STOPS.value: "the broker starts, but its log cleaner stops until the next start",
 }
-"""What a broker does at a start with the file, unless it ignores it or writes it anew."""
+"""What a broker does at a start with the file, unless it ignores it or writes it again."""
 
 
 def on_start(finding: Finding) -> str | None:

@@ -13,7 +13,8 @@ from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.model.json_objects import Json
 from kafka_forensics.storage.archives import BLOCK, ArchiveMember, MemberTree, TarIndex, TarPlace, padded
 from kafka_forensics.storage.bundles import (
-    ABOUT,
+    CHECKSUMS,
+    DESCRIPTION,
     EXCLUSIVE_KINDS,
     FAST_COMPRESSION_LEVEL,
     FORMAT,
@@ -21,7 +22,6 @@ from kafka_forensics.storage.bundles import (
     LISTING,
     MAX_PART_BYTES,
     PART_BYTES,
-    SEAL,
     TRANSACTION_PARTITIONS,
     VERSION,
     BundleSection,
@@ -39,12 +39,12 @@ no more than this again, and the file that it was reading."""
 _OF_THIS_RUN: Final = frozenset({"started_ms", TRANSACTION_PARTITIONS})
 """Fields of the description that may differ when an unfinished bundle is continued."""
 _ROW_BYTES: Final = 400
-"""About the memory of a pending row of a file, and of a section besides its bytes."""
+"""About the memory of a pending row of a file, and of a section without its bytes."""
 _ROWS_OF_FRAME: Final = 4096
 _NEARLY: Final = 16
 """All except one in so many bytes are nearly all."""
 _FRAME_BYTES: Final = 1024
-"""The most that a zstd frame has besides its blocks, none of which is larger than its content except for a few bytes."""
+"""The most bytes of a zstd frame outside its blocks, none of which is larger than its content except for a few bytes."""
 
 
 class BundleWriter:
@@ -74,7 +74,7 @@ class BundleWriter:
         description: Json = {"format": FORMAT, "version": VERSION} | about
         self._mtime = int(about.get("started_ms", 0)) // 1000
         if not self._continue(description):
-            self._add_member(ABOUT, json.dumps(description, indent=1).encode())
+            self._add_member(DESCRIPTION, json.dumps(description, indent=1).encode())
 
     def keep_file(self, path: str, is_same: Callable[[list[object]], bool]) -> bool:
         """Keep the sections of a file if the unfinished bundle has it whole and its row `is_same`; whether they were kept."""
@@ -111,7 +111,7 @@ class BundleWriter:
         self._flush()
         self._add_member(LISTING, self._listing.whole(directories))
         members = {name: list(member) for name, member in self._members.items()}
-        self._add_member(SEAL, json.dumps({**ending, "members": members}, indent=1).encode())
+        self._add_member(CHECKSUMS, json.dumps({**ending, "members": members}, indent=1).encode())
         self._write(bytes(2 * BLOCK))
         self._output.truncate()
 
@@ -165,9 +165,9 @@ class BundleWriter:
     def _continue(self, about: Json) -> bool:
         """Read what is there of an unfinished bundle, up to the end of its last whole part; whether there is any."""
         members = MemberTree()
-        with suppress(SourceError):  # it is no bundle
+        with suppress(SourceError):  # it is not a bundle
             TarIndex(_OutputReader(self._output), members, [], None).run()
-        data = self._member_data(members, ABOUT)
+        data = self._member_data(members, DESCRIPTION)
         if data is None:
             self._output.seek(0)
             self._output.truncate()
@@ -175,7 +175,7 @@ class BundleWriter:
         if _comparable(data) != {name: value for name, value in about.items() if name not in _OF_THIS_RUN}:
             hint = "remove it, or give --output another path; it continues only with the options with which it was started"
             raise UsageError("the unfinished file belongs to another bundle, or to other options", hint=hint)
-        self._keep_member(ABOUT, data)
+        self._keep_member(DESCRIPTION, data)
         while (data := self._member_data(members, part_name(self._parts))) is not None:
             try:
                 self._kept.update(self._take_index(decompressed(data, MAX_PART_BYTES)))

@@ -1,7 +1,7 @@
 """Rewrites the small text files of a log directory with pseudonyms instead of names, and nothing else that may be a name.
 
-What readers use stays: numbers, ids, and the number of words of a line. Any other word becomes a question mark, so that a file
-that could not be read still cannot, for the same reason. Indexes and producer snapshots have only numbers.
+What readers use stays: numbers, ids, and the number of words of a line. Any other word becomes a question mark: an unreadable file
+stays unreadable, for the same reason. Indexes and producer snapshots have only numbers.
 """
 
 import json
@@ -88,7 +88,7 @@ def _in_order(lines: list[bytes]) -> list[bytes]:
 
 
 def _numbers(line: bytes, _: Pseudonyms) -> bytes:
-    return b" ".join(map(_number, line.split())) or b" " * bool(line)  # an empty line at the end would be no line
+    return b" ".join(map(_number, line.split())) or b" " * bool(line)  # an empty line at the end does not count
 
 
 def _number(word: bytes) -> bytes:

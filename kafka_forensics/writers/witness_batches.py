@@ -1,9 +1,9 @@
 """Writes substitutes for batches of the internal topics, with what the analysis reads of each record and nothing else.
 
-A substitute has the header of its batch, and the same records by offset and timestamp, uncompressed, so that every reader accepts
-it like the original. Its keys and values have only the fields listed here; other fields are blank. A record of an unknown kind
-keeps only its frame, and a record that cannot be read becomes one that cannot be read for the same reason. Names are kept, or
-replaced by pseudonyms.
+A substitute has the header of its batch, and the same records by offset and timestamp, uncompressed: every reader accepts it like
+the original. Its keys and values have only the fields listed here; other fields are blank. A record of an unknown kind keeps only
+its frame, and a record that cannot be read becomes one that cannot be read for the same reason. Names are kept, or replaced by
+pseudonyms.
 """
 
 import re
@@ -107,8 +107,8 @@ def witness_batch(topic: str, batch: bytes | memoryview, pseudonyms: Pseudonyms 
     """The substitute of a stored batch of any magic: an uncompressed batch of magic 2, with `pseudonyms` instead of names.
 
     None for topics that are not read as evidence (with `pseudonyms` they get a substitute without keys and values), for the no-op
-    records of an idle controller, for batches that are too large to be opened, and for bytes that are no batch. The result has at
-    most `MAX_SUBSTITUTE_BYTES`, and at most a header and four times the size of the decompressed records, plus the extra length
+    records of an idle controller, for batches that are too large to be opened, and for bytes that are not a batch. The result has
+    at most `MAX_SUBSTITUTE_BYTES`, and at most a header and four times the size of the decompressed records, plus the extra length
     of pseudonyms.
     """
     reduce = _REDUCERS.get(topic, None if pseudonyms is None else _no_record)
@@ -156,7 +156,7 @@ def _header_of_legacy(legacy: LegacyWrapper) -> BatchHeader:
 def _substitute(
     header: BatchHeader, records: Iterable[PlainRecord | Record], reduce: Reduce, pseudonyms: Pseudonyms | None, *, broken: bool
 ) -> bytes:
-    """The batch; if it is `broken`, its header counts one record too many, so that readers also find it broken."""
+    """The batch; if it is `broken`, its header counts one record too many: readers also find it broken."""
     payload = bytearray()
     count = 0
     by_broker = header.attributes & TIMESTAMP_TYPE_MASK
@@ -363,7 +363,7 @@ def _group_record(raw_key: bytes | None, value: bytes | None, pseudonyms: Pseudo
 def _group_key(raw: bytes, pseudonyms: Pseudonyms | None) -> tuple[bytes, int | None]:
     """A reduced key, and its type; None if its value is not kept.
 
-    Members get digests of their ids, so that different keys stay different, and the work of the cleaner can be checked.
+    Members get digests of their ids: different keys stay different, and the work of the cleaner can be checked.
     """
     key = read_key(raw)
     if isinstance(key, str):

@@ -147,7 +147,7 @@ class Logs:
             contents.append(contents_of_records(decoded.iter_records(), row))
         return compared_across_formats(contents, [left.row, right.row], common=common)
 
-    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
+    def first_different_offset(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset at which two batches hold different records, see `BatchReader`."""
         if {left.replica.broker, right.replica.broker} & self.unreadable:
             return None

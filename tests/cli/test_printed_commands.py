@@ -121,7 +121,7 @@ def test_commands_about_a_topic_with_a_long_name_are_whole(run: Run, tmp_path: P
 def test_commands_contain_no_secrets() -> None:
     options_as_typed = (("endpoint", "http://127.0.0.1:9000"), ("secret_key", "hush"), ("endpoint", "http://me:hush@host"))
     options = ScanOptions(storage_options=options_as_typed, live=True, copied=CopyExtent.WHOLE)
-    arguments = ArgumentsByPlace(Inputs(given=("s3://bucket/b1",), reached=options_as_typed), options).of(Place())
+    arguments = ArgumentsByPlace(Inputs(typed_paths=("s3://bucket/b1",), reached=options_as_typed), options).of(Place())
     assert rerun_command("plan", arguments, "--topic", "t") == (
         "kafka-forensics plan s3://bucket/b1 --storage-option endpoint=http://127.0.0.1:9000 --whole --live --topic t"
     )

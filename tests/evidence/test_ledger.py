@@ -42,7 +42,7 @@ def cases(ledger: Ledger, key: tuple[str, int]) -> dict[int | str, str]:
         (log_dir(1, A, checkpointed=[A, B, C]), None, CopyExtent.PARTIAL, "most_absent"),
         (log_dir(1, checkpointed=[A, B, C]), None, CopyExtent.WHOLE, "whole"),
         (log_dir(1, A, has_identity=False, has_checkpoints=False), None, CopyExtent.PARTIAL, "no_small_files"),
-        (log_dir(1, A, is_lone_partition=True, checkpointed=[A]), None, CopyExtent.PARTIAL, "alone"),
+        (log_dir(1, A, is_without_log_dir=True, checkpointed=[A]), None, CopyExtent.PARTIAL, "alone"),
         (log_dir(1, A, has_checkpoints=False), None, CopyExtent.WHOLE, "whole"),
         (log_dir(1, has_checkpoints=False), None, CopyExtent.WIPED, "identity_alone"),
         (log_dir(1, METADATA, has_checkpoints=False), None, CopyExtent.WHOLE, "whole"),

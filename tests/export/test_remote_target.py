@@ -122,10 +122,10 @@ def test_an_export_that_began_at_the_same_moment_is_left_alone(s3: S3Server, buc
     with second.file("batches/second.parquet") as file:
         file.write(b"whole")
     with pytest.raises(UsageError, match="another export"):
-        first.require_own()
+        first.require_no_other_export()
     first.remove()
     assert "out/batches/second.parquet" in object_keys(s3, bucket)
-    second.require_own()
+    second.require_no_other_export()
     second.remove()
     assert not object_keys(s3, bucket)
 

@@ -11,7 +11,7 @@ from construct import Construct, ConstructError, GreedyBytes, GreedyRange, Int16
 from kafka_forensics.model.batches import RECORD_COLUMNS, RecordColumn
 from kafka_forensics.model.coordinators import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES
 from kafka_forensics.model.json_objects import Json
-from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
+from kafka_forensics.parsers.kernels.records import MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG, WRONG_COUNT
 from kafka_forensics.parsers.spec import record_batch
 from tests.support.layouts.consumer_offsets import _STATE_BATCHES, GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES
 from tests.support.layouts.flexible import TAGGED_FIELDS, Flexible, plain, unknown_tags, whole
@@ -106,13 +106,13 @@ def spec_records(payload: bytes, count: int) -> tuple[list[Row], int, int]:
         try:
             rows.append(_spec_row(payload, position))
         except record_batch.OverlongVarintError:
-            return rows, VARINT_OVERLONG if len(rows) < count else COUNT_LIE, position
+            return rows, VARINT_OVERLONG if len(rows) < count else WRONG_COUNT, position
         except record_batch.LengthError:
-            return rows, OUT_OF_BOUNDS if len(rows) < count else COUNT_LIE, position
+            return rows, OUT_OF_BOUNDS if len(rows) < count else WRONG_COUNT, position
         except construct.ConstructError:
-            return rows, MALFORMED if len(rows) < count else COUNT_LIE, position
+            return rows, MALFORMED if len(rows) < count else WRONG_COUNT, position
         position += rows[-1][RecordColumn.SIZE_IN_BYTES]
-    return rows, OK if len(rows) == count else COUNT_LIE, position
+    return rows, OK if len(rows) == count else WRONG_COUNT, position
 
 
 def _spec_row(payload: bytes, start: int) -> Row:

@@ -135,7 +135,7 @@ class _HistoryBuilder:
         candidates = [broker for broker in cluster.brokers if (cluster.is_running(broker) if running else broker in cluster.dead)]
         return self.rng.choice(candidates) if candidates else None
 
-    def noticed(self) -> bool:
+    def detected(self) -> bool:
         """Whether the controller notices a crash at once."""
         return not self.has("unnoticed") or self.rng.random() < 0.5
 
@@ -240,19 +240,19 @@ def _receive_metadata(builder: _HistoryBuilder) -> str:
 
 
 def _kill(builder: _HistoryBuilder) -> str:
-    broker, noticed = builder.broker(running=True), builder.noticed()
+    broker, detected = builder.broker(running=True), builder.detected()
     if broker is None:
         return ""
-    control.kill(builder.cluster, broker, noticed=noticed)
-    return f"kill {broker} noticed={noticed}"
+    control.kill(builder.cluster, broker, detected=detected)
+    return f"kill {broker} noticed={detected}"
 
 
 def _lose_power(builder: _HistoryBuilder) -> str:
-    broker, noticed = builder.broker(running=True), builder.noticed()
+    broker, detected = builder.broker(running=True), builder.detected()
     if broker is None:
         return ""
-    cuts = control.lose_power(builder.cluster, broker, noticed=noticed)
-    return f"power {broker} noticed={noticed}: {[cut.ids for cut in cuts]}"
+    cuts = control.lose_power(builder.cluster, broker, detected=detected)
+    return f"power {broker} noticed={detected}: {[cut.ids for cut in cuts]}"
 
 
 def _stop(builder: _HistoryBuilder) -> str:
@@ -273,11 +273,11 @@ def _start(builder: _HistoryBuilder) -> str:
 
 
 def _pause(builder: _HistoryBuilder) -> str:
-    broker, noticed = builder.broker(running=True), builder.noticed()
+    broker, detected = builder.broker(running=True), builder.detected()
     if broker is None:
         return ""
-    control.pause(builder.cluster, broker, noticed=noticed)
-    return f"pause {broker} noticed={noticed}"
+    control.pause(builder.cluster, broker, detected=detected)
+    return f"pause {broker} noticed={detected}"
 
 
 def _resume(builder: _HistoryBuilder) -> str:

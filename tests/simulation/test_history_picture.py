@@ -54,7 +54,7 @@ def test_all_text_is_within_the_picture(name: str) -> None:
 def test_text_is_escaped() -> None:
     history = play("slow-follower")
     history.add_event('<script>alert("&")</script>')
-    history.remark("a < b & c")
+    history.add_conclusion("a < b & c")
     drawn = svg(history, "<b>&</b>")
     assert "<script" not in drawn
     assert "<b>" not in drawn

@@ -37,7 +37,7 @@ def ends(partition: SimulatedPartition) -> list[int]:
 def test_requests_at_a_replaced_or_dead_leader_are_not_acknowledged() -> None:
     cluster, partition = new_cluster()
     waiting = append(cluster, partition, cluster.new_ids(1))
-    pause(cluster, 1, noticed=True)
+    pause(cluster, 1, detected=True)
     resume(cluster, 1)
     assert waiting.response == "not leader"
     second = append(cluster, partition, cluster.new_ids(1))
@@ -48,7 +48,7 @@ def test_requests_at_a_replaced_or_dead_leader_are_not_acknowledged() -> None:
 
 def test_a_stale_leader_acknowledges_records_with_acks_1_and_loses_them() -> None:
     cluster, partition = new_cluster()
-    pause(cluster, 1, noticed=True)
+    pause(cluster, 1, detected=True)
     resume(cluster, 1, receives_metadata=False)
     sent = append(cluster, partition, cluster.new_ids(1), acks=ACKS_LEADER, leader=1)
     refused = append(cluster, partition, cluster.new_ids(1), leader=3)
@@ -87,7 +87,7 @@ def test_a_power_failure_loses_unflushed_batches_and_a_kill_loses_none() -> None
     append(cluster, partition, cluster.new_ids(2))
     flush(cluster, 1)
     append(cluster, partition, cluster.new_ids(2))
-    kill(cluster, 1, noticed=False)
+    kill(cluster, 1, detected=False)
     assert ends(partition)[0] == 4
     (cut,) = lose_power(cluster, 1)
     assert (cut.broker, cut.end_offset, cut.ids, ends(partition)[0]) == (1, 2, (2, 3), 2)

@@ -114,7 +114,7 @@ def test_jobs_have_names_and_the_users_return() -> None:
 
 
 def test_a_cancelled_job_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.005)
     spark: Any = FakeSession({watching.LIMIT_SETTING: "0.02", "spark.executor.memory": "30g"}, stages=[(0, 0)])
 
     def wait(_: object) -> None:
@@ -147,7 +147,7 @@ def watched(seen: "list[Stages | None]", limit: float = 0.0, *, at_most: float =
 
 
 def test_only_a_job_without_an_executor_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.005)
     assert watched([Stages(0, 0)], 0.03, at_most=10)[1] == ["cancelled"]
     assert watched([Stages(2, 0), Stages(0, 3)], 0.03, at_most=10)[1] == ["cancelled"], "the executors were lost"
     for seen, limit in ((None, 0.03), (Stages(1, 0), 0.03), (Stages(0, 0), 0.0)):
@@ -156,7 +156,7 @@ def test_only_a_job_without_an_executor_ends(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_waiting_is_reported_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.005)
     monkeypatch.setattr(watching, "WARN_SECONDS", 0.02)
     watched([Stages(0, 0)])
     assert [record.getMessage()[:47] for record in caplog.records] == ["no executor has worked on the job (fold logs) f"]
@@ -184,9 +184,9 @@ def test_a_job_runs_unwatched_where_a_policy_forbids_to_watch_it(monkeypatch: py
 def test_a_note_is_logged_once_a_session(caplog: pytest.LogCaptureFixture) -> None:
     first, second = cast("Any", FakeSession()), cast("Any", FakeSession())
     for spark in (first, first, second):
-        with sessions.notices_once(spark):
+        with sessions.notes_once(spark):
             logging.getLogger("kafka_forensics.evidence.paths").warning("%s: read once", "a")
-        sessions.notice(spark, "the client is newer")
+        sessions.warn_once(spark, "the client is newer")
     logging.getLogger("kafka_forensics.evidence.paths").warning("%s: read once", "a")
     assert [record.getMessage() for record in caplog.records].count("a: read once") == 3
     assert [record.getMessage() for record in caplog.records].count("the client is newer") == 2

@@ -71,7 +71,7 @@ def no_cache_directory_set(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     code_cache._inputs.clear()
     code_cache._above_inputs.clear()
-    compiling._say_not_cached.cache_clear()
+    compiling._log_not_cached.cache_clear()
     before = next(iter(code_cache._requested), None)
     set_cache_directory(None)
     yield

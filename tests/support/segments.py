@@ -195,7 +195,7 @@ class SegmentRows:
     decoded: int
     damaged: int
     skipped: int
-    landed: int
+    end_position: int
     chunks: list[BatchChunk]
 
     @property
@@ -235,10 +235,10 @@ def read(data: "bytes | MemoryFile", start: int = 0, end: int | None = None, **g
         sum(batch_chunk.bytes_decoded for batch_chunk in chunks),
         sum(batch_chunk.bytes_damaged for batch_chunk in chunks),
         sum(batch_chunk.bytes_skipped for batch_chunk in chunks),
-        reader.landed,
+        reader.end_position,
         chunks,
     )
-    assert reading.total == reader.landed - start
+    assert reading.total == reader.end_position - start
     return reading
 
 

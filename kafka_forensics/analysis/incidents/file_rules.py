@@ -164,7 +164,7 @@ def _not_listed(case: PartitionEvidence) -> ConditionResult:
 
 
 def _version_2(case: PartitionEvidence) -> ConditionResult:
-    """Whether every transaction has its own producer epoch; a feature without a record is disabled, None without features."""
+    """Whether each transaction gets a new producer epoch. A feature without a record is disabled; None without features."""
     return case.features.get("transaction.version", 0) >= 2 if case.features else None
 
 

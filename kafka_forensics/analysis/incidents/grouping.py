@@ -18,8 +18,8 @@ from kafka_forensics.model.json_objects import Json
 from kafka_forensics.model.remote_log import REMOTE
 
 SAME_TIME_MS: Final = 60_000
-"""Times at most this far apart belong together, and so do chains of them: a controller needs some time to elect the leaders of many
-partitions."""
+"""Times with at most this distance belong together, and so do chains of them: a controller needs some time to elect the leaders of
+many partitions."""
 
 
 def _of_cause(*causes: Cause) -> frozenset[str]:
@@ -32,14 +32,19 @@ def _by_kind(*rows: tuple[Iterable[str], tuple[Cause, ...]]) -> dict[str, tuple[
 
 
 _LOG_CAUSES: Final = (Cause.DAMAGED_LOG, Cause.UNCLEAN_SHUTDOWN)
-_REPLICATION_CAUSES: Final = (Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE, Cause.LOG_DIRECTORY_GONE)
+_REPLICATION_CAUSES: Final = (
+    Cause.UNCLEAN_ELECTION,
+    Cause.LAST_REPLICA_ELECTED,
+    Cause.REPLICAS_DIVERGE,
+    Cause.LOG_DIRECTORY_MISSING,
+)
 _CONSEQUENCES: Final[tuple[dict[str, tuple[Cause, ...]], ...]] = (
     _by_kind(
         (kinds_with(Trait.IS_TAIL) | {"RECOVERY_WOULD_TRUNCATE"}, (Cause.DAMAGED_LOG,)),
         (kinds_with(Trait.ELECTION_MAY_LOSE) | _of_cause(Cause.TORN_TRANSACTION), (*_REPLICATION_CAUSES, Cause.DAMAGED_LOG)),
         ({"EMPTY_REPLICA_MAY_LEAD"}, (Cause.DAMAGED_LOG,)),
         ({"REPLICA_DIFFERS"}, (Cause.DAMAGED_LOG, *_REPLICATION_CAUSES)),
-        ({"COMMITTED_LOST_EVERYWHERE"}, (Cause.LOG_DIRECTORY_GONE, Cause.DAMAGED_LOG)),
+        ({"COMMITTED_LOST_EVERYWHERE"}, (Cause.LOG_DIRECTORY_MISSING, Cause.DAMAGED_LOG)),
     ),
     _by_kind(
         ({"GROUP_OFFSET_BEYOND_LOG"}, (*_REPLICATION_CAUSES, Cause.COMMITTED_LOST, *_LOG_CAUSES)),
@@ -71,7 +76,7 @@ _Group = tuple[Cause, tuple[str, ...], int | None]
 
 @dataclass(slots=True)
 class _Member:
-    """A finding with its index in the list, its own cause, brokers and time, and the incident it belongs to."""
+    """A finding: its index in the list, its cause, brokers and time, and its incident."""
 
     index: int
     finding: Finding
@@ -162,12 +167,12 @@ def _member(index: int, finding: Finding, background: dict[TopicPartition, _Back
         return _Member(index, finding, cause, brokers, _timestamp(evidence.get("election_ms")))
     has_no_log = evidence.get("absent") is True or evidence.get("wiped") is True
     if cause is Cause.SHORT_REPLICA and has_no_log:
-        cause = Cause.LOG_DIRECTORY_GONE
+        cause = Cause.LOG_DIRECTORY_MISSING
     if finding.kind == "EMPTY_REPLICA_MAY_LEAD" and not has_no_log:
         cause = Cause.SHORT_REPLICA
     missing_on = _brokers_in(evidence.get("directories_missing_on"))
     if finding.kind == "COMMITTED_LOST_EVERYWHERE" and missing_on:
-        return _Member(index, finding, Cause.LOG_DIRECTORY_GONE, missing_on, None)
+        return _Member(index, finding, Cause.LOG_DIRECTORY_MISSING, missing_on, None)
     if finding.kind == "LOG_HEAD_MISSING" and not _held_by(finding):
         cause = Cause.DAMAGED_LOG
     if cause is Cause.UNCLEAN_SHUTDOWN and evidence.get("clean_shutdown") is True:
@@ -259,7 +264,7 @@ def _join_replicas(members: Iterable[_Member]) -> None:
 
 
 def _assign_groups(members: list[_Member]) -> None:
-    """Give every member its group: first those that are no consequences, then step by step the others."""
+    """Give every member its group: first the findings that are not consequences of others, then step by step the others."""
     by_partition: dict[TopicPartition, dict[_Group, _GroupExtent]] = {}
     steps: list[list[_Member]] = [[] for _ in range(len(_CONSEQUENCES) + 1)]
     for member in members:
@@ -278,7 +283,7 @@ def _assign_groups(members: list[_Member]) -> None:
 
 
 def _with_first_times(members: Iterable[_Member]) -> Iterator[tuple[_Member, int | None]]:
-    """Every member with the first time of its chain of times at most SAME_TIME_MS apart; None for those without a time."""
+    """Every member with the first time of its chain of times with gaps of at most SAME_TIME_MS; None for those without a time."""
     by_key: dict[tuple[Cause, tuple[str, ...]], list[tuple[int, int, _Member]]] = {}
     for number, member in enumerate(members):
         if member.time_ms is None:
@@ -479,7 +484,7 @@ def _known_as(
 
 
 def _signature(match: Finding) -> tuple[str, str]:
-    """The key and the issue of a matched signature; empty if the match is only suspected or something speaks against it."""
+    """The key and the issue of a matched signature; empty if the match is only suspected or a condition against it holds."""
     incident, issue = match.evidence.get("incident"), match.evidence.get("issue")
     against = match.evidence.get("does_not_fit")
     if not isinstance(incident, str) or not isinstance(issue, str) or against or match.confidence is Confidence.SUSPECTED:

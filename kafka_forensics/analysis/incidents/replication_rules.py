@@ -127,7 +127,7 @@ def _appends_without_truncation(low: _Version, high: _Version) -> bool:
     return high[0] in low[2] and _start(low[1], high[0]) > _start(high[1], high[0])
 
 
-def _joins_later(low: _Version, high: _Version) -> bool:
+def _is_only_in_one_log(low: _Version, high: _Version) -> bool:
     """The higher epoch is in one log only, and both logs have a still higher epoch from the same offset on."""
     later = [epoch for epoch in low[2] & high[2] if epoch > high[0]]
     return high[0] not in low[2] and any(_start(low[1], epoch) == _start(high[1], epoch) for epoch in later)
@@ -181,7 +181,7 @@ def _truncated_by_recovery(case: PartitionEvidence) -> ConditionResult:
 _start_beyond_end: Final = has_finding("CHECKPOINT_OUT_OF_ORDER", what="log start", limit_name="log end")
 
 
-def _peers_go_on(case: PartitionEvidence) -> ConditionResult:
+def _another_log_continues(case: PartitionEvidence) -> ConditionResult:
     """Whether another log reaches the log start that is beyond this log's end."""
     shown = _start_beyond_end(case)
     if not isinstance(shown, Finding) or not isinstance(value := shown.evidence.get("value"), int):
@@ -247,7 +247,7 @@ HISTORIES: Final = (
     IncidentSignature(
         "d3", "KAFKA-6361", "logs that diverged in a fast fail-over and then became equal", "0.11.0.0 to 1.1.1", ("2.0.0",)
     ).shown_by(
-        must("an epoch of one log is in no other, but a later epoch is in both", _fork_where(_joins_later)),
+        must("an epoch of one log is in no other, but a later epoch is in both", _fork_where(_is_only_in_one_log)),
         expected("the logs diverge below a known high watermark", has_finding("FORK_BELOW_HW", "UNCLEAN_LOSS")),
         explains=frozenset({"FORK_BELOW_HW", "UNCLEAN_LOSS"}),
     ),
@@ -290,7 +290,7 @@ HISTORIES: Final = (
         "d15", "KAFKA-10101", "log start beyond the log end: a start deletes all segments", "before 2.8.0", ("2.8.0",)
     ).shown_by(
         must("log-start checkpoint lies beyond the log end", _start_beyond_end),
-        expected("another replica's log continues after that offset", _peers_go_on),
+        expected("another replica's log continues after that offset", _another_log_continues),
         expected("the broker was not stopped cleanly", replica_of(_start_beyond_end, stopped_uncleanly)),
         explains=frozenset({"CHECKPOINT_OUT_OF_ORDER", "RECOVERY_WOULD_TRUNCATE"}),
     ),

@@ -180,7 +180,7 @@ def signature_key(incident: str, issue: str | None) -> str:
 def match_signatures(case: PartitionEvidence, signatures: Iterable[IncidentSignature]) -> list[Finding]:
     """One finding per signature whose required conditions all hold, in the order of the signatures.
 
-    A signature with conditions against it, and none for it besides the required ones, does not match.
+    A signature with conditions against it, and no condition for it except the required ones, does not match.
     """
     findings: list[Finding | None] = []
     for signature in signatures:

@@ -1,4 +1,4 @@
-"""The logs of controllers and coordinators replayed into what they say of every partition."""
+"""Replays the logs of controllers and coordinators: what they record about every partition."""
 
 from kafka_forensics.analysis.internal_topics.controller import AgreedLog, ControllerReplay, MetadataCopy, add_copy, merge_copies
 from kafka_forensics.analysis.internal_topics.group_log import GroupReplay

@@ -193,7 +193,7 @@ class ControllerReplay:
         else:
             self._apply(offset, timestamp_ms, record)
 
-    def restate(self, snapshot: MetadataSnapshot) -> None:
+    def replace_state(self, snapshot: MetadataSnapshot) -> None:
         """Replace the state before `snapshot.offset` by that of a snapshot; then nothing before it is unknown."""
         before = dict(self._topics)
         self._topics, self._ids, self._configs, self._transaction = {}, {}, {}, None

@@ -189,7 +189,8 @@ class GroupReplay:
         self._unreadable_groups.discard(group.group)
 
     def group_tombstone(self, key: GroupKey) -> None:
-        """Add the deletion of a group's record: the group ends with its metadata, a member with its own."""
+        """Add the deletion of a group's record: a group ends with the tombstone of its metadata, a member with that of the
+        member."""
         group = self.log.groups.get(key.group)
         if key.record_type in METADATA_OF_MEMBER and key.member_id is not None:
             members = self._members.get(key.group, set())

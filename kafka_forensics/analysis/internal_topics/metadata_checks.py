@@ -92,7 +92,7 @@ class MetadataChecks:
         """Note that records are missing here."""
         self.is_known = False
 
-    def restate(self, snapshot: MetadataSnapshot) -> None:
+    def replace_state(self, snapshot: MetadataSnapshot) -> None:
         """Replace the state by that of a snapshot."""
         self._state, self._in_transaction = _State(), False
         self.is_known = all(record.problem is None for batch in snapshot.batches for _, record in batch.records)
@@ -102,7 +102,7 @@ class MetadataChecks:
                     self._apply(record.api_key, record.fields)
 
     def step(self, record: MetadataRecord) -> str | None:
-        """Check and apply a record. A node stops at its first problem; later records are checked as if it had gone on."""
+        """Check and apply a record. A node stops at its first problem; later records are checked as if it had continued."""
         if record.problem is not None:
             self.gap()
         fields = record.fields

@@ -125,7 +125,6 @@ class ShareReplay:
         return batches[:room]
 
     def _merge(self, state: _SharePartition) -> None:
-        """Merge the batches that wait."""
         if not state.waiting and (not state.batches or state.batches[0].first_offset >= state.fields["start_offset"]):
             return
         together = [*state.batches, *state.waiting] if self._merges_left > 0 else []

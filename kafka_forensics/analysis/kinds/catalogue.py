@@ -34,15 +34,15 @@ _LOST_FRAMES: Final = (
     T.RECORDS_IN_DOUBT,
     T.STOPS_READERS,
     T.CUT_AFTER_CRASH,
-    T.CONTENT_IS_GONE,
+    T.CONTENT_IS_LOST,
     T.LEFTOVERS_MAY_FILL,
 )
-_MISSING: Final = (T.LACKS_OFFSETS, T.CONTENT_IS_GONE, T.LEFTOVERS_MAY_FILL, T.MAY_BE_OF_MOMENTS)
+_MISSING: Final = (T.LACKS_OFFSETS, T.CONTENT_IS_LOST, T.LEFTOVERS_MAY_FILL, T.MAY_BE_OF_MOMENTS)
 _SHORT_MEMBER: Final = (T.ELECTION_MAY_LOSE, T.COMMITTED_AT_RISK, T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE)
 _AT_RISK: Final = (T.COMMITTED_AT_RISK, T.MAY_BE_OF_MOMENTS, T.HARMLESS_IF_LIVE)
 _LOST_EVERYWHERE: Final = (T.LOST_COMMITTED, T.ABSENT_OFFSETS, T.OFFSETS_WERE_THERE, T.CONTRADICTS_WITNESS, T.MAY_BE_OF_MOMENTS)
-_ELECTION_LOSS: Final = (T.LOST_BY_ELECTION, T.LOST_COMMITTED, T.BEARS_ON_ELECTIONS)
-_FORK: Final = (T.PARTS_REPLICAS, T.IS_FORK, T.BEARS_ON_ELECTIONS)
+_ELECTION_LOSS: Final = (T.LOST_BY_ELECTION, T.LOST_COMMITTED, T.AFFECTS_ELECTIONS)
+_FORK: Final = (T.PARTS_REPLICAS, T.IS_FORK, T.AFFECTS_ELECTIONS)
 _WRONG_BATCH: Final = (T.WRONG_BYTES, T.CHECKSUM_MAY_BE_RIGHT)
 _BUILT_FILE: Final = (T.SALVAGE_BUILDS_FILE, T.MAY_BE_OF_MOMENTS)
 _CHECKPOINT: Final = (*_BUILT_FILE, T.CHECKPOINT_BEYOND_LOG, T.HARMLESS_IF_LIVE)
@@ -56,7 +56,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         _PROVEN,
         classes.BatchDamageEvidence,
         Cause.DAMAGED_LOG,
-        (T.WRONG_BYTES, T.RECORDS_IN_DOUBT, T.RECORDS_READ_ANYWAY, T.CUT_AFTER_CRASH, T.MENDED_BY_COPY, T.BEARS_ON_ELECTIONS),
+        (T.WRONG_BYTES, T.RECORDS_IN_DOUBT, T.RECORDS_READ_ANYWAY, T.CUT_AFTER_CRASH, T.REPAIRED_BY_COPY, T.AFFECTS_ELECTIONS),
     ),
     "BATCH_MAGIC_UNKNOWN": Kind(
         _ERROR, _PROVEN, classes.BatchDamageEvidence, Cause.DAMAGED_LOG, (*_WRONG_BATCH, T.CUT_AFTER_CRASH)
@@ -72,10 +72,10 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "RECORD_LENGTH_OUT_OF_BOUNDS": Kind(_ERROR, _PROVEN, classes.BatchDamageEvidence, Cause.DAMAGED_LOG, _WRONG_BATCH),
     "RECORD_MALFORMED": Kind(_ERROR, _PROVEN, classes.BatchDamageEvidence, Cause.DAMAGED_LOG, _WRONG_BATCH),
     "FRAMING_LOST": Kind(
-        _ERROR, _PROVEN, classes.FramingEvidence, Cause.DAMAGED_LOG, (*_LOST_FRAMES, T.BEARS_ON_ELECTIONS, T.MAY_BE_OF_MOMENTS)
+        _ERROR, _PROVEN, classes.FramingEvidence, Cause.DAMAGED_LOG, (*_LOST_FRAMES, T.AFFECTS_ELECTIONS, T.MAY_BE_OF_MOMENTS)
     ),
     "HIDDEN_BYTES": Kind(
-        _ERROR, _PROVEN, classes.HiddenBytesEvidence, Cause.DAMAGED_LOG, (T.WRONG_BYTES, T.CONTENT_IS_GONE, T.SPOILS_SALVAGE)
+        _ERROR, _PROVEN, classes.HiddenBytesEvidence, Cause.DAMAGED_LOG, (T.WRONG_BYTES, T.CONTENT_IS_LOST, T.PREVENTS_SALVAGE)
     ),
     "SEG_TORN_TAIL": Kind(
         _INFO, _PROVEN, classes.FramingEvidence, Cause.UNCLEAN_SHUTDOWN, (T.RECORDS_IN_DOUBT, T.IS_TAIL, T.HARMLESS_IF_LIVE)
@@ -85,13 +85,13 @@ CATALOGUE: Final[dict[str, Kind]] = {
         _PROVEN,
         classes.FramingEvidence,
         Cause.DAMAGED_LOG,
-        (T.WRONG_BYTES, T.MENDED_BY_COPY, T.LEFTOVERS_MAY_FILL, T.SPOILS_SALVAGE),
+        (T.WRONG_BYTES, T.REPAIRED_BY_COPY, T.LEFTOVERS_MAY_FILL, T.PREVENTS_SALVAGE),
     ),
     "SEG_ZERO_TAIL": Kind(
         _INFO, _PROVEN, classes.FramingEvidence, Cause.UNCLEAN_SHUTDOWN, (T.IS_TAIL, T.RECORDS_READ_ANYWAY, T.HARMLESS_IF_LIVE)
     ),
     "SEG_HOLE": Kind(_ERROR, _PROVEN, classes.FramingEvidence, Cause.DAMAGED_LOG, _LOST_FRAMES),
-    "SEG_NAME_MISMATCH": Kind(_ERROR, _PROVEN, classes.SegmentNameEvidence, Cause.DAMAGED_LOG, (T.SPOILS_SALVAGE,)),
+    "SEG_NAME_MISMATCH": Kind(_ERROR, _PROVEN, classes.SegmentNameEvidence, Cause.DAMAGED_LOG, (T.PREVENTS_SALVAGE,)),
     "BUDGET_EXCEEDED": Kind(
         _WARNING, _PROVEN, classes.BudgetEvidence, Cause.UNREADABLE_RECORDS, (T.HIDES_OFFSETS, T.RECORDS_IN_DOUBT)
     ),
@@ -119,7 +119,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
         _INFERRED,
         classes.EpochFieldEvidence,
         Cause.DAMAGED_LOG,
-        (T.CHECKSUM_MAY_BE_RIGHT, T.EPOCH_IN_DOUBT, T.CONCERNS_EPOCHS, T.SPOILS_SALVAGE, T.CONTRADICTS_WITNESS),
+        (T.CHECKSUM_MAY_BE_RIGHT, T.EPOCH_IN_DOUBT, T.CONCERNS_EPOCHS, T.PREVENTS_SALVAGE, T.CONTRADICTS_WITNESS),
     ),
     # producers and transactions
     "DUPLICATE_BATCH": Kind(_ERROR, _PROVEN, classes.SequenceEvidence, Cause.PRODUCER_SEQUENCE),
@@ -159,23 +159,23 @@ CATALOGUE: Final[dict[str, Kind]] = {
         _PROVEN,
         classes.EpochCacheEvidence,
         Cause.DAMAGED_FILES,
-        (T.CONCERNS_EPOCHS, T.SPOILS_SALVAGE, T.CONTRADICTS_WITNESS, T.MAY_BE_OF_MOMENTS),
+        (T.CONCERNS_EPOCHS, T.PREVENTS_SALVAGE, T.CONTRADICTS_WITNESS, T.MAY_BE_OF_MOMENTS),
     ),
     "HW_BEYOND_LEO": Kind(
         _CRITICAL,
         _INFERRED,
         classes.WatermarkBeyondLogEvidence,
         Cause.SHORT_REPLICA,
-        (*_CHECKPOINT, T.OFFSETS_WERE_THERE, T.CONTENT_IS_GONE, T.LEFTOVERS_MAY_FILL, T.CONTRADICTS_WITNESS),
+        (*_CHECKPOINT, T.OFFSETS_WERE_THERE, T.CONTENT_IS_LOST, T.LEFTOVERS_MAY_FILL, T.CONTRADICTS_WITNESS),
     ),
-    "HW_UNKNOWN": Kind(_INFO, _PROVEN, classes.WatermarkUnknownEvidence, Cause.READERS_HELD_BACK, (T.BEARS_ON_ALL_PARTITIONS,)),
+    "HW_UNKNOWN": Kind(_INFO, _PROVEN, classes.WatermarkUnknownEvidence, Cause.READERS_HELD_BACK, (T.AFFECTS_ALL_PARTITIONS,)),
     "CHECKPOINT_OUT_OF_ORDER": Kind(_WARNING, _PROVEN, classes.CheckpointOrderEvidence, Cause.SHORT_REPLICA, _CHECKPOINT),
     "CHECKPOINT_MALFORMED": Kind(
         _ERROR,
         _PROVEN,
         classes.CheckpointEvidence,
         Cause.DAMAGED_FILES,
-        (*_BUILT_FILE, T.CONCERNS_EPOCHS, T.BEARS_ON_ALL_PARTITIONS),
+        (*_BUILT_FILE, T.CONCERNS_EPOCHS, T.AFFECTS_ALL_PARTITIONS),
     ),
     # replicas
     "REPLICA_DIFFERS": Kind(_ERROR, _PROVEN, classes.DiffersEvidence, Cause.REPLICAS_DIVERGE, (T.EPOCH_IN_DOUBT, T.PARTS_REPLICAS)),
@@ -205,17 +205,19 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "CLEANER_STOPPED": Kind(_WARNING, _SUSPECTED, classes.CleanerStoppedEvidence, Cause.CLEANER_STOPPED),
     "TOPIC_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.TopicsEvidence, Cause.TOPIC_RECREATED, (T.CONTRADICTS_WITNESS,)),
     "TOPIC_ID_MISSING": Kind(
-        _ERROR, _PROVEN, classes.TopicIdMissingEvidence, Cause.DAMAGED_FILES, (T.BEARS_ON_ELECTIONS, T.HARMLESS_IF_LIVE)
+        _ERROR, _PROVEN, classes.TopicIdMissingEvidence, Cause.DAMAGED_FILES, (T.AFFECTS_ELECTIONS, T.HARMLESS_IF_LIVE)
     ),
-    "CLUSTER_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.ClustersEvidence, Cause.MIXED_COPIES, (T.BEARS_ON_ALL_PARTITIONS,)),
-    "NODE_ID_CLASH": Kind(_ERROR, _PROVEN, classes.NodeClashEvidence, Cause.MIXED_COPIES, (T.BEARS_ON_ALL_PARTITIONS,)),
-    "NODE_ID_MISMATCH": Kind(_WARNING, _PROVEN, classes.NodeMismatchEvidence, Cause.MIXED_COPIES, (T.BEARS_ON_ALL_PARTITIONS,)),
-    "REPLICA_MISSING": Kind(_WARNING, _INFERRED, classes.ReplicaMissingEvidence, Cause.LOG_DIRECTORY_GONE, (T.MAY_BE_OF_MOMENTS,)),
+    "CLUSTER_ID_MISMATCH": Kind(_ERROR, _PROVEN, classes.ClustersEvidence, Cause.MIXED_COPIES, (T.AFFECTS_ALL_PARTITIONS,)),
+    "NODE_ID_CLASH": Kind(_ERROR, _PROVEN, classes.NodeClashEvidence, Cause.MIXED_COPIES, (T.AFFECTS_ALL_PARTITIONS,)),
+    "NODE_ID_MISMATCH": Kind(_WARNING, _PROVEN, classes.NodeMismatchEvidence, Cause.MIXED_COPIES, (T.AFFECTS_ALL_PARTITIONS,)),
+    "REPLICA_MISSING": Kind(
+        _WARNING, _INFERRED, classes.ReplicaMissingEvidence, Cause.LOG_DIRECTORY_MISSING, (T.MAY_BE_OF_MOMENTS,)
+    ),
     "REPLICA_NOT_GIVEN": Kind(_INFO, _PROVEN, classes.ReplicaNotGivenEvidence, Cause.MIXED_COPIES),
     "PARTIAL_COPY": Kind(_INFO, _INFERRED, classes.PartialCopyEvidence, Cause.MIXED_COPIES),
-    "LOG_DIR_WIPED": Kind(_WARNING, _INFERRED, classes.WipedEvidence, Cause.LOG_DIRECTORY_GONE),
-    "EMPTY_REPLICA_MAY_LEAD": Kind(_CRITICAL, _SUSPECTED, classes.AtRiskEvidence, Cause.LOG_DIRECTORY_GONE, _AT_RISK),
-    "ALL_LOGS_EMPTY": Kind(_INFO, _SUSPECTED, classes.AllEmptyEvidence, Cause.LOG_DIRECTORY_GONE),
+    "LOG_DIR_WIPED": Kind(_WARNING, _INFERRED, classes.WipedEvidence, Cause.LOG_DIRECTORY_MISSING),
+    "EMPTY_REPLICA_MAY_LEAD": Kind(_CRITICAL, _SUSPECTED, classes.AtRiskEvidence, Cause.LOG_DIRECTORY_MISSING, _AT_RISK),
+    "ALL_LOGS_EMPTY": Kind(_INFO, _SUSPECTED, classes.AllEmptyEvidence, Cause.LOG_DIRECTORY_MISSING),
     "LOG_HEAD_MISSING": Kind(_ERROR, _INFERRED, classes.HeadMissingEvidence, Cause.SHORT_REPLICA, (*_AT_RISK, T.LACKS_LOG_START)),
     "READERS_HELD_BACK": Kind(_INFO, _INFERRED, classes.HeldBackEvidence, Cause.READERS_HELD_BACK, (T.CONCERNS_GROUPS,)),
     # elections and settings, by the controller's log
@@ -223,7 +225,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "ISR_MEMBER_MISSING_COMMITTED": Kind(
         _CRITICAL, _INFERRED, classes.AtRiskEvidence, Cause.SHORT_REPLICA, (*_SHORT_MEMBER, T.CONTRADICTS_WITNESS)
     ),
-    "LRS_RISK": Kind(_CRITICAL, _INFERRED, classes.AtRiskEvidence, Cause.SHORT_REPLICA, (*_SHORT_MEMBER, T.BEARS_ON_ELECTIONS)),
+    "LRS_RISK": Kind(_CRITICAL, _INFERRED, classes.AtRiskEvidence, Cause.SHORT_REPLICA, (*_SHORT_MEMBER, T.AFFECTS_ELECTIONS)),
     "LRS_LOSS": Kind(_CRITICAL, _INFERRED, classes.LossByElectionEvidence, Cause.LAST_REPLICA_ELECTED, _ELECTION_LOSS),
     "RISKY_CONFIG": Kind(_INFO, _PROVEN, classes.RiskyConfigEvidence, Cause.SETTINGS),
     "TIERED_TOPICS": Kind(_INFO, _INFERRED, classes.TieredEvidence, Cause.SETTINGS),
@@ -270,16 +272,16 @@ CATALOGUE: Final[dict[str, Kind]] = {
     # environment
     "INCONSISTENT_CUT": Kind(_INFO, _INFERRED, classes.InconsistentCutEvidence, Cause.MIXED_COPIES),
     "EVIDENCE_CHANGED": Kind(
-        _ERROR, _PROVEN, classes.ChangedEvidence, Cause.MIXED_COPIES, (T.BEARS_ON_ALL_PARTITIONS, T.MAY_BE_OF_MOMENTS)
+        _ERROR, _PROVEN, classes.ChangedEvidence, Cause.MIXED_COPIES, (T.AFFECTS_ALL_PARTITIONS, T.MAY_BE_OF_MOMENTS)
     ),
     "NON_REGULAR_SKIPPED": Kind(_INFO, _PROVEN, classes.IrregularEvidence, Cause.MIXED_COPIES),
     "SPARSE_FILE": Kind(_INFO, _PROVEN, classes.SparseEvidence, Cause.MIXED_COPIES),
     "DIR_NAME_ILLEGAL": Kind(_WARNING, _PROVEN, classes.DirectoryNameEvidence, Cause.MIXED_COPIES),
     "INTERRUPTED_SWAP": Kind(
-        _WARNING, _INFERRED, classes.SwapEvidence, Cause.UNCLEAN_SHUTDOWN, (T.MENDED_BY_COPY, T.MAY_BE_OF_MOMENTS)
+        _WARNING, _INFERRED, classes.SwapEvidence, Cause.UNCLEAN_SHUTDOWN, (T.REPAIRED_BY_COPY, T.MAY_BE_OF_MOMENTS)
     ),
     "RECOVERY_WOULD_TRUNCATE": Kind(
-        _WARNING, _INFERRED, classes.RecoveryEvidence, Cause.UNCLEAN_SHUTDOWN, (T.CONTENT_IS_GONE, T.CRITICAL_BELOW_HW, *_LIVE_TAIL)
+        _WARNING, _INFERRED, classes.RecoveryEvidence, Cause.UNCLEAN_SHUTDOWN, (T.CONTENT_IS_LOST, T.CRITICAL_BELOW_HW, *_LIVE_TAIL)
     ),
     "LEFTOVER_HOLDS_DATA": Kind(_INFO, _PROVEN, classes.LeftoverEvidence, Cause.UNCLEAN_SHUTDOWN),
     "FILE_UNKNOWN": Kind(_INFO, _PROVEN, classes.FilesUnknownEvidence, Cause.MIXED_COPIES),

@@ -170,7 +170,7 @@ class SegmentMissingEvidence(LaterEvidence):
     witnesses: NotRequired[list[str]]
     """The witnesses of the largest offset."""
     at_least: NotRequired[bool]
-    """Whether the log may have gone on after that."""
+    """Whether the log may have continued after that."""
 
 
 class EpochFieldEvidence(LaterEvidence):

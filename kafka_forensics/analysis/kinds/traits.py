@@ -33,9 +33,9 @@ class Trait(StrEnum):
     """Offsets between others, or whole segments, are missing."""
     LACKS_LOG_START = auto()
     """Offsets may be missing before the first batch."""
-    CONTENT_IS_GONE = auto()
+    CONTENT_IS_LOST = auto()
     """Its records cannot be compared; a good copy must have the same leader epochs."""
-    MENDED_BY_COPY = auto()
+    REPAIRED_BY_COPY = auto()
     """Any replica with all of the same offsets is a good copy."""
     LEFTOVERS_MAY_FILL = auto()
     """Files to be deleted may hold its offsets."""
@@ -83,13 +83,13 @@ class Trait(StrEnum):
     """A checkpoint has an offset beyond the log end or beyond another checkpoint."""
     SALVAGE_BUILDS_FILE = auto()
     """About an index, snapshot or checkpoint, which a salvage rebuilds."""
-    SPOILS_SALVAGE = auto()
+    PREVENTS_SALVAGE = auto()
     """A log that has it, or is damaged, is not salvaged."""
     CONTRADICTS_WITNESS = auto()
     """Witnesses for the planning of elections contradict each other or the logs."""
-    BEARS_ON_ELECTIONS = auto()
-    """Decides, besides CONTRADICTS_WITNESS, which election loses what."""
-    BEARS_ON_ALL_PARTITIONS = auto()
+    AFFECTS_ELECTIONS = auto()
+    """Decides, like CONTRADICTS_WITNESS, which election loses what."""
+    AFFECTS_ALL_PARTITIONS = auto()
     """Outside partitions, it concerns all partitions of its broker or cluster."""
     IS_BACKGROUND = auto()
     """Of severity `info`, but the likely cause of more severe findings."""

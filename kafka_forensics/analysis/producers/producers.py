@@ -1,7 +1,7 @@
 """Sequence numbers and epochs of idempotent producers that do not follow one another (ProducerAppendInfo).
 
 These are legal: a first batch with any sequence, a wrap, a higher epoch, anything after a broker may have forgotten the producer, a
-jump where batches or bytes are missing (a finding of its own), gaps left by compaction, and topics that coordinators write.
+jump where batches or bytes are missing (which has another finding), gaps left by compaction, and topics that coordinators write.
 """
 
 from collections.abc import Collection
@@ -96,7 +96,7 @@ class ProducersFold:
         together = len(self._table) + len(right._table)
         if self._unjudged and together > min(bounds.SETTLED_ABOVE, bounds.MAX_PRODUCERS):
             self._replace_with(self._judged())
-        returning = self._table.among(right._table) if together > bounds.MAX_PRODUCERS else np.empty(0, bool)
+        returning = self._table.are_in(right._table) if together > bounds.MAX_PRODUCERS else np.empty(0, bool)
         if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
             return
         silent = np.flatnonzero(~returning)

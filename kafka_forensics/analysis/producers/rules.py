@@ -122,7 +122,7 @@ class ProducerTable:
         self.slots = np.full(len(self.rows) * _SLOTS_PER_ROW, -1, np.int64)
         fill_slots(self.rows, self.slots, self.keys, len(self))
 
-    def among(self, others: "ProducerTable") -> "NDArray[np.bool_]":
+    def are_in(self, others: "ProducerTable") -> "NDArray[np.bool_]":
         """For each row in use, whether `others` has its producer."""
         return np.isin(self.used_rows()[:, 0], others.used_rows()[:, 0])
 
@@ -144,7 +144,7 @@ class ProducerTable:
 
 
 def move_to_front(array: "Column", kept: "Column") -> None:
-    """Move the rows numbered `kept`, ascending, to the front: a few at a time, so that no second array is needed."""
+    """Move the rows numbered `kept`, ascending, to the front: a few at a time, without a second array."""
     for start in range(0, len(kept), _MOVED_AT_ONCE):
         moved = kept[start : start + _MOVED_AT_ONCE]
         array[start : start + len(moved)] = array[moved]
@@ -293,7 +293,7 @@ def judge(windows: "Column", base: int, count: int, batch: "Column") -> int:
         return DUPLICATE | (duplicate << _KIND_BITS)
     backward = goes_back(windows, base, kept, int(batch[BASE_OFFSET]), BASE_OFFSET)
     if not backward and goes_back(windows, base, kept, int(batch[BASE_OFFSET]), LAST_OFFSET):
-        return LEGAL  # an earlier header claims more offsets than its batch has: a finding of its own
+        return LEGAL  # an earlier header claims more offsets than its batch has: which has another finding
     if epoch > previous_epoch and not backward:
         return LEGAL
     if (backward or epoch == previous_epoch) and resumes(windows, base, kept, epoch, first, last):

@@ -69,11 +69,11 @@ class OffsetRuns:
         self.breaks_count = 0
         self.breaks = FirstAndLastRows(4)
         self._damaged_before = False
-        self._damaged_behind = False
+        self._damaged_after = False
 
     def damage(self) -> None:
         """Bytes are missing after the last batch added."""
-        self._damaged_behind = True
+        self._damaged_after = True
         self._damaged_before = self._damaged_before or self.start_offset < 0
 
     def step(self, columns: "NDArray[np.int64]", facts: ChunkFacts) -> "tuple[NDArray[np.bool_], NDArray[np.int64]] | None":
@@ -84,7 +84,7 @@ class OffsetRuns:
         """
         if columns.shape[1] == 0:
             return None
-        if not self._damaged_behind and facts.joined:
+        if not self._damaged_after and facts.joined:
             first = int(columns[BatchColumn.BASE_OFFSET, 0])
             if self.start_offset < 0 or first - 1 == self.last_offset:
                 self._begin(first, int(columns[BatchColumn.POSITION, 0]))
@@ -98,7 +98,7 @@ class OffsetRuns:
             self.damage()
             return good, np.full(good.size, self.breaks_count, np.int64)
         before = np.concatenate(([self.last_offset], last[rows[:-1]]))
-        lost = np.concatenate(([rows[0] > 0 or self._damaged_behind], np.diff(rows) > 1))
+        lost = np.concatenate(([rows[0] > 0 or self._damaged_after], np.diff(rows) > 1))
         breaks = lost | (base[rows] - 1 != before)
         if self.start_offset < 0:
             breaks[0] = False
@@ -112,7 +112,7 @@ class OffsetRuns:
         self.breaks_count += int(at.size)
         self._begin(int(base[rows[0]]), int(position[rows[0]]))
         self.last_offset = int(last[rows[-1]])
-        self._damaged_behind = bool(rows[-1] < good.size - 1)
+        self._damaged_after = bool(rows[-1] < good.size - 1)
         return good, numbers
 
     def _begin(self, start_offset: int, position: int) -> None:
@@ -124,20 +124,20 @@ class OffsetRuns:
         """Add the part of the log that follows; returns what to add to every number of breaks counted in it."""
         self._segment = right._segment
         if right.start_offset < 0:
-            if right._damaged_behind:
+            if right._damaged_after:
                 self.damage()
             return self.breaks_count
         if self.start_offset < 0:
             self._damaged_before = self._damaged_before or right._damaged_before
             self.first_place, self.start_offset = right.first_place, right.start_offset
-        elif self._damaged_behind or right._damaged_before or right.start_offset - 1 != self.last_offset:
+        elif self._damaged_after or right._damaged_before or right.start_offset - 1 != self.last_offset:
             self.breaks.add(np.array([[*right.first_place, self.end_offset, right.start_offset]], np.int64))
             self.breaks_count += 1
         shift = self.breaks_count
         self.breaks_count += right.breaks_count
         self.breaks.merge(right.breaks)
         self.last_offset = right.last_offset
-        self._damaged_behind = right._damaged_behind
+        self._damaged_after = right._damaged_after
         return shift
 
     @property
@@ -148,7 +148,7 @@ class OffsetRuns:
     def broken_between(self, earlier: tuple[int, int], later: tuple[int, int] | None = None) -> bool:
         """Whether a break is, or may be where not all were kept, after the batch at place `earlier` and up to the one at place
         `later`, or the end. Places are (segment base offset, position)."""
-        if later is None and self._damaged_behind:
+        if later is None and self._damaged_after:
             return True
         places = [(int(row[0]), int(row[1])) for row in self.breaks.rows]
         if any(earlier < place and (later is None or place <= later) for place in places):

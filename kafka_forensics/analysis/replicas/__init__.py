@@ -11,11 +11,11 @@ from kafka_forensics.analysis.replicas.diff import (
     Counts,
     Difference,
     Differences,
+    add_unexplained_gaps,
     counted,
     differences,
     is_compacted,
     replicas_disagree,
-    turn_unexplained_losses_into_gaps,
 )
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, lineage
 from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
@@ -23,7 +23,7 @@ from kafka_forensics.analysis.replicas.leftovers import (
     IndexWithoutLog,
     LeftoverLog,
     with_leftover_findings,
-    with_segments_of_lone_indexes,
+    with_segments_of_indexes_without_log,
 )
 from kafka_forensics.analysis.replicas.missing_log_start import (
     log_starts_missing_by_epochs,
@@ -34,10 +34,10 @@ from kafka_forensics.analysis.replicas.missing_log_start import (
     retention_for,
     with_missing_log_starts,
 )
-from kafka_forensics.analysis.replicas.readers import Readable, readable
+from kafka_forensics.analysis.replicas.readers import ReadersLimit, readable
 from kafka_forensics.analysis.replicas.records_held import batches_held, records_held, with_records
 from kafka_forensics.analysis.replicas.recovery_findings import (
-    Outlook,
+    StartForecasts,
     recovery_findings,
     recovery_outlook,
     refused_at,
@@ -60,4 +60,4 @@ from kafka_forensics.analysis.replicas.remote_segments import (
     tiered_topics,
     with_remote_losses,
 )
-from kafka_forensics.analysis.replicas.single_replica import damage_finding, own_findings
+from kafka_forensics.analysis.replicas.single_replica import damage_finding, single_replica_findings

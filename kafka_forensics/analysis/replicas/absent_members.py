@@ -47,7 +47,9 @@ def with_absent_members(replicas: list[Replica], findings: list[Finding], reader
         judged = _suspects(replicas, [row for row in absent if not (row.is_deleted or row.is_set_aside)], findings)
     may_lead = [member for member in judged if member is not None]
     brokers = {member.place.broker for member in may_lead}
-    if control is None and not any(replica.context.live for replica in replicas):  # running ones often lag behind a checkpoint
+    if control is None and not any(
+        replica.context.live for replica in replicas
+    ):  # logs of running brokers often end before a checkpoint
         findings = [found if found.place.broker in brokers else _with_committed(replicas, found) for found in findings]
     electable_brokers = {member.place.broker for member in may_lead if member.kind != "EMPTY_REPLICA_MAY_LEAD"}
     return [found for found in findings if found.kind != "REPLICA_LAGS" or found.place.broker not in electable_brokers] + may_lead

@@ -59,14 +59,14 @@ class Comparison:
     high_watermark: int | None = None
     witness: str | None = None
     conflicts: Conflicts = field(default_factory=dict)
-    unlike: list[tuple[int, int]] = field(default_factory=list)
+    differing_pairs: list[tuple[int, int]] = field(default_factory=list)
     """Pairs that do not have the same batches where their logs overlap."""
     left_out: set[tuple[int | str, int, int]] = field(default_factory=set)
     """(broker, start, end) of gaps in logs of an older message format where another replica has control batches: these do not exist
     before format 2, and down-conversion leaves them out."""
     damaged: set[int] = field(default_factory=set)
     """Replicas, by their numbers, with damaged batches or wrong headers where others have other bytes."""
-    unlike_content: set[tuple[int, int]] = field(default_factory=set)
+    different_content: set[tuple[int, int]] = field(default_factory=set)
     """Pairs with different headers or values of keys where either replica may be wrong."""
     lacks_keys: set[tuple[int, int]] = field(default_factory=set)
     """(replica that lacks a key's latest record, replica that has it)."""
@@ -83,7 +83,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     result.agreement.common_end_offset = min(replica.log_end_offset for replica in replicas)
     pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
     result.left_out = _left_out(replicas, pairs, reader)
-    result.unlike = [pair for pair, differing in pairs.items() if differing.unlike]
+    result.differing_pairs = [pair for pair, differing in pairs.items() if differing.has_differences]
     conflicts = {
         pair: [difference for difference in differing if difference.kind == "content"] for pair, differing in pairs.items()
     }
@@ -119,7 +119,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
 
 
 def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader) -> Agreement:
-    """Add a finding for every fork, and for losses besides them; returns the conflict."""
+    """Add a finding for every fork and for every other loss; returns the conflict."""
     forked = result.conflicts
     forks, epochs, first = fork_findings(replicas, forked)
     forks = _with_record_offsets(forks, forked, reader)
@@ -173,7 +173,7 @@ def _with_record_offsets(forks: list[Finding], conflicts: Conflicts, reader: Bat
     findings = []
     for fork in forks:
         offsets = [
-            reader.first_unlike(first.left, first.right) if first.formats is None else first.offset
+            reader.first_different_offset(first.left, first.right) if first.formats is None else first.offset
             for first, *_ in conflicts.values()
             if fork.kind == "SAME_EPOCH_DIVERGENCE"
             and first.offset == fork.evidence["offset"]
@@ -313,7 +313,7 @@ def _add_content_differences(
             if (difference.kind == "damaged" and not is_explained) or (difference.kind == "header" and same_epoch):
                 wrong = {number for number, batch in sides if is_misplaced(batch) or was_moved(batch) or not is_complete(batch)}
                 result.damaged |= wrong
-                result.unlike_content |= set() if wrong else {pair}
+                result.different_content |= set() if wrong else {pair}
 
 
 def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
@@ -390,10 +390,10 @@ def with_holders(
     """
     judged = []
     lost: set[tuple[int, int]] = set()
-    spoiled = {
-        (spoiling.place.broker, *_offsets(spoiling))
-        for spoiling in findings
-        if spoiling.kind in kinds_with(Trait.CHECKSUM_MAY_BE_RIGHT)
+    unreadable = {
+        (wrong_batch.place.broker, *_offsets(wrong_batch))
+        for wrong_batch in findings
+        if wrong_batch.kind in kinds_with(Trait.CHECKSUM_MAY_BE_RIGHT)
     }
     for found in findings:
         gap = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else _cut_back(replicas, found)
@@ -404,11 +404,11 @@ def with_holders(
         if gap.kind == "OFFSET_GAP" and (gap.place.broker, start, end) in comparison.left_out:
             judged.append(replace(gap.with_evidence(control_batches_left_out=True), severity=Severity.INFO))
             continue
-        covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
+        covering, holders = _holders(replicas, gap, comparison.conflicts, unreadable)
         watermark = comparison.high_watermark
         below = gap.kind in _MISSING and watermark is not None and start < watermark
         reported = gap.with_evidence(held_by=holders)
-        if gap.kind in kinds_with(Trait.CONTENT_IS_GONE) and not holders:
+        if gap.kind in kinds_with(Trait.CONTENT_IS_LOST) and not holders:
             reported = with_ranges(reported, _held_in_part(replicas, gap, comparison.conflicts))
         if gap.kind in _MISSING and watermark is not None:
             reported = reported.with_evidence(high_watermark=watermark, witness=comparison.witness, below_high_watermark=below)
@@ -416,7 +416,7 @@ def with_holders(
         judged.append(replace(reported, severity=Severity.CRITICAL) if critical else reported)
         if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
             lost.add((start, end))
-    for start, end in _held_nowhere(replicas, lost, comparison.high_watermark or 0):
+    for start, end in _lost_everywhere_ranges(replicas, lost, comparison.high_watermark or 0):
         place = place_of(replicas, start, end)
         witnessed = {"high_watermark": comparison.high_watermark, "witness": comparison.witness}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, {"missing": end - start, **witnessed, "held_by": []}))
@@ -424,15 +424,15 @@ def with_holders(
 
 
 def _holders(
-    replicas: list[Replica], gap: Finding, conflicts: Conflicts, spoiled: Collection[tuple[int | str | None, int, int]]
+    replicas: list[Replica], gap: Finding, conflicts: Conflicts, unreadable: Collection[tuple[int | str | None, int, int]]
 ) -> tuple[list[int], list[int | str]]:
     """Numbers of the other replicas whose logs cover a finding's offsets, and the brokers that have them whole and of the same
-    history; `spoiled`: (broker, first offset, end) of unreadable batches."""
+    history; `unreadable`: (broker, first offset, end) of unreadable batches."""
     low, high = _offsets(gap)
     covering = [n for n, replica in enumerate(replicas) if replica.broker != gap.place.broker and replica.covers(low, high)]
     holders = [replicas[number].broker for number in covering if _is_same_history(replicas, gap, conflicts, number)]
     if gap.kind in kinds_with(Trait.CHECKSUM_MAY_BE_RIGHT) or gap.kind == "BATCH_CRC_MISMATCH":
-        bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
+        bad = {broker for broker, first, end_of_bad in unreadable if first < high and low < end_of_bad}
         holders = [broker for broker in holders if broker not in bad]
     return covering, holders
 
@@ -442,12 +442,12 @@ def _is_same_history(
 ) -> bool:
     """Whether a replica, by its number, has the history of the finding's broker at the finding's offsets, or at `offsets`."""
     start, end = offsets or _offsets(gap)
-    for mine, replica in enumerate(replicas):
+    for index, replica in enumerate(replicas):
         if replica.broker != gap.place.broker:
             continue
-        if histories_differ(replicas, conflicts, (mine, number), (start, end)):
+        if histories_differ(replicas, conflicts, (index, number), (start, end)):
             return False
-        if gap.kind in kinds_with(Trait.CONTENT_IS_GONE) and another_history(replica, replicas[number], start, end):
+        if gap.kind in kinds_with(Trait.CONTENT_IS_LOST) and another_history(replica, replicas[number], start, end):
             return False
     return True
 
@@ -503,10 +503,10 @@ def _offsets(subject: Finding) -> tuple[int, int]:
     return start, end
 
 
-def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> Ranges:
+def _lost_everywhere_ranges(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> Ranges:
     """The part of these gaps below the high watermark that no log has, ascending.
 
-    Offsets below some replica's log start were deleted there; that they are missing here is no loss.
+    Offsets below some replica's log start were deleted there; their absence here is not a loss.
     """
     if not gaps:
         return ()
@@ -520,8 +520,8 @@ _MISSING = kinds_with(Trait.CRITICAL_BELOW_HW, Trait.LACKS_OFFSETS)
 _HELD = kinds_with(
     Trait.CRITICAL_BELOW_HW,
     Trait.LACKS_OFFSETS,
-    Trait.CONTENT_IS_GONE,
+    Trait.CONTENT_IS_LOST,
     Trait.CHECKSUM_MAY_BE_RIGHT,
     Trait.OUT_OF_ORDER,
-    Trait.MENDED_BY_COPY,
+    Trait.REPAIRED_BY_COPY,
 )

@@ -304,7 +304,7 @@ def _members_lacking_committed(
             continue
         if nodes.count(nodes[index]) > 1:
             continue  # copies of one broker from different times: its present one is unknown
-        committed = _or_proven(_committed(replicas, conflicts, control, index), replicas, conflicts, replica, proven)
+        committed = _committed_or_proven(_committed(replicas, conflicts, control, index), replicas, conflicts, replica, proven)
         if committed is None or not _controller_log_is_newer(replicas, committed, replica, control, reader):
             continue
         start = first_kept_offset(replica.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
@@ -367,7 +367,7 @@ def _committed(replicas: list[Replica], conflicts: Conflicts, control: Partition
     return _CommittedEnd(end, f"replication-offset-checkpoint of broker {replicas[best].broker}", holders) if holders else None
 
 
-def _or_proven(
+def _committed_or_proven(
     committed: _CommittedEnd | None,
     replicas: list[Replica],
     conflicts: Conflicts,

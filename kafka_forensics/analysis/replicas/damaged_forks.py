@@ -62,8 +62,8 @@ def doubted_epoch(row: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -
     }
     if not epochs - {epoch}:
         return []
-    there = " and ".join(map(str, sorted(epochs - {epoch})[:4]))
-    return [f"one batch, although the damaged header names leader epoch {epoch} and the other {there}: no file confirms both"]
+    epochs_text = " and ".join(map(str, sorted(epochs - {epoch})[:4]))
+    return [f"one batch, although the damaged header names leader epoch {epoch} and the other {epochs_text}: no file confirms both"]
 
 
 def _epoch_is_confirmed(batch: ReplicaBatch) -> bool:

@@ -60,7 +60,7 @@ IN_REMOTE_STORAGE: Final = -1
 class AcrossFormats(NamedTuple):
     """How the records of two batches of different message formats compare at the offsets that both span."""
 
-    unlike: tuple[int, int] | None
+    differing_range: tuple[int, int] | None
     """The first different offset, and the end of the last; None if there is none."""
     not_held: frozenset[str] = frozenset()
     """What the newer batch has and the older format cannot hold: `timestamps`, `headers`, `transactions`."""
@@ -82,14 +82,14 @@ class BatchReader(Protocol):
         """How two batches of different message formats compare (`common`: only at the offsets that both have); None if one cannot
         be read."""
 
-    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
+    def first_different_offset(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset that two batches both have with different records; None if there is none or one cannot be read."""
 
     def undecodable(self, batch: ReplicaBatch) -> bool:
         """Whether a batch could be read but none of its records decoded."""
 
 
-def walked(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iterator[NDArray[np.int64]]":
+def read_in_steps(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iterator[NDArray[np.int64]]":
     """Batches with an offset in `[start, end)`, some at a time and each once, as `BatchReader.batches` returns them.
 
     Steps grow where no batch begins: one batch may claim 2^31 offsets, and a cleaned log or a wrong offset may leave out any
@@ -144,7 +144,7 @@ class Differences(list[Difference]):
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
-        self.unlike = False
+        self.has_differences = False
         """Whether any batch is missing in one of the logs, or not the same."""
         self.ranges_not_compared = 0
         self.formats: set[tuple[int, int]] = set()
@@ -222,7 +222,7 @@ def are_control_batches(replica: Replica, reader: BatchReader, start: int, end: 
         return False
     control = [
         bool(((rows[BatchColumn.MAGIC] >= 2) & (rows[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0)).all())
-        for rows in walked(reader, replica, start, end)
+        for rows in read_in_steps(reader, replica, start, end)
     ]
     return bool(control) and all(control)
 
@@ -238,7 +238,7 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
         before = differing.counts["content"]
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
         same = ours.shape == theirs.shape and bool((ours[list(IDENTITY)] == theirs[list(IDENTITY)]).all())
-        differing.unlike = differing.unlike or not same
+        differing.has_differences = differing.has_differences or not same
         _walk((left, right), ours, theirs, reader, (position, read_to, stop), differing)
         read_to = stop
         begins = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
@@ -296,8 +296,8 @@ def _difference(left: ReplicaBatch, right: ReplicaBatch, reader: BatchReader, of
     if across is None:
         return Difference("damaged", start, max(last) + 1, left, right)
     formats = int(left.row[BatchColumn.MAGIC]), int(right.row[BatchColumn.MAGIC])
-    if across.unlike is not None:
-        return Difference("content", *across.unlike, left, right, formats)
+    if across.differing_range is not None:
+        return Difference("content", *across.differing_range, left, right, formats)
     reencoded = Difference("reencoded", start, min(last) + 1, left, right, formats, across.not_held)
     return None if compacted and not reencoded.lacks_content else reencoded
 
@@ -355,7 +355,8 @@ def _epoch_is_confirmed(batch: ReplicaBatch) -> bool:
 
 
 def is_misplaced(batch: ReplicaBatch) -> bool:
-    """Whether a batch contradicts both neighbours and was not moved to its right offset: then its base offset is wrong."""
+    """Whether the base offset of a batch is wrong: it contradicts both neighbours, and the batch was not moved to its right
+    offset."""
     wrong = [anomaly.run for anomaly in batch.replica.offset_sequence.anomalies if anomaly.kind == "OFFSET_DISCONTINUITY"]
     return not was_moved(batch) and any((run.segment, run.position) == batch.place for run in wrong)
 
@@ -389,14 +390,14 @@ def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Coun
     if sum(reached) > READ_AGAIN_BYTES:
         return None
     batches = records = size = 0
-    for rows in walked(reader, replica, start, end):
+    for rows in read_in_steps(reader, replica, start, end):
         batches += rows.shape[1]
         records += int(rows[BatchColumn.RECORDS_COUNT].clip(0).sum())
         size += int(rows[BatchColumn.SIZE_IN_BYTES].sum())
     return Counts(batches, records, size)
 
 
-def turn_unexplained_losses_into_gaps(replicas: list[Replica], reader: BatchReader) -> None:
+def add_unexplained_gaps(replicas: list[Replica], reader: BatchReader) -> None:
     """Turn missing offsets that damage at a segment's end was assumed to explain, but has too few bytes for, into gaps, if the next
     segment is missing.
 
@@ -441,7 +442,7 @@ def _end_within(replica: Replica, replicas: list[Replica], reader: BatchReader, 
         if other is replica or not other.covers(start, end) or epoch_at(other.epochs, end) != epoch:
             continue
         fits_to, size = start, 0
-        for rows in walked(reader, other, start, end):
+        for rows in read_in_steps(reader, other, start, end):
             for base, last, bytes_taken in rows[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.SIZE_IN_BYTES]].T:
                 if base < fits_to:
                     continue  # begins earlier

@@ -44,10 +44,10 @@ def last_epoch(replica: Replica) -> int:
 
 def cut_offset(follower: Replica, leader: Replica) -> int | None:
     """Where `follower` cuts its log under `leader`; None unless the leader's last epoch is higher."""
-    mine, theirs = lineage(follower), lineage(leader)
-    if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:
+    ours, theirs = lineage(follower), lineage(leader)
+    if not ours or not theirs or theirs[-1].leader_epoch <= ours[-1].leader_epoch:
         return None
-    return truncation_offset(mine, follower.log_end_offset, theirs, leader.log_end_offset)
+    return truncation_offset(ours, follower.log_end_offset, theirs, leader.log_end_offset)
 
 
 def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
@@ -58,9 +58,9 @@ def truncation_when_leading(follower: Replica, leader: Replica) -> Json:
     latest = max((entry.leader_epoch for entries in (*batches, *loaded) for entry in entries), default=-1)
     new_epoch = EpochEntry(latest + 1, leader.log_end_offset)
 
-    def cut(mine: Sequence[EpochEntry], theirs: Sequence[EpochEntry]) -> int:
+    def cut(ours: Sequence[EpochEntry], theirs: Sequence[EpochEntry]) -> int:
         ends = follower.log_start_offset, follower.log_end_offset
-        cut_to = follower_cut(mine, *ends, [*theirs, new_epoch], leader.log_end_offset, follower.context.high_watermark)
+        cut_to = follower_cut(ours, *ends, [*theirs, new_epoch], leader.log_end_offset, follower.context.high_watermark)
         return max(cut_to, leader.local_log_start_offset)
 
     contexts = follower.context, leader.context
@@ -236,11 +236,15 @@ def fork_findings(
         findings = [_fork_above_watermarks(replicas, versions, first, evidence, committed_brokers)]
     else:
         findings = []
-        for loser, leaders, start in _losing_versions(versions, replicas, first):
-            held_by = _holders(loser, replicas, conflicts)
-            following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.latest_replica]
-            of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _cuts_under(following, leaders)
-            findings.append(finding("UNCLEAN_LOSS", place_of(replicas, start, loser.committed_end), evidence | of_loser))
+        for losing_version, leaders, start in _losing_versions(versions, replicas, first):
+            held_by = _holders(losing_version, replicas, conflicts)
+            following = [replica for replica in losing_version.replicas if replica.broker in held_by] or [
+                losing_version.latest_replica
+            ]
+            of_loser = {"held_by": held_by, "loses": losing_version.committed_end - start} | _truncation_evidence(
+                following, leaders
+            )
+            findings.append(finding("UNCLEAN_LOSS", place_of(replicas, start, losing_version.committed_end), evidence | of_loser))
         evidence["truncation_offsets"] = _version_truncations(versions)
     if not findings:
         findings = [_fork_below_watermark(replicas, conflicts, versions, first, evidence)]
@@ -278,7 +282,7 @@ def _fork_below_watermark(
     most = [version for version in versions if version.committed_end == end]
     evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
     confidence = Confidence.PROVEN if min(version.epoch for version in versions) >= 0 else Confidence.INFERRED
-    place = place_of(replicas, first, min(end, _agree_from(replicas, conflicts, end)))
+    place = place_of(replicas, first, min(end, _offset_of_agreement(replicas, conflicts, end)))
     return finding("FORK_BELOW_HW", place, evidence, confidence=confidence)
 
 
@@ -315,7 +319,7 @@ def _present_leaders(versions: list[LogVersion], replicas: list[Replica]) -> lis
     return [replica for replica in (*leading.replicas, *leading.later_starts) if last_epoch(replica) == latest]
 
 
-def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
+def _offset_of_agreement(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
     """Offset from which all differing pairs agree again as far as both go; `end` if a pair differs up to the end of the shorter
     log, or in more places than are kept."""
     agree = 0
@@ -383,18 +387,18 @@ def _losing_versions(
     latest = max(map(last_epoch, replicas), default=-1)
     leaders = [replica for replica in replicas if last_epoch(replica) == latest]
     leaders = [replica for replica in leaders if replica.first_held_offset <= first] or leaders
-    losers = []
+    losing = []
     for version in versions:
         cuts = (
             [(cut_offset(version.latest_replica, replica), replica) for replica in leaders] if first < version.committed_end else []
         )
         start = max((cut for cut, _ in cuts if cut is not None), default=first + 1)
         if start <= first:
-            losers.append((version, [replica for cut, replica in cuts if cut == start], start))
-    return sorted(losers, key=lambda loser: -loser[0].committed_end)
+            losing.append((version, [replica for cut, replica in cuts if cut == start], start))
+    return sorted(losing, key=lambda losing_version: -losing_version[0].committed_end)
 
 
-def _cuts_under(following: list[Replica], leaders: list[Replica]) -> Json:
+def _truncation_evidence(following: list[Replica], leaders: list[Replica]) -> Json:
     """Evidence of a loss: who has the latest epoch, and where `following` cut under it."""
     longest = max(leaders, key=lambda replica: replica.log_end_offset)
     return {
@@ -481,7 +485,7 @@ def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], fir
         "held_by": [replica.broker for replica in holding],
         "loses": end - start,
         "premises": premises(replicas),
-    } | _cuts_under(holding, [leader])
+    } | _truncation_evidence(holding, [leader])
     return finding("UNCLEAN_LOSS", place_of(replicas, start, end), evidence)
 
 

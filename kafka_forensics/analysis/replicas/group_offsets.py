@@ -127,15 +127,16 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
 
 
 def group_findings(
-    replicas: list[Replica], reader: BatchReader, comparison: Comparison, every: list[Replica] | None = None
+    replicas: list[Replica], reader: BatchReader, comparison: Comparison, all_replicas: list[Replica] | None = None
 ) -> list[Finding]:
     """Findings from groups and the ISR about a partition whose replicas, all of one topic in one cluster, were compared.
 
-    A commit may raise `comparison`'s high watermark, see `raise_high_watermark`. `every`: these replicas and the unreadable ones.
+    A commit may raise `comparison`'s high watermark, see `raise_high_watermark`. `all_replicas`: these replicas and the unreadable
+    ones.
     """
     raise_high_watermark(replicas, reader, comparison)
-    findings = beyond_log(every or replicas, reader)
-    if not comparison.conflicts and all(replica.end_is_known for replica in every or replicas):
+    findings = beyond_log(all_replicas or replicas, reader)
+    if not comparison.conflicts and all(replica.end_is_known for replica in all_replicas or replicas):
         answer = readable(replicas, replicas[0].context.control, timestamps_of(reader), comparison.high_watermark)
         findings += held_back_finding(replicas, answer)
     return findings

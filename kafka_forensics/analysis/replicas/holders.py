@@ -86,6 +86,6 @@ def _different(replicas: Sequence[Replica], conflicts: Conflicts, left: int, rig
     spans = [(entry.start_offset, ours.log_end_offset) for entry in ours.epochs if entry.leader_epoch > latest]
     if differences:
         start, end = differences[0].offset, differences[-1].end_offset
-        goes_on = len(differences) >= DIFFERENCES_KEPT or end >= min(ours.log_end_offset, theirs.log_end_offset)
-        spans.append((start, max(end, ours.log_end_offset) if goes_on else end))
+        log_continues = len(differences) >= DIFFERENCES_KEPT or end >= min(ours.log_end_offset, theirs.log_end_offset)
+        spans.append((start, max(end, ours.log_end_offset) if log_continues else end))
     return normalised(spans)

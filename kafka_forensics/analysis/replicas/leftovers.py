@@ -56,7 +56,9 @@ class IndexWithoutLog:
     """By `offset index`, `time index` and `transaction index`, of those that prove any."""
 
 
-def with_leftover_findings(replicas: Sequence[Replica], aside: Sequence[LeftoverLog], findings: list[Finding]) -> list[Finding]:
+def with_leftover_findings(
+    replicas: Sequence[Replica], leftover_logs: Sequence[LeftoverLog], findings: list[Finding]
+) -> list[Finding]:
     """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix with offsets that the broker's live log lacks.
 
     Truncated segments that no live log extends to are the last copy of their records: a `warning`, suspected. Kafka keeps truncated
@@ -66,7 +68,7 @@ def with_leftover_findings(replicas: Sequence[Replica], aside: Sequence[Leftover
     topic's offsets, whatever other brokers have.
     """
     groups: dict[tuple[object, ...], list[LeftoverLog]] = {}
-    for leftover in aside:
+    for leftover in leftover_logs:
         groups.setdefault(leftover.group, []).append(leftover)
     leftovers = []
     for members in groups.values():
@@ -128,13 +130,13 @@ def _lacking(members: Sequence[LeftoverLog], live: Sequence[Replica]) -> Ranges:
     """
     covered = [span for replica in live for span in replica.good_ranges]
     covered += [(replica.log_start_offset, replica.log_end_offset) for replica in live if replica.context.compacted]
-    runs = normalised((run.start_offset, run.end_offset) for aside in members for run in aside.runs)
+    runs = normalised((run.start_offset, run.end_offset) for leftover in members for run in leftover.runs)
     return without(runs, normalised(covered))
 
 
 def _with_leftovers(members: Sequence[LeftoverLog], findings: list[Finding]) -> tuple[list[Finding], list[str]]:
     """`findings`, with the files in those about missing offsets that they have; and names of these findings."""
-    spans = sorted((run.start_offset, run.end_offset, number) for number, aside in enumerate(members) for run in aside.runs)
+    spans = sorted((run.start_offset, run.end_offset, number) for number, leftover in enumerate(members) for run in leftover.runs)
     starts = [start for start, _, _ in spans]
     fills: dict[str, None] = {}
     answer: list[Finding] = []
@@ -168,8 +170,8 @@ def _proves_gap(index: IndexWithoutLog, gaps: list[tuple[int, int]], findings: l
     return True
 
 
-def with_segments_of_lone_indexes(
-    replica: Replica, lone: Sequence[IndexWithoutLog], snapshots: Sequence[int], findings: list[Finding]
+def with_segments_of_indexes_without_log(
+    replica: Replica, indexes: Sequence[IndexWithoutLog], snapshots: Sequence[int], findings: list[Finding]
 ) -> list[Finding]:
     """`findings`, with the segments that index files without a log prove: evidence for `SEGMENT_MISSING` inside the log, a finding
     before or after it. `snapshots`: offsets in the names of producer snapshots.
@@ -183,7 +185,7 @@ def with_segments_of_lone_indexes(
     gaps = sorted((gap.place.offset_start or 0, number) for number, gap in enumerate(findings) if gap.kind == "SEGMENT_MISSING")
     findings = list(findings)
     edges: dict[bool, list[IndexWithoutLog]] = {}
-    for index in lone:
+    for index in indexes:
         if _proves_gap(index, gaps, findings):
             continue
         is_first, is_last = (index.base_offset < bases[0], index.base_offset > bases[-1]) if bases else (False, True)
@@ -200,11 +202,11 @@ def with_segments_of_lone_indexes(
     return findings
 
 
-def _at_end(replica: Replica, lone: Sequence[IndexWithoutLog], snapshots: Sequence[int]) -> Finding:
+def _at_end(replica: Replica, indexes: Sequence[IndexWithoutLog], snapshots: Sequence[int]) -> Finding:
     """`SEGMENT_MISSING` for the last segments without logs, as far as remaining files prove offsets; a `warning` if none does.
     After a clean shutdown the end is known: the broker writes the log end twice."""
-    start, evidence = _remaining_files(replica, lone)
-    ends = {witness: end for witness, end in _ends(replica.context, lone, snapshots).items() if end > start}
+    start, evidence = _remaining_files(replica, indexes)
+    ends = {witness: end for witness, end in _ends(replica.context, indexes, snapshots).items() if end > start}
     if not ends:
         evidence["harmless_if"] = "the segment was empty: no file names one of its records"
         place = replica.context.place(offset_start=start)
@@ -222,14 +224,14 @@ def _at_end(replica: Replica, lone: Sequence[IndexWithoutLog], snapshots: Sequen
     return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)
 
 
-def _remaining_files(replica: Replica, lone: Sequence[IndexWithoutLog]) -> "tuple[int, SegmentMissingEvidence]":
+def _remaining_files(replica: Replica, indexes: Sequence[IndexWithoutLog]) -> "tuple[int, SegmentMissingEvidence]":
     """Where the first of these segments began, and evidence of their remaining files."""
-    start = min(index.base_offset for index in lone)
-    files = [name for index in lone for name in index.files][:LISTED]
+    start = min(index.base_offset for index in indexes)
+    files = [name for index in indexes for name in index.files][:LISTED]
     return start, {"file": replica.context.log_file(start), "index_files": files}
 
 
-def _ends(context: "ReplicaContext", lone: Sequence[IndexWithoutLog], snapshots: Sequence[int]) -> dict[str, int]:
+def _ends(context: "ReplicaContext", indexes: Sequence[IndexWithoutLog], snapshots: Sequence[int]) -> dict[str, int]:
     """How far the log extended at least, by file: a snapshot's name, an epoch's first offset, the high watermark and the recovery
     point are past log ends or lower (ProducerStateManager, LeaderEpochFileCache, LogManager)."""
     by_file = {
@@ -239,7 +241,7 @@ def _ends(context: "ReplicaContext", lone: Sequence[IndexWithoutLog], snapshots:
         "leader-epoch-checkpoint": max((entry.start_offset for entry in context.epoch_checkpoint or ()), default=None),
     }
     ends = {witness: end for witness, end in by_file.items() if end is not None}
-    for index in lone:
+    for index in indexes:
         for witness, end in index.ends.items():
             ends[witness] = max(end, ends.get(witness, end))
     return ends

@@ -209,10 +209,10 @@ def _why_not_deleted(start: MissingLogStart) -> tuple[str, str]:
     return "Kafka's default retention", _IN_SERVER_PROPERTIES
 
 
-def with_missing_log_starts(heads: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
+def with_missing_log_starts(missing_starts: Sequence[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
     """`known_findings` and those about missing log starts; a missing segment at the start of its log replaces such a finding, with
     the higher severity."""
-    by_place = {_place_of(missing): missing for missing in heads}
+    by_place = {_place_of(missing): missing for missing in missing_starts}
     findings = []
     for found in known_findings:
         missing = by_place.pop(_place_of(found), None) if found.kind == "SEGMENT_MISSING" else None

@@ -30,7 +30,7 @@ TimestampAt = Callable[[Replica, int], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class ReadersLimit:
     """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, `no_leader`, or `unknown`: the
     ISR is unknown, or a member's log is missing. Offsets are exclusive ends, None is "not known"."""
 
@@ -72,7 +72,7 @@ class Readable:
 
 def readable(
     replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt, proven: int | None = None
-) -> Readable:
+) -> ReadersLimit:
     """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` reads the log.
 
     `proven`: how far another proof than the leader's checkpoint says that they could read.
@@ -80,7 +80,7 @@ def readable(
     leaders = [replica for replica in replicas if control is not None and control.leader == replica.context.node]
     leader = leaders[0] if leaders else max(replicas, key=lambda replica: replica.log_end_offset)
     isr = None if control is None or control.isr is None else tuple(control.isr)
-    answer = Readable(
+    answer = ReadersLimit(
         "nothing",
         leader.broker,
         leader.log_start_offset,
@@ -111,8 +111,8 @@ def readable(
 
 
 def _with_high_watermark(
-    answer: Readable, leader: Replica, replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt
-) -> Readable:
+    answer: ReadersLimit, leader: Replica, replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt
+) -> ReadersLimit:
     """The answer with the high watermark by the replicas in sync."""
     is_known = answer.isr is not None and not answer.missing
     in_sync = [replica for replica in replicas if answer.isr is None or replica.context.node in answer.isr]
@@ -147,7 +147,7 @@ def _leader_lost(control: PartitionControl) -> tuple[int | None, tuple[int, ...]
     return first.timestamp_ms, first.state.isr or first.previous_isr
 
 
-def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding]:
+def held_back_finding(replicas: list[Replica], answer: ReadersLimit) -> list[Finding]:
     """`READERS_HELD_BACK` if the ISR is too small for the high watermark to move, or a member holds it back longer than the ISR
     allows.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.damaged_forks import damaged_offsets
-from kafka_forensics.analysis.replicas.diff import READ_AGAIN_BYTES, walked
+from kafka_forensics.analysis.replicas.diff import READ_AGAIN_BYTES, read_in_steps
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding, Severity
@@ -41,7 +41,7 @@ class BatchPart(NamedTuple):
 def batches_held(replica: Replica, reader: "BatchReader", ranges: Ranges) -> Iterator[BatchPart]:
     """Every batch with some of these offsets, by its header."""
     for low, high in ranges:
-        for rows in walked(reader, replica, low, high):
+        for rows in read_in_steps(reader, replica, low, high):
             for row in range(rows.shape[1]):
                 base, end = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
                 inside = min(end, high) - max(base, low)

@@ -48,7 +48,7 @@ REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class StartForecasts:
     """What becomes of a replica if its broker starts on this copy, and if it had crashed before (`unclean`)."""
 
     facts: LogFacts
@@ -57,14 +57,14 @@ class Outlook:
 
 
 def regresses(replica: Replica, base_offset: int) -> bool:
-    """Whether offsets of a segment go back, so that rebuilding its index may fail."""
+    """Whether offsets of a segment decrease: rebuilding its index may then fail."""
     return any(
         anomaly.kind in kinds_with(Trait.OUT_OF_ORDER) and anomaly.run.segment == base_offset
         for anomaly in replica.offset_sequence.anomalies
     )
 
 
-def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
+def recovery_findings(replica: Replica, outlook: StartForecasts) -> list[Finding]:
     """`RECOVERY_WOULD_TRUNCATE` for truncations that cost offsets; all replicas together decide whether these were committed."""
     context = replica.context
     sizes = {segment.base_offset: segment.size_in_bytes for segment in outlook.facts.segments}
@@ -109,7 +109,7 @@ def _batches_after(replica: Replica, cut: LogTruncation) -> int | None:
     return batches + totals[cut.segment].batches - batches_kept
 
 
-def with_unclean_restart(findings: list[Finding], replica: Replica, outlook: Outlook) -> list[Finding]:
+def with_unclean_restart(findings: list[Finding], replica: Replica, outlook: StartForecasts) -> list[Finding]:
     """`findings`; those of damage where recovery would end get the effect of an unclean restart: `unclean_restart`."""
     context, unclean = replica.context, outlook.unclean
     cuts = {(cut.segment, cut.position): cut for cut in unclean.cuts}

@@ -70,7 +70,7 @@ class _ReferenceAgreements:
         """How a replica agrees with the reference."""
         if self._differs(number, self.comparison.conflicts):
             return "conflict"
-        if number in self.comparison.damaged or self._differs(number, self.comparison.unlike_content):
+        if number in self.comparison.damaged or self._differs(number, self.comparison.different_content):
             return "content"
         if self.replicas[number].read is not ReadExtent.WHOLE:
             return "not_compared"
@@ -99,7 +99,7 @@ class _ReferenceAgreements:
         end, reference_end = (self.replicas[at].log_end_offset for at in (number, reference))
         if end != reference_end:
             return "behind" if end < reference_end else "ahead"
-        return "compacted" if pair in self.comparison.unlike and is_compacted(*self.replicas) else "identical"
+        return "compacted" if pair in self.comparison.differing_pairs and is_compacted(*self.replicas) else "identical"
 
 
 def _leads(replica: Replica) -> bool:

@@ -75,7 +75,7 @@ def unreferenced_objects(topic: str, log: RemoteLog | None, stored: StoredLog) -
     """`REMOTE_OBJECT_UNREFERENCED` for segments of the store that no reader gets by their last event, or that have none.
 
     A broker writes the first event before it copies an object: without any event, events are missing, or the object is another
-    cluster's. Nothing is said where events are missing in the copies.
+    cluster's. Nothing is reported where the copies lack events.
     """
     if log is not None and not log.is_complete:
         return []
@@ -120,8 +120,8 @@ def _holes(tiered: _TieredLog, leader: Replica, log: RemoteLog) -> list[Finding]
     holes = without(clipped(leader.remote, start, leader.local_log_start_offset), covered)
     if log.lacks_deleted and holes and holes[0][0] == start:
         holes = holes[1:]  # retention may have deleted what was there
-    every = _ByOffset(log.segments)
-    return _limited([_hole(tiered, leader, every, hole) for hole in holes[:_FINDINGS_LISTED]], len(holes))
+    segments = _ByOffset(log.segments)
+    return _limited([_hole(tiered, leader, segments, hole) for hole in holes[:_FINDINGS_LISTED]], len(holes))
 
 
 def _expired_to(start: int, log: RemoteLog) -> int:
@@ -131,8 +131,8 @@ def _expired_to(start: int, log: RemoteLog) -> int:
     return start
 
 
-def _hole(tiered: _TieredLog, leader: Replica, every: "_ByOffset", hole: tuple[int, int]) -> Finding:
-    stored, others = leader.context.stored_log, every.overlapping(*hole)
+def _hole(tiered: _TieredLog, leader: Replica, segments: "_ByOffset", hole: tuple[int, int]) -> Finding:
+    stored, others = leader.context.stored_log, segments.overlapping(*hole)
     in_store = [segment for segment in others if stored is not None and _log_size(segment, stored) is not None]
     evidence: RemoteHoleEvidence = {
         "log_start_offset": leader.log_start_offset,

@@ -28,7 +28,7 @@ class StoredSizes(NamedTuple):
     sizes: Mapping[int, int]
     """Base offset of a segment → size in bytes of its log, as the broker copied it."""
     is_plain: bool
-    """Whether the objects have these sizes, so that their listing shows which of them are cut."""
+    """Whether the objects have these sizes: then their listing shows which of them are cut."""
 
 
 def remote_object_findings(log: Replica, stored: StoredSizes, replicas: Sequence[Replica], reader: BatchReader) -> list[Finding]:
@@ -46,9 +46,9 @@ def remote_object_findings(log: Replica, stored: StoredSizes, replicas: Sequence
 
 def _segments(log: Replica) -> list[RemoteSegment]:
     """The segments of a log, by their events, that were read to their end; none without events."""
-    every = () if log.context.remote_log is None else log.context.remote_log.finished
+    finished = () if log.context.remote_log is None else log.context.remote_log.finished
     ids = set(log.context.segment_ids.values())
-    return [segment for segment in every if segment.segment_id in ids and segment.start_offset not in log.state.unread]
+    return [segment for segment in finished if segment.segment_id in ids and segment.start_offset not in log.state.unread]
 
 
 def _cut_objects(segments: Mapping[str, RemoteSegment], stored: StoredSizes) -> dict[str, int]:

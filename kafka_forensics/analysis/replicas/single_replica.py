@@ -25,7 +25,7 @@ _BY_OFFSET: Final = frozenset(
 """Reasons that concern offsets: not reported of an index where the batches' own offsets are in doubt."""
 
 
-def own_findings(replica: Replica) -> list[Finding]:
+def single_replica_findings(replica: Replica) -> list[Finding]:
     """Every finding that needs no other replica."""
     rules = (damage_findings, order_findings, name_findings, epoch_findings, index_findings, checkpoint_findings)
     return [found for rule in rules for found in rule(replica)]
@@ -171,20 +171,20 @@ def misnamed(replica: Replica) -> list[tuple[int, int]]:
 
 def epoch_findings(replica: Replica) -> list[Finding]:
     """Wrong epoch fields, falling epochs, and `leader-epoch-checkpoint` against the batches."""
-    strays = replica.state.epochs.strays(replica.context.epoch_checkpoint, replica.context.control)
-    against_batches = _epoch_checkpoint_finding(replica, {run.leader_epoch for run, _ in strays})
-    return [*_epoch_field_findings(replica, strays), *([] if against_batches is None else [against_batches])]
+    contradicted_runs = replica.state.epochs.contradicted_runs(replica.context.epoch_checkpoint, replica.context.control)
+    against_batches = _epoch_checkpoint_finding(replica, {run.leader_epoch for run, _ in contradicted_runs})
+    return [*_epoch_field_findings(replica, contradicted_runs), *([] if against_batches is None else [against_batches])]
 
 
-def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int]]) -> Iterator[Finding]:
+def _epoch_field_findings(replica: Replica, contradicted_runs: Sequence[tuple[EpochRun, int]]) -> Iterator[Finding]:
     """`EPOCH_FIELD_MISMATCH` of batches whose epoch their neighbours contradict, except those out of order."""
     context = replica.context
     displaced = {
         (anomaly.run.segment, anomaly.run.position) for anomaly in replica.offset_sequence.anomalies if anomaly.kind != "OFFSET_GAP"
     }
-    for run, expected in [*strays, *replica.state.epochs.regressions()]:
+    for run, expected in [*contradicted_runs, *replica.state.epochs.regressions()]:
         run_place = _run_place(replica, run) if displaced else None
-        if run_place in displaced and not _alone_in(replica, run, run_place):
+        if run_place in displaced and not _has_wrong_epoch_in(replica, run, run_place):
             continue
         place = context.log_place(run.segment, run.position, run.size_in_bytes, run.start_offset, run.end_offset)
         witnesses = ["neighbouring batches"]
@@ -233,7 +233,7 @@ def _run_place(replica: Replica, epoch_run: EpochRun) -> tuple[int, int] | None:
     return (runs[number - 1].segment, runs[number - 1].position) if number else None
 
 
-def _alone_in(replica: Replica, epoch_run: EpochRun, run_place: tuple[int, int] | None) -> bool:
+def _has_wrong_epoch_in(replica: Replica, epoch_run: EpochRun, run_place: tuple[int, int] | None) -> bool:
     """Whether both neighbours of a batch within its run have one epoch and it has another."""
     runs = replica.state.epochs.runs
     number = next(index for index, run in enumerate(runs) if run is epoch_run)

@@ -100,7 +100,7 @@ class BadTail:
         return replace(right, start_offset=self.start_offset)
 
 
-class _Placed(NamedTuple):
+class _PlacedBatches(NamedTuple):
     """Offsets and places of the batches of a chunk."""
 
     base: "NDArray[np.int64]"
@@ -108,7 +108,7 @@ class _Placed(NamedTuple):
     position: "NDArray[np.int64]"
 
     @classmethod
-    def of(cls, columns: "NDArray[np.int64]") -> "_Placed":
+    def of(cls, columns: "NDArray[np.int64]") -> "_PlacedBatches":
         """From columns by BatchColumn; no end exceeds the largest offset."""
         last = columns[BatchColumn.LAST_OFFSET]
         return cls(columns[BatchColumn.BASE_OFFSET], last + (last < INT64_MAX), columns[BatchColumn.POSITION])
@@ -141,7 +141,7 @@ class ContinuityFold:
             columns = columns[:, good]
         elif good.size:
             self.bad_tail = None
-        placed = _Placed.of(columns)
+        placed = _PlacedBatches.of(columns)
         if placed.base.size == 0:
             if explained and self.damage_at_end is None:
                 self.damage_at_end = (self._segment, explained[0])
@@ -151,42 +151,42 @@ class ContinuityFold:
             after = self._damage_before(start, placed, explained)
             counted = None if self._compacted else _counted_end(columns[:, end - 1])
             self._append(self._run(placed, (start, end), after, counted))
-        behind = bisect_right(explained, int(placed.position[-1]))
-        self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
+        index = bisect_right(explained, int(placed.position[-1]))
+        self.damage_at_end = (self._segment, explained[index]) if index < len(explained) else None
 
-    def _edges(self, placed: "_Placed", explained: list[int]) -> list[int]:
+    def _edges(self, placed: "_PlacedBatches", explained: list[int]) -> list[int]:
         """First rows of the runs, and the number of rows; counts the offsets that a cleaner may have removed."""
         base, end_offset = placed.base, placed.end_offset
         steps = base[1:] != end_offset[:-1]
-        behind_damage = {int(row) for row in np.searchsorted(placed.position, explained)}  # joined later if nothing is missing
+        after_damage = {int(row) for row in np.searchsorted(placed.position, explained)}  # joined later if nothing is missing
         if self._compacted:
             ahead = base[1:] > end_offset[:-1]
             steps &= ~ahead
-            ahead[[row - 1 for row in behind_damage if 0 < row < base.size]] = False
+            ahead[[row - 1 for row in after_damage if 0 < row < base.size]] = False
             missing = base[1:][ahead].astype(np.uint64) - end_offset[:-1][ahead].astype(np.uint64)
             self.missing_by_compaction += sum(missing.tolist())
-        cuts = set((np.flatnonzero(steps) + 1).tolist()) | behind_damage
+        cuts = set((np.flatnonzero(steps) + 1).tolist()) | after_damage
         return [0, *sorted(cut for cut in cuts if 0 < cut < base.size), int(base.size)]
 
-    def _damage_before(self, row: int, placed: "_Placed", explained: list[int]) -> tuple[int, int] | None:
+    def _damage_before(self, row: int, placed: "_PlacedBatches", explained: list[int]) -> tuple[int, int] | None:
         """The damage between a row and the one before it; before row 0, also the damage at the end of the previous part."""
         if row == 0 and self.damage_at_end is not None:
             return self.damage_at_end
-        behind = bisect_right(explained, int(placed.position[row - 1]) if row else -1)
-        if behind < len(explained) and explained[behind] < placed.position[row]:
-            return self._segment, explained[behind]
+        index = bisect_right(explained, int(placed.position[row - 1]) if row else -1)
+        if index < len(explained) and explained[index] < placed.position[row]:
+            return self._segment, explained[index]
         return None
 
     def _add_joined(self, columns: "NDArray[np.int64]") -> None:
         """Add a chunk without irregularities, which is one run."""
         self.bad_tail = None
-        placed = _Placed.of(columns)
+        placed = _PlacedBatches.of(columns)
         self.first_in_segment.setdefault(self._segment, int(placed.base[0]))
         counted = None if self._compacted else _counted_end(columns[:, -1])
         self._append(self._run(placed, (0, placed.base.size), self.damage_at_end, counted))
         self.damage_at_end = None
 
-    def _run(self, placed: "_Placed", rows: tuple[int, int], after: tuple[int, int] | None, counted: int | None) -> Run:
+    def _run(self, placed: "_PlacedBatches", rows: tuple[int, int], after: tuple[int, int] | None, counted: int | None) -> Run:
         (start, end), (base, end_offset, position) = rows, placed
         extent = int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted
         if end - start == 1:

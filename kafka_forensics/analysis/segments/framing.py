@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_MOST_RECORDS: Final = 1 << 20
+_MAX_RECORDS: Final = 1 << 20
 """A batch is counted as at most this many records."""
 
 
@@ -57,13 +57,13 @@ def chunk_facts(columns: "NDArray[np.int64]") -> ChunkFacts:
     is_odd_place = base.min() < 0 or last.max() == INT64_MAX or (last < base).any() or (base[1:] - 1 != last[:-1]).any()
     sound = columns if all_good else columns[:, good]
     count = sound[BatchColumn.RECORDS_COUNT]
-    believed = count.min(initial=0) >= 0 and count.max(initial=0) <= _MOST_RECORDS
+    is_plausible = count.min(initial=0) >= 0 and count.max(initial=0) <= _MAX_RECORDS
     too_many = count * MIN_RECORD_SIZE > sound[BatchColumn.SIZE_IN_BYTES] - RECORD_BATCH_OVERHEAD
     return ChunkFacts(
         joined=all_good and not is_odd_place,
         one_epoch=not (columns[BatchColumn.PARTITION_LEADER_EPOCH] != columns[BatchColumn.PARTITION_LEADER_EPOCH, 0]).any(),
         producers=bool((columns[BatchColumn.PRODUCER_ID] >= 0).any()),
-        records=int((count if believed else np.clip(count, 0, _MOST_RECORDS)).sum()),
+        records=int((count if is_plausible else np.clip(count, 0, _MAX_RECORDS)).sum()),
         max_timestamp=int(sound[BatchColumn.MAX_TIMESTAMP].max(initial=-1)),
         odd=int(np.count_nonzero((count < 0) | too_many | (count != sound[BatchColumn.LAST_OFFSET_DELTA] + 1))),
         timed=bool(np.bitwise_or.reduce(columns[BatchColumn.ATTRIBUTES]) & (CONTROL_MASK | TIMESTAMP_TYPE_MASK)),

@@ -76,7 +76,7 @@ def _highest(before: int, values: "NDArray[np.int64]") -> "NDArray[np.int64]":
     return row if np.all(row[1:] >= row[:-1]) else np.maximum.accumulate(row)
 
 
-class _Sorted:
+class _SortedEntries:
     """Numbers of index entries by one of their values, which ascends in any sound file."""
 
     def __init__(self, values: "NDArray[np.int64]") -> None:
@@ -90,7 +90,7 @@ class _Sorted:
         return np.arange(start, end) if self._order is None else np.sort(self._order[start:end])
 
 
-_NO_ENTRIES: Final = _Sorted(np.empty(0, np.int64))
+_NO_ENTRIES: Final = _SortedEntries(np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class IndexFold:
         self.end_position = 0
         self.summaries: dict[str, IndexSummary] | None = None
         """By kind of file, after `drop_entries`."""
-        self._by_position = _Sorted(index.positions) if index is not None and index.positions.size else _NO_ENTRIES
-        self._by_offset = _Sorted(time_index.offsets) if time_index is not None and time_index.offsets.size else _NO_ENTRIES
+        self._by_position = _SortedEntries(index.positions) if index is not None and index.positions.size else _NO_ENTRIES
+        self._by_offset = _SortedEntries(time_index.offsets) if time_index is not None and time_index.offsets.size else _NO_ENTRIES
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
         """Numbers of the entries that point into this part and agree with it; the part before may still contradict them."""
 
@@ -172,7 +172,7 @@ class IndexFold:
     def _check_times(self, columns: "NDArray[np.int64]", index: "TimeIndex") -> None:
         last, base = columns[BatchColumn.LAST_OFFSET], columns[BatchColumn.BASE_OFFSET]
         if np.any(last[1:] < last[:-1]):
-            return  # out-of-order offsets, a finding of their own, make a search by offset meaningless
+            return  # out-of-order offsets, which have another finding, make a search by offset meaningless
         inside = self._by_offset.between(int(base[0]), int(last[-1]))
         if not inside.size:
             return
@@ -198,7 +198,7 @@ class IndexFold:
         self._sound[kind].append(entries[sound])
 
     def drop_entries(self) -> None:
-        """Replace the entries by summaries, so that the state is small to send; no batch can be added after that."""
+        """Replace the entries by summaries, which makes the state small; no batch can be added after that."""
         summaries = {}
         for kind, size, index in self._files():
             at = np.concatenate([np.empty(0, np.int64), *self._sound[kind]])

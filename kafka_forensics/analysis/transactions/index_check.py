@@ -34,8 +34,8 @@ MAX_LISTED: Final = 16
 class IndexCheck:
     """Compares the aborted transactions of a log with the entries of its `.txnindex` files.
 
-    If they are many, those listed in the file of their segment are dropped while the log is folded, so that memory does not grow
-    with them. Entries that a file has of another segment's offsets are then not judged.
+    If they are many, those listed in the file of their segment are dropped while the log is folded, to bound the memory. Entries
+    that a file has of another segment's offsets are then not judged.
     """
 
     def __init__(self, context: ReplicaContext, has_index_files: set[int], read: Callable[[int], TransactionIndex | None]) -> None:
@@ -55,7 +55,7 @@ class IndexCheck:
         """Drop listed transactions if there are many, after a merge; no part of the log may precede `fold`. Compacted logs keep
         all, to know what readers see."""
         if len(fold.non_commit_endings) > bounds.MAX_ENDINGS and not self._context.compacted:
-            fold.settle()
+            fold.apply_first_markers()
             fold.non_commit_endings.replace(self._without_pairs(fold.non_commit_endings.rows(), runs))
 
     def findings(self, fold: "TransactionsFold", segments: list[int], log_start_offset: int, runs: OffsetRuns) -> list[Finding]:
@@ -84,16 +84,16 @@ class IndexCheck:
         for segment, index in sorted(indexes.items()):
             if index.damage:
                 continue
-            phantoms, wrong = [], []
+            unmatched_entries, wrong = [], []
             for entry in index.entries:
                 ending = by_key.get((entry.producer_id, entry.last_offset))
                 if ending is None:
                     certain = entry.last_offset >= log.start_offset and log.is_whole_at(entry.last_offset)
                     if certain and not self._may_be_dropped_elsewhere(segment, entry.last_offset):
-                        phantoms.append(entry)
+                        unmatched_entries.append(entry)
                 elif not _agrees(entry, ending, log):
                     wrong.append((entry, ending))
-            answer += _listed(log.context, segment, "TXNINDEX_PHANTOM_ABORT", [(entry, {}) for entry in phantoms])
+            answer += _listed(log.context, segment, "TXNINDEX_PHANTOM_ABORT", [(entry, {}) for entry in unmatched_entries])
             reasons = [(entry, {"reason": "first_offset", "found_first_offset": ending.first_offset}) for entry, ending in wrong]
             answer += _listed(log.context, segment, "INDEX_MISMATCH", reasons)
         return answer
@@ -166,7 +166,7 @@ class IndexCheck:
 
 
 class _Entries:
-    """The entries of one file; `remain` tells those that were not dropped with their transaction."""
+    """The entries of one file; `remain` marks those that were not dropped with their transaction."""
 
     def __init__(self, index: TransactionIndex) -> None:
         self._index = index
@@ -205,12 +205,10 @@ class _Entries:
 
     def _entries(self, numbers: "NDArray[np.int64]") -> Sequence[AbortedTxn]:
         entries = self._index.entries
-        return entries.among(numbers) if isinstance(entries, AbortedTxns) else [entries[number] for number in numbers.tolist()]
+        return entries.select(numbers) if isinstance(entries, AbortedTxns) else [entries[number] for number in numbers.tolist()]
 
 
 class _Log(NamedTuple):
-    """The log of these files."""
-
     context: ReplicaContext
     start_offset: int
     runs: OffsetRuns

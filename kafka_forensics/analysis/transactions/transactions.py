@@ -191,10 +191,10 @@ class TransactionsFold:
         together = len(self._table) + len(right._table)
         if together <= bounds.MAX_PRODUCERS:
             return
-        returning = self._table.among(right._table)
+        returning = self._table.are_in(right._table)
         if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
             return
-        self.settle()
+        self.apply_first_markers()
         table = self._table.used_rows()
         blocks = _newest_blocks(table)
         is_open = blocks[:, rules.OPEN] != 0
@@ -213,7 +213,7 @@ class TransactionsFold:
         """Keep only the ids of producers without an open transaction, once the log is complete."""
         if len(self._table) <= bounds.SETTLED_ABOVE:
             return
-        self.settle()
+        self.apply_first_markers()
         table = self._table.used_rows()
         self._producer_ids = np.sort(table[:, 0])
         self._table.keep(np.flatnonzero(_newest_blocks(table)[:, rules.OPEN]))
@@ -225,8 +225,8 @@ class TransactionsFold:
         closed = at < len(self._producer_ids) and int(self._producer_ids[at]) == producer_id
         return self.forgot or closed or self._table.find(producer_id) >= 0
 
-    def settle(self) -> None:
-        """Count what the first marker of each producer ended; no part of the log may precede this one."""
+    def apply_first_markers(self) -> None:
+        """Count what the first marker of each producer ended. This part must be the start of the log."""
         endings = self._first_endings()
         if not len(endings):
             return
@@ -298,8 +298,8 @@ class TransactionsFold:
                 table.grow()
 
     def _first_endings(self) -> "NDArray[np.int64]":
-        """What the first marker of each producer ended, rows as the kernel reports them, unless `settle` counted it; no part of the
-        log may precede this one."""
+        """What the first marker of each producer ended, rows as the kernel reports them; nothing after `apply_first_markers`. No
+        part of the log may precede this one."""
         table = self._table.used_rows()
         ended = table[table[:, rules.MARKED] == 1]
         marker, first = ended[:, rules.MARKER :], ended[:, rules.FIRST :]

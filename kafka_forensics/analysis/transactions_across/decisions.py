@@ -108,7 +108,7 @@ def contradictions(
             unmatched += without_marker
             for decision, row in pairs[True].matched if facts.gaps else ():
                 offset = int(row[OFFSET])
-                gap = None if facts.had_data(offset) else _gap_at(facts, decision, offset)
+                gap = None if facts.had_transaction_data(offset) else _gap_at(facts, decision, offset)
                 missing += [] if gap is None else [Contradiction(decision, listed, "records_missing", *gap)]
         ends = _ends_open(facts, [decision for decision, _ in unmatched])
         check = _PartitionCheck(listed, facts, log, as_of, reached)
@@ -367,7 +367,7 @@ class _SingleTransaction:
     marker_timestamp: int | None = None
 
     @property
-    def has_own_epoch(self) -> bool:
+    def has_unique_epoch(self) -> bool:
         """Whether its marker's epoch shows that no other transaction has its epoch."""
         return self.marker_epoch > self.data_epoch
 
@@ -408,7 +408,7 @@ def _single_transactions(facts: PartitionFacts) -> "tuple[NDArray[np.int64], NDA
 def _transactions_at(
     key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int
 ) -> Iterator[_SingleTransaction]:
-    """The transaction at this row of `ended`, or the producer's open one if it is -1; none if its marker is not here."""
+    """The transaction at this row of `ended`, or the producer's open one if it is -1; None if its marker is missing."""
     if row < 0:
         opened = facts.open[producer_id]
         if producer_id not in facts.ended_elsewhere:
@@ -431,10 +431,10 @@ def _disagree(
     if other.kind not in (_OPEN, rules.ABORT) or commit.marker_timestamp is None:
         return False
     overlaps = commit.first_timestamp <= other.last_timestamp and other.first_timestamp <= commit.last_timestamp
-    if not commit.has_own_epoch and not overlaps:
+    if not commit.has_unique_epoch and not overlaps:
         return False
     if other.marker_timestamp is not None:
-        return commit.has_own_epoch or abs(other.marker_timestamp - commit.marker_timestamp) <= SAME_TIME_MS
+        return commit.has_unique_epoch or abs(other.marker_timestamp - commit.marker_timestamp) <= SAME_TIME_MS
     late = as_of - max(other.last_timestamp, commit.marker_timestamp) > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
     last = partitions[other.topic_partition].last_marker_timestamp
     continues = last is not None and last >= commit.marker_timestamp + SAME_TIME_MS
@@ -457,10 +457,10 @@ def _disagreement_finding(
         "brokers": facts.brokers,
         "premises": [
             "an epoch for each transaction (transaction version 2), as the markers' epochs show"
-            if commit.has_own_epoch
+            if commit.has_unique_epoch
             else "written at the same time by one producer, so one transaction; before transaction version 2 it may be two"
         ],
     }
-    if commit.has_own_epoch:
+    if commit.has_unique_epoch:
         return finding("TXN_MARKERS_DISAGREE", place, evidence)
     return finding("TXN_MARKERS_DISAGREE", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)

@@ -117,7 +117,7 @@ class PartitionFacts:
         """Of the latest marker kept."""
         return int(self.markers[:, TIMESTAMP].max()) if len(self.markers) else None
 
-    def had_data(self, marker_offset: int) -> bool:
+    def had_transaction_data(self, marker_offset: int) -> bool:
         """Whether the marker at this offset ended a transaction with data in this copy."""
         return bool((self.ended[:, rules.FOUND_OFFSET] == marker_offset).any())
 
@@ -169,7 +169,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         best.local_log_start_offset,
         best.log_end_offset,
         max(replica.state.framing.broker_timestamp for replica in replicas),
-        _only_elsewhere(fold.last_markers.markers.rows, replicas),
+        _rows_of_other_copies(fold.last_markers.markers.rows, replicas),
         [transaction for transaction in best.forgotten if not any(fold.knows(transaction.producer_id) for fold in folds)],
         nodes=[replica.context.node for replica in replicas],
         same_end_nodes=[replica.context.node for replica in same_end],
@@ -237,7 +237,7 @@ def _entire_since(replica: Replica) -> int | None:
     return control.exists_since_ms if replica.state.transactions.last_markers.markers.complete else None
 
 
-def _only_elsewhere(ours: "NDArray[np.int64]", replicas: Sequence[Replica]) -> "NDArray[np.int64]":
+def _rows_of_other_copies(ours: "NDArray[np.int64]", replicas: Sequence[Replica]) -> "NDArray[np.int64]":
     """Rows of other copies about markers that our copy does not have at their offset."""
     others = [replica.state.transactions.last_markers.markers.rows for replica in replicas]
     facts = [PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE]

@@ -156,11 +156,11 @@ class CrossPartitionTransactions:
         unlisted: Json = {"safe_to_abort": None, "coordinator": "does not list it"}
         suspected = replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
         if not late:
-            younger = {"safe_to_abort": False, "look_again_at": written + timeout + LATE_BUFFER_MS}
-            return replace(subject, evidence=evidence | unlisted | younger)
+            not_due = {"safe_to_abort": False, "look_again_at": written + timeout + LATE_BUFFER_MS}
+            return replace(subject, evidence=evidence | unlisted | not_due)
         evidence["find_hanging"] = find_hanging_command(*where, timeout)
         last_state = max((logged_state.timestamp for logged_state in owners), default=0)
-        later_copy = facts is not None and facts.broker_timestamp >= last_state  # so that the copy would have a marker
+        later_copy = facts is not None and facts.broker_timestamp >= last_state  # then the copy would have a marker
         if facts is None or (facts.context.live and not later_copy):
             evidence["command"] = abort_command(*where, int(evidence["first_offset"]))
             if self._as_of is None:  # its log may have been copied before others
@@ -211,8 +211,8 @@ class CrossPartitionTransactions:
         return {"coordinator": "unknown", "missing_partitions": log.missing[:MAX_LISTED]} | known
 
     def _hanging(self, subject: Finding, evidence: Json, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
-        living = [logged_state for logged_state in owners if logged_state.metadata is not None]
-        reason = "no_transactional_id" if not owners else "partition_not_listed" if living else "no_description"
+        not_expired = [logged_state for logged_state in owners if logged_state.metadata is not None]
+        reason = "no_transactional_id" if not owners else "partition_not_listed" if not_expired else "no_description"
         context = facts.context
         producer_id, epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
         began = int(evidence["first_timestamp"])
@@ -229,15 +229,16 @@ class CrossPartitionTransactions:
         }
         if committed:
             evidence["committed_in"] = committed
-        behind = facts.marker_before(producer_id, int(evidence["first_offset"]), began)
-        if behind is not None:
-            evidence["late_write_after"] = behind
+        late_marker = facts.marker_before(producer_id, int(evidence["first_offset"]), began)
+        if late_marker is not None:
+            evidence["late_write_after"] = late_marker
         return finding(
             "TXN_HANGING", place, evidence, confidence=subject.confidence if subject.confidence is not Confidence.PROVEN else None
         )
 
     def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
-        """Partitions of a commit, decided since the transaction began, that may include it: then aborting it would tear it."""
+        """Partitions of a commit, decided since the transaction began, that may include it: then an abort would undo a part of a
+        committed transaction."""
         assert self._log is not None
         self._commits = self._commits or CommitDecisions(self._log.decisions)
         named: dict[str, None] = {}
@@ -314,8 +315,8 @@ def _ended_on(evidence: Json, facts: PartitionFacts | None) -> list[int | str]:
         return []
     producer_id = int(evidence["producer_id"])
     opened = facts.open.get(producer_id)
-    goes_on = opened is not None and opened.first_offset == evidence["first_offset"]
-    here = [] if goes_on or "hidden_by_retention" in evidence else [facts.context.broker]
+    is_still_open = opened is not None and opened.first_offset == evidence["first_offset"]
+    here = [] if is_still_open or "hidden_by_retention" in evidence else [facts.context.broker]
     return facts.ended_elsewhere.get(producer_id) or here
 
 

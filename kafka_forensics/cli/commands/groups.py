@@ -23,7 +23,7 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, time_text, times
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.replicas import Readable
+    from kafka_forensics.analysis.replicas import ReadersLimit
     from kafka_forensics.model.coordinators import ShareState, StateBatch
     from kafka_forensics.questions.groups import GroupRow, GroupsAnswer, PartitionEnds
 
@@ -149,7 +149,7 @@ def _cells(row: "GroupRow") -> list[str]:
     ]
 
 
-def readers_text(answer: "Readable") -> str:
+def readers_text(answer: "ReadersLimit") -> str:
     """Why the newest records of a partition cannot be read, as a note in a table."""
     brokers = f"broker{'s' if len(answer.brokers) > 1 else ''} {', '.join(map(str, answer.brokers))}"
     since = "" if answer.since_ms is None else f" since {time_text(answer.since_ms)}"
@@ -181,7 +181,7 @@ def readers_text(answer: "Readable") -> str:
             return f"readable{below}"
 
 
-def _missing(answer: "Readable") -> str:
+def _missing(answer: "ReadersLimit") -> str:
     nodes = ", ".join(map(str, answer.missing))
     if len(answer.missing) > 1:
         return f"no logs of brokers {nodes}, members of the ISR"

@@ -13,7 +13,7 @@ from kafka_forensics.model.findings import without_payloads
 from kafka_forensics.model.results import ScanResult
 
 if TYPE_CHECKING:
-    from kafka_forensics.questions.report import Reported, ReportOptions
+    from kafka_forensics.questions.report import ReportContent, ReportOptions
     from kafka_forensics.scanning.judging.whole_scan import Listener
 
 
@@ -54,7 +54,7 @@ def scan(
             from kafka_forensics.cli.outputs.scan import PartitionLinesWriter
 
             lines = until_written.enter_context(PartitionLinesWriter(output.output, show_payloads=show_payloads))
-        scanned: ScanResult | Reported
+        scanned: ScanResult | ReportContent
         if spark:
             scanned = _run_on_spark(paths, scan_options, engine, screen)
         else:
@@ -81,14 +81,14 @@ def scan(
 
 
 def _write_page(
-    report: Path, scanned: "ScanResult | Reported", paths: list[str], scan_options: ScanOptions, *, show_payloads: bool
+    report: Path, scanned: "ScanResult | ReportContent", paths: list[str], scan_options: ScanOptions, *, show_payloads: bool
 ) -> None:
     """Write the HTML page, which names a command that writes the same page."""
     from kafka_forensics.cli.outputs.report_page import scan_provenance, write_page
-    from kafka_forensics.questions.report import Reported
+    from kafka_forensics.questions.report import ReportContent
     from kafka_forensics.report.document import document_of
 
-    reported = Reported(scanned) if isinstance(scanned, ScanResult) else scanned
+    reported = ReportContent(scanned) if isinstance(scanned, ScanResult) else scanned
     by_spark = reported.result.engine == "spark"
     typed_options = [*(["--engine", "spark"] if by_spark else []), *(["--show-payloads"] if show_payloads else [])]
     provenance = scan_provenance(reported, "scan" if by_spark else "report", paths, scan_options, typed_options)
@@ -97,7 +97,7 @@ def _write_page(
 
 def _run(
     paths: list[str], scan_options: ScanOptions, report_options: "ReportOptions | None", listener: "Listener | None", screen: Screen
-) -> "ScanResult | Reported":
+) -> "ScanResult | ReportContent":
     """Scan on this machine, with the details that a page shows if there are `report_options`."""
     from kafka_forensics.scanning.engine import local
     from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError
@@ -113,11 +113,11 @@ def _run(
             return interruption.result
 
 
-def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.EngineOptions, screen: Screen) -> "Reported":
+def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.EngineOptions, screen: Screen) -> "ReportContent":
     from kafka_forensics.cli.spark_session import running_session
     from kafka_forensics.evidence.inputs import gather
     from kafka_forensics.questions.cluster_history import cluster_history
-    from kafka_forensics.questions.report import PageFacts, Reported
+    from kafka_forensics.questions.report import PageFacts, ReportContent
     from kafka_forensics.scanning.judging.whole_scan import ScanInterruptedError, interrupted_result
     from kafka_forensics.spark.job import scan_on_spark
     from kafka_forensics.spark.sessions import require_pyspark
@@ -132,7 +132,7 @@ def _run_on_spark(paths: list[str], scan_options: ScanOptions, engine: options.E
         result = interruption.result
     except KeyboardInterrupt:
         result = interrupted_result(inputs, scan_options)
-    return Reported(result, facts=PageFacts(history=cluster_history(inputs.controller)))
+    return ReportContent(result, facts=PageFacts(history=cluster_history(inputs.controller)))
 
 
 def _print_summary(result: ScanResult, screen: Screen, *, live: bool, names_readers: bool) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TRUTH: Final = "truth.json"
 LOG_DIRS: Final = "log-dirs"
-"""Next to truth.json, so that the log directories have no other files among them."""
+"""Next to truth.json: the log directories have no other files among them."""
 LIST_COLUMNS: Final = attributes("scenario=name protocols sentence")
 
 ScenarioName = Annotated[

@@ -33,7 +33,7 @@ from kafka_forensics.questions.compare import (
     OffsetRow,
     ReplicaAtOffset,
     SideBySide,
-    hold_different_things,
+    differ_at_offset,
 )
 from kafka_forensics.wording import is_background, offset_range
 
@@ -174,7 +174,7 @@ def _difference_sentence(compared: SideBySide) -> str:
         return _no_difference(compared, max(starts), min(ends, default=0), len(read))
     rows = (row for row in compared.rows if row.offset == first)
     has_conflict = any(finding.kind in kinds_with(Trait.PARTS_REPLICAS) for finding in compared.result.findings)
-    if has_conflict or any(hold_different_things(row.held, _UNREADABLE_HERE) for row in rows):
+    if has_conflict or any(differ_at_offset(row.held, _UNREADABLE_HERE) for row in rows):
         return f"first difference at offset {first}"
     short = [label for label, replica in zip(_labels(compared), replicas, strict=False) if replica.log_end_offset == first]
     lag = plural(max(ends) - first, "offset")

@@ -33,11 +33,11 @@ def _state_lines(events: ControllerEvents, width: int | None) -> Iterator[str]:
         cells = ("", "", "") if state == len(_STATES) - 1 else (_leaders(control), _numbers(control.isr), _numbers(control.elr))
         groups.setdefault((state, *cells), []).append(key)
     ordered = sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), group[1]))
-    shown = first_rows(ordered, _ROWS_SHOWN)
+    shown, hidden = first_rows(ordered, _ROWS_SHOWN)
     heads = ("partitions at the end of the log", "state", "leader", "ISR", "ELR")
     rows = ([partitions_words(partitions), _STATES[state], *cells] for (state, *cells), partitions in shown)
     yield from table_lines(heads, (), rows, width)
-    yield from _more_line([key for _, partitions in ordered[len(shown) :] for key in partitions])
+    yield from _more_line([key for _, partitions in hidden for key in partitions])
 
 
 def _election_lines(rows: Iterable[EventRow], cost_words: Callable[[EventRow], str], width: int | None) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _election_lines(rows: Iterable[EventRow], cost_words: Callable[[EventRow], s
         is_lost = row.cost == "lost"
         groups.setdefault((not is_lost, _elected(row), "" if is_lost else cost_words(row)), []).append(row)
     ordered = sorted(groups.items(), key=lambda group: (group[0][0], -len(group[1]), _keys(group[1])))
-    shown = first_rows(ordered, _ROWS_SHOWN)
+    shown, hidden = first_rows(ordered, _ROWS_SHOWN)
     if shown:
         yield "\n"
     heads = ("unclean elections", "first at", "leader", "cost")
@@ -55,7 +55,7 @@ def _election_lines(rows: Iterable[EventRow], cost_words: Callable[[EventRow], s
         for (_, elected, cost), group in shown
     )
     yield from table_lines(heads, (), cells, width)
-    yield from _more_line(_keys([row for _, group in ordered[len(shown) :] for row in group]))
+    yield from _more_line(_keys([row for _, group in hidden for row in group]))
 
 
 def _more_line(partitions: Sequence[TopicPartition]) -> Iterator[str]:

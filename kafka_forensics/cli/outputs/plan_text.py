@@ -180,8 +180,8 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         copies = f"{'copy' if count == 1 else 'copies'} of {plural(count, 'partition')}"
         who = plan_words.capital(plan_words.brokers([broker]))
         yield f"{who} would not start with its {copies}: this plan does not show what it does after a repair."
-    if plans.quorum is not None and plans.quorum.given and plans.quorum.not_given:
-        count, voters = len(plans.quorum.given), len(plans.quorum.voters)
+    if plans.quorum is not None and plans.quorum.given_voters and plans.quorum.not_given:
+        count, voters = len(plans.quorum.given_voters), len(plans.quorum.voters)
         majority = "" if plans.quorum.has_majority else ", not a majority"
         text = f"Of the {voters} voters of the controllers' log {count} {'was' if count == 1 else 'were'} given{majority}"
         yield f"{text}: what {plan_words.brokers(plans.quorum.not_given)} may add or delete is unknown."
@@ -329,9 +329,9 @@ def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
     """The lines of each cell of a candidate's row."""
     labels = plan_words.labels(planned)
     cuts = [
-        f"{labels[follower.broker]} {'empty from' if follower.begins_anew else 'at'} {follower.truncation_offset}"
+        f"{labels[follower.broker]} {'empty from' if follower.restarts_empty else 'at'} {follower.truncation_offset}"
         for follower in candidate.followers
-        if follower.begins_anew or follower.truncation_offset not in (None, follower.log_end_offset)
+        if follower.restarts_empty or follower.truncation_offset not in (None, follower.log_end_offset)
     ]
     mark = " *" if is_recommended(planned, candidate) else ""
     losses = [(loss, planned.amount(loss)) for loss in candidate.losses[:_LOSSES_SHOWN]]

@@ -111,9 +111,9 @@ def capital(words: str) -> str:
 def witness_words(witness: Witness) -> str:
     """What proves that records were committed."""
     whose = printable(str(witness.broker))
-    if witness.said is not None:
+    if witness.claimed_end_offset is not None:
         whose += f", whose log ends at {witness.end_offset}"
-    offset = witness.end_offset if witness.said is None else witness.said
+    offset = witness.end_offset if witness.claimed_end_offset is None else witness.claimed_end_offset
     match witness.kind:
         case "group_offset":
             return f"offset {offset} committed by group {printable(witness.name or '')}"
@@ -231,7 +231,7 @@ def _follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fo
     leader = _replica(planned, candidate.broker)
     cut = follower_plan.truncation_offset
     text = "keeps its log" if cut == end else f"cuts its log from {end} to {cut}"
-    if follower_plan.begins_anew:
+    if follower_plan.restarts_empty:
         start = "log start" if leader.local_log_start_offset is None else "local log start"
         text = f"starts with an empty log, because the part that it would keep ends below the leader's {start},"
     if follower_plan.halts:
@@ -293,12 +293,12 @@ def notes_below_table(planned: Planned, shown: Sequence[Candidate], *, every_fol
     for candidate in shown:
         for follower in candidate.followers:
             is_unusual = (
-                follower.halts or follower.kept or follower.disagrees or follower.below_leaders_start or follower.begins_anew
+                follower.halts or follower.kept or follower.disagrees or follower.below_leaders_start or follower.restarts_empty
             )
             if every_follower or is_unusual:
                 yield _follower_sentence(planned, candidate, follower)
-        if candidate.own_cut:
-            cut = plural(candidate.own_cut, "offset")
+        if candidate.recovery_cut:
+            cut = plural(candidate.recovery_cut, "offset")
             yield f"If {brokers([candidate.broker])} leads, recovery has cut {cut} from the end of its log."
         yield from _remote_sentences(candidate)
     yield from _ordinary_start_lines(planned)
@@ -438,8 +438,8 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
         lead = f"The best leader is unknown; by these high watermarks: {who}" if best else f"Requested: {who}"
     damage = _damage_of_leader(planned, candidate)
     if not candidate.losses:
-        alike = sorted(planned.plan.alike, key=str) if best else []
-        whoever = f", also not if {brokers(alike)} led" if alike else ""
+        equally_good = sorted(planned.plan.equally_good, key=str) if best else []
+        whoever = f", also not if {brokers(equally_good)} led" if equally_good else ""
         if planned.needs(candidate).any_order:
             any_order = "" if planned.held_by_no_copy else ": any order of starts is safe"
             whoever = f", whoever leads{_deleted_already(planned.plan.candidates)}{any_order}"
@@ -463,14 +463,14 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
 
 def _reason_for_best(planned: Planned, candidate: Candidate) -> str:
     """Why an election is recommended."""
-    alike, candidates = planned.plan.alike, planned.plan.candidates
+    equally_good, candidates = planned.plan.equally_good, planned.plan.candidates
     if len(candidates) == 1:
         return ", the only one that can lead"
-    if len(alike) == len(candidates) - 1:
+    if len(equally_good) == len(candidates) - 1:
         return ", but every election loses as much"
     is_fewest = candidate.at_most == min(other.at_most for other in candidates)
     least = ", which loses least" + ("" if is_fewest else " of what is proven committed")
-    return least + (f", as {brokers(sorted(alike, key=str))} would" if alike else "")
+    return least + (f", as {brokers(sorted(equally_good, key=str))} would" if equally_good else "")
 
 
 def _doubt(plan: Plan) -> str:

@@ -10,7 +10,7 @@ from kafka_forensics.cli.streams import open_output
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
-from kafka_forensics.questions.report import PageFacts, Reported
+from kafka_forensics.questions.report import PageFacts, ReportContent
 from kafka_forensics.report.document import Document
 from kafka_forensics.report.page import Provenance, page
 
@@ -31,7 +31,7 @@ def write_page(output: Path, document: Document, provenance: Provenance, facts: 
 
 
 def scan_provenance(
-    reported: Reported, command: str, paths: Sequence[str], options: ScanOptions, command_options: Sequence[str]
+    reported: ReportContent, command: str, paths: Sequence[str], options: ScanOptions, command_options: Sequence[str]
 ) -> Provenance:
     """Where a scan's answer comes from; `command_options` are those that only the command has, as they are typed."""
     paths, options = without_secrets(paths, options)

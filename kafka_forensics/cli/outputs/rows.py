@@ -222,8 +222,8 @@ class _TableLayout:
         self.short_times, self.date = True, next(iter(dates)) if is_whole and len(dates) == 1 else None
         shared: list[int] = []
         if is_whole and len(sample) > 1 and not self._fits(sample, width):
-            alike = [column for column in self.first if len({row[column] for row in sample}) == 1]
-            shared = [column for column in alike if 0 < len(sample[0][column]) <= _LONGEST_SHARED][: len(self.first) - 1]
+            equal_columns = [column for column in self.first if len({row[column] for row in sample}) == 1]
+            shared = [column for column in equal_columns if 0 < len(sample[0][column]) <= _LONGEST_SHARED][: len(self.first) - 1]
             self.first = [column for column in self.first if column not in shared]
         above = [f"{self.heads[column]} {self.cell(sample[0], column)}" for column in shared]
         if dates:

@@ -145,8 +145,8 @@ def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
 
 def _complete_log_dirs(salvaged: Salvaged, nodes: tuple[int | str, ...]) -> Iterator[OperatorStep]:
     """Add the files that a salvage could not build."""
-    mended = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.files_to_repair}
-    unbuilt = [target for target in salvaged.log_dirs if target.meta_properties is None and target.log_dir not in mended]
+    repaired = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.files_to_repair}
+    unbuilt = [target for target in salvaged.log_dirs if target.meta_properties is None and target.log_dir not in repaired]
     if unbuilt:
         names = printable(", ".join(target.directory for target in unbuilt))
         text = f"Copy meta.properties back, too, which salvage could not build: {names}."

@@ -73,7 +73,7 @@ class PartitionLinesWriter:
         self._stream = self._open.enter_context(open_output(self._output, color="never", private=self._show_payloads)).stream
         self._write(json_document.broker_lines(brokers))
 
-    def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
+    def on_final(self, partition: PartitionSummary, findings: list[Finding]) -> None:
         """Write a partition completely, or not at all if the user interrupts."""
         shown = findings if self._show_payloads else map(without_payloads, findings)
         with delayed_interruptions():

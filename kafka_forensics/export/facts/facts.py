@@ -98,8 +98,8 @@ def read_records(path: str, storage_options: "OptionsArgument" = None, *, payloa
     source = open_source(path, storage_options)
     log_source, log_path = place_of_log(source)
     with log_source.open(log_path) as file:
-        limit, goes_on = _limits_of(source)
-        states = LazyRecordStates(lambda: RecordStates(file, goes_on=goes_on, max_plausible_offset=limit))
+        limit, log_continues = _limits_of(source)
+        states = LazyRecordStates(lambda: RecordStates(file, log_continues=log_continues, max_plausible_offset=limit))
         for chunk in SegmentReader(file, max_plausible_offset=limit).chunks():
             columns = chunk.columns
             rows = np.flatnonzero(has_right_crc(columns))
@@ -212,8 +212,8 @@ class FactReader:
 
     def unread_inputs(self) -> list[Incomplete]:
         """What could not be read by the scan, and for facts after it."""
-        every = [*self.result.incomplete, *with_replicas(self.incomplete, self.inputs.log_dirs), *self._missing_remote_logs()]
-        by_key = {(incomplete.path, incomplete.reason): incomplete for incomplete in every}
+        unread = [*self.result.incomplete, *with_replicas(self.incomplete, self.inputs.log_dirs), *self._missing_remote_logs()]
+        by_key = {(incomplete.path, incomplete.reason): incomplete for incomplete in unread}
         return [by_key[key] for key in sorted(by_key)]
 
     def _missing_remote_logs(self) -> Iterator[Incomplete]:

@@ -65,5 +65,9 @@ def _files(inputs: Inputs, query: FactQuery) -> Iterator[tuple[str, Entry]]:
         for directory in log_dir.found.partitions:
             if is_whole:
                 yield from ((log_dir.name, entry) for entry in directory.files())
-            elif directory.is_replica and query.wants(directory.topic, directory.partition) and query.wants_broker(log_dir.broker):
+            elif (
+                directory.is_replica
+                and query.includes(directory.topic, directory.partition)
+                and query.includes_broker(log_dir.broker)
+            ):
                 yield from ((log_dir.name, entry) for entry in files_of(query.fact, directory))

@@ -64,7 +64,7 @@ class BatchInspectors(TypedDict, total=False):
     """The functions that check the batches of a segment, as `SegmentReader` takes them."""
 
     inspect: "Callable[[NDArray[np.uint8], int, NDArray[np.int64], int, int], list[Damage]] | None"
-    inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None"
+    inspect_batch: "Callable[[ByteFile, int, int], list[Damage]] | None"
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ class ReplicaReader:
 
     def read_states(self, log: SegmentLog, file: "ByteFile", part: tuple[int, int | None]) -> RecordStates:
         """How the transactions of the records in a part of a segment ended. Raises SourceError."""
-        goes_on = log.next_base_offset is not None
-        return RecordStates(file, goes_on=goes_on, max_plausible_offset=log.max_plausible_offset, part=part)
+        log_continues = log.next_base_offset is not None
+        return RecordStates(file, log_continues=log_continues, max_plausible_offset=log.max_plausible_offset, part=part)
 
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file cannot be read, or not to its end."""

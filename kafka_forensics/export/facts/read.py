@@ -188,7 +188,7 @@ class PieceReader(ReplicaReader):
         if file.size_in_bytes != entry.size_in_bytes:
             raise SourceError(entry.path, f"has {file.size_in_bytes} bytes now, and had {entry.size_in_bytes} when it was listed")
         if query.strict and query.fact == "records":
-            inspectors |= {"inspect": BatchChecks(deep=True), "inspect_alone": check_batch_in_file}
+            inspectors |= {"inspect": BatchChecks(deep=True), "inspect_batch": check_batch_in_file}
         for chunk in self._walk(log, file, **inspectors):
             if query.strict:
                 _require_sound(self.plan.log_dir.source, entry, chunk.damage)
@@ -241,7 +241,7 @@ class PieceReader(ReplicaReader):
         walk_from = start = 0
         if piece.start:
             walk_from = _valid_batch_before(file, index, piece.start - lead)
-            start = _landing(reader, walk_from, piece.start)
+            start = _first_batch_from(reader, walk_from, piece.start)
         requested = self._first_requested_position(log.segment, file)
         if requested > start:
             walk_from = start = requested
@@ -251,14 +251,14 @@ class PieceReader(ReplicaReader):
         if piece.end is not None and start < end:
             next_from = _valid_batch_before(file, index, piece.end - lead)
             if next_from > walk_from:
-                next_start = _landing(SegmentReader(file, max_plausible_offset=limit), next_from, piece.end)
+                next_start = _first_batch_from(SegmentReader(file, max_plausible_offset=limit), next_from, piece.end)
         gave_up = False
         for chunk in reader.chunks(start, end) if start < end else ():
             gave_up |= any(
                 damage.kind == "BUDGET_EXCEEDED" and damage.position + damage.size_in_bytes >= size for damage in chunk.damage
             )
             yield _skipped_until(chunk, next_start) if gave_up else chunk
-        ended = reader.landed if start < end else start
+        ended = reader.end_position if start < end else start
         if gave_up:
             ended = next_start
         elif next_start < size and ended != next_start:
@@ -320,11 +320,11 @@ def _valid_batch_before(file: "ByteFile", index: "OffsetIndex | None", limit: in
     return 0
 
 
-def _landing(reader: SegmentReader, start: int, end: int) -> int:
+def _first_batch_from(reader: SegmentReader, start: int, end: int) -> int:
     """The position of the first batch at or after `end` that the reader reaches from `start`."""
     for _ in reader.chunks(start, end):
         pass
-    return reader.landed
+    return reader.end_position
 
 
 def _skipped_until(chunk: BatchChunk, end: int) -> BatchChunk:
@@ -360,7 +360,7 @@ def _checkpoints(piece: FactPiece, source: "ByteSource", query: FactQuery) -> Ba
                 parsed = parse_offset_checkpoint(file)
             if query.strict:
                 _require_sound(source, piece.entries[name], parsed.damage)
-            offsets = {key: offset for key, offset in parsed.offsets.items() if query.wants(*key)}
+            offsets = {key: offset for key, offset in parsed.offsets.items() if query.includes(*key)}
             log_dir.checkpoints[name] = type(parsed)(offsets)
     return checkpoint_facts(Inputs(log_dirs=[log_dir]), ScanOptions())
 

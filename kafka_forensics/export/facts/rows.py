@@ -247,7 +247,7 @@ class FactQuery:
         """Whether offsets or times are limited."""
         return not (self.offset_from is self.offset_to is self.timestamp_from is self.timestamp_to is None)
 
-    def wants(self, topic: str | None, partition: int | None) -> bool:
+    def includes(self, topic: str | None, partition: int | None) -> bool:
         """Whether the limits include a topic and partition; None stands for rows that name none."""
         if self.topics and not any(fnmatchcase(topic or "", glob) for glob in self.topics):
             return False
@@ -255,6 +255,6 @@ class FactQuery:
             first <= (-1 if partition is None else partition) <= last for first, last in self.partitions
         )
 
-    def wants_broker(self, broker: int | str | None) -> bool:
+    def includes_broker(self, broker: int | str | None) -> bool:
         """Whether the limits include a broker."""
         return not self.brokers or str(broker) in self.brokers

@@ -76,8 +76,8 @@ def _scan_batches(
         yield from internal_topic_facts(query.fact, inputs, witnesses, options, incomplete, payloads=query.payloads)
         return
     take_remote_logs(inputs, options, witnesses.remote_log)
-    wanted = {key: plans for key, plans in (inputs.remote_by_partition or {}).items() if query.wants(*key)}
-    inputs.remote_by_partition = wanted
+    requested = {key: plans for key, plans in (inputs.remote_by_partition or {}).items() if query.includes(*key)}
+    inputs.remote_by_partition = requested
     result = scan_inputs(inputs, options, witnesses=witnesses)
     incomplete += result.incomplete
     yield from FactReader(inputs, options, result, witnesses, finding_text, query.payloads, incomplete).batches(query.fact)
@@ -91,8 +91,10 @@ def _scan_options(query: FactQuery, storage_options: Pairs) -> ScanOptions:
 
 def _drop_unrequested(inputs: Inputs, query: FactQuery) -> None:
     """Drop topics and partitions that are not requested."""
-    inputs.replicas = [plan for plan in inputs.replicas if query.wants(plan.context.topic, plan.context.partition)]
-    inputs.aside = {partition: paths for partition, paths in inputs.aside.items() if query.wants(*partition)}
+    inputs.replicas = [plan for plan in inputs.replicas if query.includes(plan.context.topic, plan.context.partition)]
+    inputs.renamed_directories = {
+        partition: paths for partition, paths in inputs.renamed_directories.items() if query.includes(*partition)
+    }
 
 
 def _requested_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
@@ -100,14 +102,14 @@ def _requested_rows(batch: pa.RecordBatch, query: FactQuery) -> pa.RecordBatch:
     has_brokers = "broker" in batch.schema.names
 
     @cache
-    def wants(topic: str | None, partition: int | None, broker: str | None) -> bool:
-        return query.wants(topic, partition) and (not has_brokers or query.wants_broker(broker))
+    def includes(topic: str | None, partition: int | None, broker: str | None) -> bool:
+        return query.includes(topic, partition) and (not has_brokers or query.includes_broker(broker))
 
     if not (query.topics or query.partitions or query.brokers):
         return batch
     columns = [batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
                           for name in ("topic", "partition", "broker")]  # fmt: skip
-    return batch.filter(pa.array([wants(*row) for row in zip(*columns, strict=True)], pa.bool_()))
+    return batch.filter(pa.array([includes(*row) for row in zip(*columns, strict=True)], pa.bool_()))
 
 
 def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage_options: Pairs = ()) -> list[str]:

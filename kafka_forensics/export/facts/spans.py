@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile, Entry
 
 SPAN_BYTES: Final = 64 << 20
-"""No span crosses a multiple of this many bytes between two batches, so that a file read in parts has the same spans."""
+"""No span crosses a multiple of this many bytes between two batches: a file read in parts then has the same spans."""
 
 
 @dataclass(slots=True)
@@ -137,8 +137,8 @@ def _merge(last: FileSpan, span: FileSpan) -> bool:
 
 
 def _log_spans(replica: ReplicaReader, log: SegmentLog, file: "ByteFile") -> Iterator[FileSpan]:
-    inspect_alone = check_batch_in_file if replica.deep else None
-    for chunk in replica.chunks(log, file, inspect=BatchChecks(deep=replica.deep), inspect_alone=inspect_alone):
+    inspect_batch = check_batch_in_file if replica.deep else None
+    for chunk in replica.chunks(log, file, inspect=BatchChecks(deep=replica.deep), inspect_batch=inspect_batch):
         yield from _chunk_spans(chunk)
         replica.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
 

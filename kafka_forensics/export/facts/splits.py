@@ -130,8 +130,8 @@ def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
     """Tasks of a fact of files, in the order of `plan_tasks`; none for requested partitions that are missing."""
     node_ids = NodeIds.of(inputs.log_dirs)
     if query.fact == "checkpoints":
-        wanted = [log_dir for log_dir in inputs.log_dirs if query.wants_broker(log_dir.broker)]
-        return _tasks([(log_dir.source, [_checkpoints(log_dir, node_ids)]) for log_dir in wanted], query, deep=False)
+        requested = [log_dir for log_dir in inputs.log_dirs if query.includes_broker(log_dir.broker)]
+        return _tasks([(log_dir.source, [_checkpoints(log_dir, node_ids)]) for log_dir in requested], query, deep=False)
     replicas = _replicas(inputs, query)
     total = sum(_size(segment.log) for _, directory in replicas for segment in directory.segments)
     deep = query.fact == "spans" and is_deep(query.deep, total)
@@ -196,11 +196,11 @@ def require_matches(inputs: Inputs, query: FactQuery) -> None:
     topics = sorted({directory.topic or "" for directory in directories}, key=lambda topic: (topic.startswith("__"), topic))
     for glob in query.topics:
         of_glob = FactQuery(query.fact, (), topics=(glob,))
-        if not any(of_glob.wants(topic, None) for topic in topics):
+        if not any(of_glob.includes(topic, None) for topic in topics):
             raise _no_match_error("topics", glob, topics)
-    if query.partitions and not any(query.wants(directory.topic, directory.partition) for directory in directories):
+    if query.partitions and not any(query.includes(directory.topic, directory.partition) for directory in directories):
         of_topics = FactQuery("", (), topics=query.topics)
-        numbers = sorted({directory.partition or 0 for directory in directories if of_topics.wants(directory.topic, 0)})
+        numbers = sorted({directory.partition or 0 for directory in directories if of_topics.includes(directory.topic, 0)})
         requested = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in query.partitions)
         raise _no_match_error("partitions", requested, [str(number) for number in numbers])
 
@@ -231,7 +231,7 @@ def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionD
     requested = [
         (log_dir, directory)
         for log_dir, directory in _all_replicas(inputs)
-        if query.wants(directory.topic, directory.partition) and query.wants_broker(log_dir.broker)
+        if query.includes(directory.topic, directory.partition) and query.includes_broker(log_dir.broker)
     ]
     return sorted(
         requested, key=lambda replica: (replica[1].topic, replica[1].partition, broker_order(replica[0].broker), replica[0].name)

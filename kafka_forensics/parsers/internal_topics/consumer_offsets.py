@@ -202,7 +202,7 @@ def write_group_value(record_type: int, fields: Json) -> bytes:
 
 
 def write_newest(layouts: tuple[Layout, ...], fields: Json) -> bytes:
-    """A value by the first layout, behind version 0; missing fields are 0, empty or null."""
+    """A value: version 0, then the fields in the first layout; missing fields are 0, empty or null."""
     return b"\0\0" + write_message(layouts[0], fields)
 
 

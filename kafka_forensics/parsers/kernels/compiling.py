@@ -39,7 +39,7 @@ LOADED_ABOVE_BYTES: Final = 4 << 20
 """For work of more bytes than this, cached kernels are used from the first call where the alternative is much slower."""
 COMPILE_AFTER_SECONDS: Final = 0.5
 """Kernels are compiled after interpreted ones have used this much CPU time in this process."""
-SPARED_SECONDS: Final = 0.1
+MIN_KERNEL_SECONDS: Final = 0.1
 """A kernel that has used less is still not compiled: compiling it would take longer."""
 LOAD_AFTER_SECONDS: Final = 0.25
 """Cached kernels are loaded after interpreted ones have used this much, about what loading numba takes."""
@@ -111,7 +111,7 @@ def using_compiled() -> bool:
     return _process.mode != "interpreted"
 
 
-def worth_threads() -> bool:
+def gains_by_threads() -> bool:
     """Whether several threads are faster than one: kernels release the interpreter's lock, or take little time beside libraries
     that release it."""
     are_quick = _process.has_compiled or _process.longest_call < QUICK_CALL_SECONDS
@@ -182,7 +182,7 @@ class Kernel(Generic[Answer]):
         signature.seconds += seconds
         _process.seconds += seconds
         _process.longest_call = max(_process.longest_call, seconds)
-        needed = _process.seconds > COMPILE_AFTER_SECONDS and signature.seconds > SPARED_SECONDS
+        needed = _process.seconds > COMPILE_AFTER_SECONDS and signature.seconds > MIN_KERNEL_SECONDS
         expected = _process.longest_call * _process.work_bytes / _CALL_BYTES
         is_loadable = _process.seconds > LOAD_AFTER_SECONDS or expected > LOAD_BEFORE_SECONDS
         if is_loadable and not signature.is_looked_up:
@@ -241,7 +241,7 @@ class Kernel(Generic[Answer]):
             form = self._cached(types)
             form.compile(signature)
         except _CACHE_ERRORS as error:
-            _say_not_cached(str(error))
+            _log_not_cached(str(error))
             if form is None or not form.signatures:  # else only writing failed
                 form = self.dispatcher
                 form.compile(signature)
@@ -263,7 +263,7 @@ class Kernel(Generic[Answer]):
         try:
             directory = os.path.join(kernel_directory(make=True), f"{self._cache_name}-{_digest(types)}")
         except NoCacheDirectoryError as error:
-            _say_not_cached(str(error))
+            _log_not_cached(str(error))
             return self.dispatcher
         before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
         # numba's default directories are beside the sources and below HOME, which may be evidence
@@ -274,7 +274,6 @@ class Kernel(Generic[Answer]):
             config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before
 
     def _python_function(self) -> Callable[..., Answer]:
-        """The Python function that numba compiles."""
         if self._native is not None:
             function: Callable[..., Answer] = self._native().py_func  # type: ignore[attr-defined]
             return function
@@ -411,7 +410,7 @@ def _digest(types: ArgumentTypes) -> str:
 
 
 @cache
-def _say_not_cached(reason: str) -> None:
+def _log_not_cached(reason: str) -> None:
     import logging  # few processes compile anything
 
     logging.getLogger(__name__).info("kernels are compiled in memory, only for this process: %s", reason)

@@ -12,13 +12,13 @@ from kafka_forensics.parsers.kernels import record_column
 from kafka_forensics.parsers.kernels.compiling import inlined_kernel, kernel
 from kafka_forensics.parsers.kernels.crc import LANES, byte_at, lowest_bit, pair_mask
 from kafka_forensics.parsers.kernels.records import (
-    COUNT_LIE,
     FULL,
     IS_COMPLETE,
     MALFORMED,
     MAX_SHORT_VARINT_BYTES,
     OK,
     OUT_OF_BOUNDS,
+    WRONG_COUNT,
     read_short,
     read_varint,
     read_varlong,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NOT_FOUND: Final = -1
 COSTLY: Final = -2
 """No error: the search gave up, because too many long comparisons failed; a library's search has no such worst case."""
-UNSURE: Final = 10
+UNDECIDED: Final = 10
 """No error: this kernel cannot decide about the batch, which must be opened separately."""
 NO_STRING: Final = -1
 """Instead of the number of a byte string: the query has none."""
@@ -187,7 +187,7 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
 
     Returns (payload where it stopped, records, code). `payloads` is (PAYLOAD_ROWS, n). The records of a payload without all byte
     strings of the query are not read. It stops at an invalid payload, with an error code, at one that does not fit into `out`, with
-    FULL, and at one about which it cannot decide, with UNSURE, and returns no record of that payload.
+    FULL, and at one about which it cannot decide, with UNDECIDED, and returns no record of that payload.
     """
     criteria, headers, text, spans = query
     offset_start, offset_end = int(criteria[_OFFSET_START]), int(criteria[_OFFSET_END])
@@ -200,13 +200,13 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
         base_offset, base_timestamp = int(payloads[_BASE_OFFSET, payload]), int(payloads[_BASE_TIMESTAMP, payload])
         by_broker = int(payloads[_BY_BROKER, payload])
         if max(abs(base_offset), abs(base_timestamp)) > FAR:
-            return payload, written, UNSURE
+            return payload, written, UNDECIDED
         found_at = start
         for string in range(spans.shape[1] - 1, -1, -1):
             if found_at >= 0:
                 found_at = find_bytes(buffer, payloads[_SEARCH_START, payload], end, text, spans, string)
         if found_at == COSTLY:
-            return payload, written, UNSURE
+            return payload, written, UNDECIDED
         if found_at == NOT_FOUND:
             continue
         position, records, listed = start, 0, written
@@ -238,7 +238,7 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
             if at != record_end:
                 return payload, written, MALFORMED
             if abs(delta) > FAR:
-                return payload, written, UNSURE
+                return payload, written, UNDECIDED
             offset, timestamp = base_offset + offset_delta, base_timestamp + delta * (1 - by_broker)
             fits = offset_start <= offset < offset_end
             if has_time != 0:
@@ -247,14 +247,14 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
                 if found_at < position and found_at != NOT_FOUND:
                     found_at = find_bytes(buffer, position, end, text, spans, 0)
                     if found_at == COSTLY:
-                        return payload, written, UNSURE
+                        return payload, written, UNDECIDED
                 fits = found_at >= position and found_at + spans[1, 0] <= record_end
             if fits and key != NO_STRING:
                 fits = key_length == spans[1, key] and equal_bytes(buffer, key_at, text, spans[0, key], key_length) == key_length
             if fits and part != NO_STRING:
                 at = find_bytes(buffer, value_at, value_at + max(value_length, 0), text, spans, part)
                 if at == COSTLY:
-                    return payload, written, UNSURE
+                    return payload, written, UNDECIDED
                 fits = value_length >= 0 and at >= 0
             if fits and headers.shape[1] > 0:
                 fits = has_headers(buffer, headers_at, record_end, count, query)
@@ -277,22 +277,22 @@ def match_records(  # noqa: C901 - one walk; a call for each step of it would co
             position = record_end
             records += 1
         if records != payloads[_RECORDS_COUNT, payload]:
-            return payload, written, COUNT_LIE
+            return payload, written, WRONG_COUNT
         written = listed
     return payloads.shape[1], written, OK
 
 
 @kernel
 def mark_containing(
-    buffer: "Buffer", starts: "Columns", sizes: "Columns", text: "Bytes", spans: "Columns", holding: "Columns"
+    buffer: "Buffer", starts: "Columns", sizes: "Columns", text: "Bytes", spans: "Columns", contains: "Columns"
 ) -> None:
-    """Set `holding` to 1 for each range of `buffer` that contains all byte strings, or may, and to 0 for any other."""
+    """Set `contains` to 1 for each range of `buffer` that contains all byte strings, or may, and to 0 for any other."""
     for index in range(len(starts)):
         found_at = 0
         for string in range(spans.shape[1]):
             if found_at != NOT_FOUND:
                 found_at = find_bytes(buffer, starts[index], starts[index] + sizes[index], text, spans, string)
-        holding[index] = 0 if found_at == NOT_FOUND else 1
+        contains[index] = 0 if found_at == NOT_FOUND else 1
 
 
 @kernel

@@ -69,12 +69,20 @@ def write_sample(buffer: "Buffer", record: "Columns", offset: int, timestamp: in
 
 @kernel
 def sample_payload(
-    buffer: "Buffer", start: int, end: int, batch: "Columns", column: int, every: int, scratch: "Columns", out: "Columns", row: int
+    buffer: "Buffer",
+    start: int,
+    end: int,
+    batch: "Columns",
+    column: int,
+    records_per_sample: int,
+    scratch: "Columns",
+    out: "Columns",
+    row: int,
 ) -> int:
     """Write the keys of the first records in the payload `buffer[start:end]` from column `row` of `out` on; the next column.
 
     `batch[:, column]` is the magic 2 batch of the payload, `scratch` a (RECORD_COLUMNS, 1) matrix. The sample is one record, and
-    one more for each `every` records of the batch. Stops at an invalid record.
+    one more for each `records_per_sample` records of the batch. Stops at an invalid record.
     """
     count = int(batch[batch_column.RECORDS_COUNT, column])
     base_offset = int(batch[batch_column.BASE_OFFSET, column])
@@ -83,7 +91,7 @@ def sample_payload(
         return row
     at = start
     count = min(count, (end - start) // MIN_RECORD_SIZE)
-    for _ in range(min(count, 1 + min(count // every, MAX_RECORDS_OF_BATCH - 1))):
+    for _ in range(min(count, 1 + min(count // records_per_sample, MAX_RECORDS_OF_BATCH - 1))):
         length, body = read_varint(buffer, at, end)
         if body < 0 or length < 0 or length > end - body:
             return row
@@ -103,14 +111,15 @@ def sample_payload(
 
 
 @kernel
-def is_sampled(position: int, size: int, grain: int) -> bool:
-    """Whether a batch of `size` bytes at byte `position` of its file is sampled: a multiple of `grain` is inside it."""
-    return (grain - position % grain) % grain < size
+def is_sampled(position: int, size: int, interval: int) -> bool:
+    """Whether a batch of `size` bytes at byte `position` of its file is sampled: a multiple of `interval` is inside it."""
+    return (interval - position % interval) % interval < size
 
 
-def max_samples(columns: "Columns", every: int) -> int:
-    """Most records that are sampled from these batches: one of each, and one for each `every` records of minimal size."""
-    return int(columns.shape[1] + columns[batch_column.SIZE_IN_BYTES].sum() // (MIN_RECORD_SIZE * every))
+def max_samples(columns: "Columns", records_per_sample: int) -> int:
+    """Most records that are sampled from these batches: one of each, and one for each `records_per_sample` records of minimal
+    size."""
+    return int(columns.shape[1] + columns[batch_column.SIZE_IN_BYTES].sum() // (MIN_RECORD_SIZE * records_per_sample))
 
 
 @kernel
@@ -120,27 +129,27 @@ def sample_batches(
     columns: "Columns",
     first: int,
     end: int,
-    grain: int,
-    every: int,
+    interval: int,
+    records_per_sample: int,
     scratch: "Columns",
     out: "Columns",
 ) -> int:
     """Write the keys of some records of the batches in rows `[first, end)`, whose bytes are in `buffer`; returns how many.
 
     `buffer[0]` is byte `buffer_position` of the file. Compressed batches, control batches and batches with a wrong CRC are skipped.
-    `every` is as in `sample_payload`; `out` has at least `max_samples` columns.
+    `records_per_sample` is as in `sample_payload`; `out` has at least `max_samples` columns.
     """
     written = 0
     for row in range(first, end):
         position, size = int(columns[batch_column.POSITION, row]), int(columns[batch_column.SIZE_IN_BYTES, row])
-        if columns[batch_column.CRC, row] != columns[batch_column.CRC_COMPUTED, row] or not is_sampled(position, size, grain):
+        if columns[batch_column.CRC, row] != columns[batch_column.CRC_COMPUTED, row] or not is_sampled(position, size, interval):
             continue
         start = position - buffer_position
         magic, attributes = int(columns[batch_column.MAGIC, row]), int(columns[batch_column.ATTRIBUTES, row])
         if attributes & 7 != 0 or (magic >= 2 and attributes & 0x20 != 0):
             continue
         if magic >= 2:
-            written = sample_payload(buffer, start + 61, start + size, columns, row, every, scratch, out, written)
+            written = sample_payload(buffer, start + 61, start + size, columns, row, records_per_sample, scratch, out, written)
         elif check_message(buffer, start, size, scratch, 0) == OK:
             offset, timestamp = int(columns[batch_column.BASE_OFFSET, row]), int(columns[batch_column.MAX_TIMESTAMP, row])
             write_sample(buffer, scratch, offset, timestamp, out, written)

@@ -24,7 +24,7 @@ OK: Final = 0
 VARINT_OVERLONG: Final = 1
 OUT_OF_BOUNDS: Final = 2
 MALFORMED: Final = 3
-COUNT_LIE: Final = 4
+WRONG_COUNT: Final = 4
 INNER_CRC: Final = 5
 """A message inside a legacy wrapper has a wrong CRC."""
 NESTED: Final = 6
@@ -40,7 +40,7 @@ RECORD_KINDS: Final = {
     VARINT_OVERLONG: "RECORD_VARINT_OVERLONG",
     OUT_OF_BOUNDS: "RECORD_LENGTH_OUT_OF_BOUNDS",
     MALFORMED: "RECORD_MALFORMED",
-    COUNT_LIE: "BATCH_COUNT_LIE",
+    WRONG_COUNT: "BATCH_COUNT_LIE",
     INNER_CRC: "RECORD_MALFORMED",
     NESTED: "LEGACY_NESTED_COMPRESSION",
 }
@@ -201,11 +201,11 @@ def scan_records(buffer: "Buffer", start: int, end: int, final: bool, out: "Colu
 
 @kernel
 def counted(records: int, code: int, position: int, count: int) -> tuple[int, int, int]:
-    """The result of a finished walk, compared with the header's `count`: bytes after the last counted record are COUNT_LIE."""
+    """The result of a finished walk, compared with the header's `count`: bytes after the last counted record are WRONG_COUNT."""
     if code == FULL or (code != OK and records < count):
         return records, code, position
     if code != OK or records != count:
-        return records, COUNT_LIE, position
+        return records, WRONG_COUNT, position
     return records, OK, position
 
 
@@ -409,7 +409,7 @@ def gather_records(
         start, end = int(payloads[0, index]), int(payloads[1, index])
         gathered, code, _ = scan_records(buffer, start, end, IS_COMPLETE, out[:, records:], 1)
         if code == OK and gathered != payloads[2, index]:
-            code = COUNT_LIE
+            code = WRONG_COUNT
         if code != OK:
             return index, records, code
         for record in range(records, records + gathered):

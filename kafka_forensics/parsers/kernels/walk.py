@@ -23,7 +23,7 @@ MORE: Final = 0
 """The window ends inside a batch or at its end: call again with bytes from where the walk stopped."""
 FULL: Final = 1
 """The matrix has no room for another row."""
-TROUBLE: Final = 2
+NOT_A_BATCH: Final = 2
 """The bytes where the walk stopped are not a valid batch."""
 DONE: Final = 3
 """The walk reached the end of its range."""
@@ -202,7 +202,7 @@ def walk(
 
     `buffer[0]` is byte `file_position` of a file of `file_size` bytes. Returns (where it stopped, next free row, why, bytes
     needed from there for MORE). A batch with a wrong CRC becomes a row if its length is right: if the file ends with the batch, or
-    a batch with the right CRC follows. Anything else is TROUBLE.
+    a batch with the right CRC follows. Anything else is NOT_A_BATCH.
     """
     rows = columns.shape[1]
     while True:
@@ -212,7 +212,7 @@ def walk(
         if row >= rows:
             return start, row, FULL, 0
         if position + 17 > file_size:
-            return start, row, TROUBLE, 0
+            return start, row, NOT_A_BATCH, 0
         if start + RECORD_BATCH_OVERHEAD > length and position + RECORD_BATCH_OVERHEAD <= file_size:
             return start, row, MORE, RECORD_BATCH_OVERHEAD
         if start + 17 > length:
@@ -221,7 +221,7 @@ def walk(
         magic = int(buffer[start + batch_header.MAGIC_AT])
         minimum = 61 if magic >= 2 else 26 + 8 * magic
         if size < minimum or position + size > file_size or (magic > 2):
-            return start, row, TROUBLE, 0
+            return start, row, NOT_A_BATCH, 0
         if start + size > length:
             return start, row, MORE, size
         legacy = magic < 2
@@ -233,12 +233,12 @@ def walk(
             good = computed == load_i32(buffer, start + batch_header.CRC_AT) & 0xFFFFFFFF
         if not good:
             if legacy:
-                return start, row, TROUBLE, 0
+                return start, row, NOT_A_BATCH, 0
             follows = length_is_right(buffer, start + size, length, position + size, file_size)
             if follows > 0:
                 return start, row, MORE, size + follows
             if follows < 0:
-                return start, row, TROUBLE, 0
+                return start, row, NOT_A_BATCH, 0
         if legacy:
             fill_legacy_row(buffer, start, file_position, computed, keys, columns, row)
         else:

@@ -41,7 +41,7 @@ COLUMNS_HEAD: Final = struct.Struct("<Iqqq")
 PLANES_HEAD: Final = struct.Struct("<Bq")
 """Bytes per value, and the smallest value."""
 STORED_COLUMNS: Final = 19
-LEAST_BATCH_BYTES: Final = LOG_OVERHEAD + LEGACY_V0_OVERHEAD
+MIN_BATCH_BYTES: Final = LOG_OVERHEAD + LEGACY_V0_OVERHEAD
 """Size of the smallest batch, of magic 0 without key and value."""
 
 
@@ -226,7 +226,7 @@ _DETAILS: Final = {
 
 _INT16, _INT32, _UINT32 = (-(1 << 15), (1 << 15) - 1), (-(1 << 31), (1 << 31) - 1), (0, (1 << 32) - 1)
 _RANGES: Final = {
-    BatchColumn.SIZE_IN_BYTES: (LEAST_BATCH_BYTES, MAX_INT32 + LOG_OVERHEAD),
+    BatchColumn.SIZE_IN_BYTES: (MIN_BATCH_BYTES, MAX_INT32 + LOG_OVERHEAD),
     BatchColumn.LAST_OFFSET_DELTA: _INT32,
     BatchColumn.PARTITION_LEADER_EPOCH: _INT32,
     BatchColumn.MAGIC: (0, 255),

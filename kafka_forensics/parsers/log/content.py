@@ -33,7 +33,7 @@ def content_digest(batch: bytes | memoryview) -> bytes:
 class ContentDigests:
     """Computes digests (BLAKE2b, 128 bits) as the inspector of a `SegmentReader`; `take` returns them after each chunk.
 
-    Without a `key`, anybody with a digest can check guesses at the content.
+    Without a `key`, anyone with a digest can test guesses at the content.
     """
 
     def __init__(self, key: bytes = b"") -> None:
@@ -56,7 +56,7 @@ class ContentDigests:
         self._digests.append(digests.view(np.uint64))
         return []
 
-    def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+    def inspect_batch(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Compute the digest of one batch of `size` bytes at `position`, unless the file has become shorter; returns no damage.
 
         Reads at most 16 MiB at a time. Raises SourceError if the file cannot be read.

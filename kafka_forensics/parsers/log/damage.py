@@ -25,7 +25,7 @@ from kafka_forensics.parsers.kernels.walk import (
     plausible_size,
     search,
 )
-from kafka_forensics.parsers.log.collected import LEAST_BATCH_BYTES
+from kafka_forensics.parsers.log.collected import MIN_BATCH_BYTES
 from kafka_forensics.parsers.spec import batch_header
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class DamageScanner:
             size, magic = self._size_and_magic(start)
             legacy = magic < 2
             fill = fill_legacy_row if legacy else fill_row
-            least, covered_from = (LEAST_BATCH_BYTES, 16) if legacy else (RECORD_BATCH_OVERHEAD, batch_header.ATTRIBUTES_AT)
+            least, covered_from = (MIN_BATCH_BYTES, 16) if legacy else (RECORD_BATCH_OVERHEAD, batch_header.ATTRIBUTES_AT)
             is_complete = start + size <= end and size >= least
             if not is_complete and rows and end == window.size and self._tail_follows(start, rows[-1]):
                 break

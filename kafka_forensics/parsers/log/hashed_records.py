@@ -309,7 +309,7 @@ class SegmentHashes:
             self._open(buffer[start : start + size].tobytes(), position)
         return []
 
-    def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+    def inspect_batch(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Hash the records of one batch of `size` bytes at `position`; returns no damage. Raises SourceError."""
         if size <= MAX_BATCH_BYTES:
             self._open(file.read_at(position, size), position)

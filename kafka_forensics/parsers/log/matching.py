@@ -197,14 +197,14 @@ class RecordMatcher:
                 at += size
                 ends.append(at)
                 continue
-            alone = b""
+            inspect_batch = b""
             if size < 0:
                 opened = decompress(codec, stored)
                 if opened.problem is None and 0 < len(opened.data) <= len(scratch) - at:
                     size = len(opened.data)
                     scratch[at : at + size] = opened.data
                 elif opened.problem is None and 0 < len(opened.data) < HELD_BYTES:
-                    alone = opened.data
+                    inspect_batch = opened.data
             if size >= 0:
                 ends.append(at + size)
             if len(ends) > 1 and (size < 0 or ends[-1] >= OPENED_BYTES):
@@ -213,7 +213,11 @@ class RecordMatcher:
             if size < 0:
                 first = index + 1
                 row = rows[index : index + 1]
-                yield self._adjacent(batches, row, [0, len(alone)], np.frombuffer(alone, np.uint8)) if alone else int(row[0])
+                yield (
+                    self._adjacent(batches, row, [0, len(inspect_batch)], np.frombuffer(inspect_batch, np.uint8))
+                    if inspect_batch
+                    else int(row[0])
+                )
             at = ends[-1]
         if len(ends) > 1:
             yield self._adjacent(batches, rows[first:], ends)

@@ -22,7 +22,6 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.parsers.kernels.compiling import Kernel, using_compiled
 from kafka_forensics.parsers.kernels.records import (
-    COUNT_LIE,
     FULL,
     MALFORMED,
     MORE,
@@ -30,6 +29,7 @@ from kafka_forensics.parsers.kernels.records import (
     OUT_OF_BOUNDS,
     OVERLONG,
     VARINT_OVERLONG,
+    WRONG_COUNT,
     read_varint,
     read_varlong,
     readable,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_LEAST_ROWS: Final = 64
+_MIN_ROWS: Final = 64
 """Rows of the matrix if the header declares fewer records: its count may be wrong."""
 MAX_BAD_RECORDS: Final = 64
 """Invalid records after which the rest of a batch is not read."""
@@ -82,7 +82,7 @@ class RecordStream:
 
         The next matrix overwrites each.
         """
-        rows = min(max(self._count, _LEAST_ROWS), RECORD_ROWS)
+        rows = min(max(self._count, _MIN_ROWS), RECORD_ROWS)
         return self._walk(np.empty((RECORD_COLUMNS, rows), np.int64), 1)
 
     def _walk(self, out: "NDArray[np.int64]", step: int) -> Iterator[tuple[bytes | memoryview | None, "NDArray[np.int64]"]]:
@@ -115,7 +115,7 @@ class RecordStream:
             if not may_continue:
                 break
         if self.code == OK and self.records != self._count:
-            self.code, self.error_index, self.error_position = COUNT_LIE, self.records, payload.position
+            self.code, self.error_index, self.error_position = WRONG_COUNT, self.records, payload.position
 
     def _next_record_fits(self) -> bool:
         payload = self._payload
@@ -131,12 +131,12 @@ class RecordStream:
         return records, code, at
 
     def _note(self, code: int, position: int) -> bool:
-        """Note the first fault; returns whether the walk may continue. A fault after the last counted record is COUNT_LIE."""
+        """Note the first fault; returns whether the walk may continue. A fault after the last counted record is WRONG_COUNT."""
         index = self.records + self._bad
         self._bad += 1
         if self.code == OK:
             beyond = index >= self._count
-            self.code, self.error_index, self.error_position = (COUNT_LIE if beyond else code), index, int(position)
+            self.code, self.error_index, self.error_position = (WRONG_COUNT if beyond else code), index, int(position)
         return index < self._count
 
     def _skip_record(self) -> bool:

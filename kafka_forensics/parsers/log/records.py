@@ -278,7 +278,7 @@ class _RecordPayloads:
             return
         for index, row in enumerate(rows):
             if index in invalid:
-                yield row, _open_one(batches, row, damage)
+                yield row, _open_batch(batches, row, damage)
             elif row in sampled:
                 yield row, memoryview(self.buffer)[self.spans[0, index] : self.spans[1, index]]
 
@@ -297,11 +297,11 @@ def _open_batches(
                 yield from payloads.check(batches, sampled, damage)
             continue
         yield from payloads.check(batches, sampled, damage)
-        yield row, _open_one(batches, row, damage)
+        yield row, _open_batch(batches, row, damage)
     yield from payloads.check(batches, sampled, damage)
 
 
-def _open_one(batches: BatchBytes, row: int, damage: list[Damage]) -> bytes | memoryview:
+def _open_batch(batches: BatchBytes, row: int, damage: list[Damage]) -> bytes | memoryview:
     decoded = decode_batch(batches.bytes_of(row), position=int(batches.columns[BatchColumn.POSITION, row]))
     damage.extend(decoded.problems)
     return decoded.payload
@@ -425,15 +425,15 @@ def _slice(window: bytes | memoryview | None, position: int, length: int) -> byt
 
 
 SAMPLED_BATCHES: Final = 1024
-"""Batches of a log that are sampled, at most and about."""
-LEAST_GRAIN: Final = 64
+"""About how many batches of a log are sampled at most."""
+MIN_SAMPLE_INTERVAL: Final = 64
 """Bytes of log for each sampled batch, at least."""
-COMPRESSED_GRAINS: Final = 4
+COMPRESSED_INTERVALS: Final = 4
 """Factor for compressed batches, each of which is opened separately and costs more."""
-MOST_FOR_ONE_MORE: Final = 32
+MAX_RECORDS_PER_SAMPLE: Final = 32
 """Records per sampled record of a batch, at most; its first record is always sampled."""
-BYTES_FOR_EACH: Final = 2048
-"""Bytes of log that add one to that number, so that small logs are sampled more densely."""
+BYTES_PER_STEP: Final = 2048
+"""Bytes of log that add one to that number: small logs are sampled more densely."""
 
 
 class KeySampler:
@@ -443,9 +443,9 @@ class KeySampler:
     """
 
     def __init__(self, log_bytes: int) -> None:
-        self._grain = max(LEAST_GRAIN, log_bytes // SAMPLED_BATCHES)
-        self._compressed_grain = COMPRESSED_GRAINS * self._grain
-        self._every = min(max(log_bytes // BYTES_FOR_EACH, 1), MOST_FOR_ONE_MORE)
+        self._interval = max(MIN_SAMPLE_INTERVAL, log_bytes // SAMPLED_BATCHES)
+        self._compressed_interval = COMPRESSED_INTERVALS * self._interval
+        self._records_per_sample = min(max(log_bytes // BYTES_PER_STEP, 1), MAX_RECORDS_PER_SAMPLE)
         self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
         self._out = np.empty((KEY_SAMPLE_COLUMNS, MAX_RECORDS_OF_BATCH), np.int64)
         self._samples: list[NDArray[np.int64]] = []
@@ -454,21 +454,23 @@ class KeySampler:
         self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
     ) -> None:
         """Sample the uncompressed batches of rows `[first, end)`, whose bytes are in `buffer`, byte `position` of the file on."""
-        room = max_samples(columns[:, first:end], self._every)
+        room = max_samples(columns[:, first:end], self._records_per_sample)
         if self._out.shape[1] < room:
             self._out = np.empty((KEY_SAMPLE_COLUMNS, room), np.int64)
-        grains = self._grain, self._every
-        self._keep(sample_batches(readable(buffer), position, columns, first, end, *grains, self._scratch, self._out))
+        intervals = self._interval, self._records_per_sample
+        self._keep(sample_batches(readable(buffer), position, columns, first, end, *intervals, self._scratch, self._out))
 
     def sampled_rows(self, columns: "NDArray[np.int64]", first: int, end: int) -> set[int]:
         """The rows of `[first, end)` that are sampled if they are compressed batches of records."""
-        to_grain = -columns[BatchColumn.POSITION, first:end] % self._compressed_grain  # as the kernel `is_sampled`
+        to_grain = -columns[BatchColumn.POSITION, first:end] % self._compressed_interval  # as the kernel `is_sampled`
         sampled = (to_grain < columns[BatchColumn.SIZE_IN_BYTES, first:end]).nonzero()[0] + first
         return set(sampled.tolist())
 
     def sample_payload(self, columns: "NDArray[np.int64]", row: int, payload: bytes | memoryview) -> None:
         """Sample the decompressed payload of a batch."""
-        self._keep(sample_payload(readable(payload), 0, len(payload), columns, row, self._every, self._scratch, self._out, 0))
+        self._keep(
+            sample_payload(readable(payload), 0, len(payload), columns, row, self._records_per_sample, self._scratch, self._out, 0)
+        )
 
     def _keep(self, written: int) -> None:
         if written:

@@ -14,7 +14,7 @@ from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD, RECORD_BATC
 from kafka_forensics.parsers.kernels.identities import fill_identities
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
 from kafka_forensics.parsers.log.collected import (
-    LEAST_BATCH_BYTES,
+    MIN_BATCH_BYTES,
     CollectedBatches,
     contradiction,
     contradiction_of_batches,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kafka_forensics.storage.source import ByteFile
 
-MAX_TROUBLES: Final = 4096
-"""Damaged places after which the rest of a segment is not read, so that hostile bytes cannot make a scan endless."""
+MAX_DAMAGED_PLACES: Final = 4096
+"""Damaged places after which the rest of a segment is not read: hostile bytes cannot make a scan endless."""
 
 SEARCH_WINDOW_BYTES: Final = 64 << 10
 """Window of a search for a split point: in an undamaged log a batch begins nearby."""
@@ -52,12 +52,12 @@ class SegmentReader:
     """Reads the batches of one `.log` file.
 
     In a search after damage, batches from `max_plausible_offset` on are not accepted. `key` is the scan's hash key, (1, 2) int64.
-    `inspect` is called once for the bytes of every batch in the window; `inspect_alone(file, position, size)` for each batch with
+    `inspect` is called once for the bytes of every batch in the window; `inspect_batch(file, position, size)` for each batch with
     the right CRC that is too large for the window or was found after damage. The next chunk overwrites the matrix of a chunk: copy
     what you keep.
 
     The chunks of a collected log come from its stored facts, which include what `BatchChecks` finds. Any other inspector needs the
-    batches: `inspect_alone` is called for each with the right CRC.
+    batches: `inspect_batch` is called for each with the right CRC.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class SegmentReader:
         *,
         key: "NDArray[np.int64] | None" = None,
         inspect: Inspector | None = None,
-        inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None" = None,
+        inspect_batch: "Callable[[ByteFile, int, int], list[Damage]] | None" = None,
     ) -> None:
         self._window = Window(file)
         self._key = no_key() if key is None else key
         self._inspect = inspect
-        self._inspect_alone = inspect_alone
-        self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // LEAST_BATCH_BYTES + 1)), np.int64)
+        self._inspect_batch = inspect_batch
+        self._columns = np.empty((BATCH_COLUMNS, min(CHUNK_ROWS, file.size_in_bytes // MIN_BATCH_BYTES + 1)), np.int64)
         self._damage: list[Damage] = []
         self._rows = 0
         self._chunk_start = 0
-        self._troubles = 0
+        self._damaged_places = 0
         self._scanner = DamageScanner(self._window, self._key, max_plausible_offset)
-        self.landed = 0
+        self.end_position = 0
         """Where the walk ended: the first byte that belongs to the next range, or the end of the file."""
 
     @classmethod
@@ -129,7 +129,7 @@ class SegmentReader:
                     yield self._chunk(position)
                 position = self._scan_damage(position)
                 needed = RECORD_BATCH_OVERHEAD
-        self.landed = position
+        self.end_position = position
         yield self._chunk(position)
 
     def _stored_chunks(self, log: CollectedLog, start: int, end: int | None) -> Iterator[BatchChunk]:
@@ -151,7 +151,7 @@ class SegmentReader:
                 self._open_all(log, columns)
             yield _chunk_of(columns, damage, section_end - position)
             position = section_end
-        self.landed = position
+        self.end_position = position
         if position == start:
             yield _chunk_of(np.empty((BATCH_COLUMNS, 0), np.int64), [], 0)
 
@@ -169,12 +169,12 @@ class SegmentReader:
         return facts.columns, [damage for damage, inside in facts.damage if deep or not inside]
 
     def _open_all(self, log: CollectedLog, columns: "NDArray[np.int64]") -> None:
-        """Call `inspect_alone` for every batch with the right CRC; the facts have its result. Raises SourceError without it."""
+        """Call `inspect_batch` for every batch with the right CRC; the facts have its result. Raises SourceError without it."""
         rows = columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.BASE_OFFSET]]
         for position, size, base_offset in rows[:, has_right_crc(columns)].T.tolist():
-            if self._inspect_alone is None:
+            if self._inspect_batch is None:
                 raise log.missing_records_error((base_offset, INT64_MAX))
-            self._inspect_alone(log, position, size)
+            self._inspect_batch(log, position, size)
 
     def _check_rows(self, first: int) -> None:
         """Check the CRCs of the rows added since `first`, and call the inspector."""
@@ -191,22 +191,22 @@ class SegmentReader:
 
     def _scan_damage(self, position: int) -> int:
         """Add the damage at `position` and the batches found in it; returns the position where the walk continues."""
-        self._troubles += 1
-        if self._troubles > MAX_TROUBLES:
+        self._damaged_places += 1
+        if self._damaged_places > MAX_DAMAGED_PLACES:
             rest = self._window.size - position
-            self._damage.append(Damage("BUDGET_EXCEEDED", position, rest, detail={"limit": MAX_TROUBLES, "reason": "places"}))
+            self._damage.append(Damage("BUDGET_EXCEEDED", position, rest, detail={"limit": MAX_DAMAGED_PLACES, "reason": "places"}))
             return self._window.size
         found = self._scanner.scan(position)
         added = found.rows.shape[1]
         self._columns[:, self._rows : self._rows + added] = found.rows
         self._rows += added
         self._damage.extend(found.damage)
-        if self._inspect_alone is not None:
+        if self._inspect_batch is not None:
             positions = {damage.position for damage in found.damage}
             for row in found.rows[:, has_right_crc(found.rows)].T:
                 start = int(row[BatchColumn.POSITION])
                 if row[BatchColumn.MAGIC] >= 2 or start not in positions:
-                    self._damage.extend(self._inspect_alone(self._window.file, start, int(row[BatchColumn.SIZE_IN_BYTES])))
+                    self._damage.extend(self._inspect_batch(self._window.file, start, int(row[BatchColumn.SIZE_IN_BYTES])))
         return found.end
 
     def _chunk(self, position: int) -> BatchChunk:

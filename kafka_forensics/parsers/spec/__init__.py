@@ -1,1 +1,1 @@
-"""Every byte layout, declared once with construct: exact, readable, slow; the twin that kernels are held against."""
+"""Every byte layout, declared once with construct: exact, readable, slow; kernels are tested against it."""

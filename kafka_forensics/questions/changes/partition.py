@@ -55,7 +55,7 @@ class SnapshotDirs:
 
 @dataclass(slots=True)
 class TopicFacts:
-    """What a snapshot tells about a partition's topic, beside the partition's replicas."""
+    """What a snapshot shows of a partition's topic, in addition to the partition's replicas."""
 
     topic_ids: set[str] = field(default_factory=set)
     """In the directories of the topic."""
@@ -141,7 +141,8 @@ class SnapshotTopics:
 def partition_changes(
     snapshots: Sequence[PartitionInSnapshot], key: "NDArray[np.int64]", deferred: "DeferredKeys | None" = None
 ) -> PartitionChanges:
-    """Every change of one partition between consecutive snapshots, and what was lost; incomplete while `apart` waits for answers.
+    """Every change of one partition between consecutive snapshots, and what was lost; incomplete while `deferred` waits for
+    answers.
 
     `key` is the digest key with which all replicas were folded.
     """
@@ -209,10 +210,10 @@ class _PartitionPair:
     def _compare(self, old: Replica, new: Replica) -> None:
         result = log_changes(old, new, self._between, self._reader)
         rows = result.changes
-        if result.unlike and is_compacted(old, new):
+        if result.has_differences and is_compacted(old, new):
             rows += self._cleaned(old, new, result)
         offsets = (new.log_start_offset, new.log_end_offset)
-        now = self._now_in(old)
+        now = self._present_log_dir(old)
         if now is not None and now != new.context.log_dir:
             rows.append(change(ChangeKind.MOVED, offsets, old, new, self._between))
         if not rows:
@@ -234,16 +235,16 @@ class _PartitionPair:
             return []
         pair = [self._plans[id(replica.context)] for replica in (old, new)]
         evidence_names = [*self._older.evidence, *self._newer.evidence]
-        swept = compare_keys(pair, [old, new], [ReplicaPair(0, 1, start, end)], self._reader, evidence_names)
+        compared = compare_keys(pair, [old, new], [ReplicaPair(0, 1, start, end)], self._reader, evidence_names)
         self._reader.problems.clear()  # the scans report them
-        if swept is None:
+        if compared is None:
             return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, self._between, reason="unreadable")]
-        tally = swept.keys.tally
+        tally = compared.keys.tally
         checkpoint = new.context.cleaner_checkpoint
         cleaned_end = end if checkpoint is None or not start < checkpoint < end else checkpoint
         removed: dict[str, int] = {}
         for name in ("records", "aborted", "keyless", "markers"):
-            counts = swept.counted(name, start, end)
+            counts = compared.counted(name, start, end)
             removed[name] = counts[0] - counts[1]
         total = sum(removed.values())
         evidence: Json = {"keys": tally.keys, **{name: count for name, count in removed.items() if count}}
@@ -273,11 +274,11 @@ class _PartitionPair:
             for replica in self._after.values()
             if not ids or replica.context.topic_id is None or replica.context.topic_id in ids
         ]
-        given = {str(broker) for broker in newer.log_dirs.by_broker}
-        given |= {str(replica.context.node) for replica in self._after.values()}
+        present = {str(broker) for broker in newer.log_dirs.by_broker}
+        present |= {str(replica.context.node) for replica in self._after.values()}
         assignment = newer.topic.assignment or older.topic.assignment
         brokers = {str(broker): broker for broker in [*self._before, *newer.log_dirs.left_out, *(assignment or [])]}
-        missing = [broker for name, broker in brokers.items() if name not in given]
+        missing = [broker for name, broker in brokers.items() if name not in present]
         return NewerSnapshot(self._between, replicas, sorted(missing, key=broker_order), assignment is not None)
 
     def _whole(self, kind: ChangeKind, reason: str, old: Replica | None, new: Replica | None, evidence: Json) -> Change:
@@ -300,7 +301,7 @@ class _PartitionPair:
             now, before = (log_dirs.by_broker.get(broker) for log_dirs in (self._newer.log_dirs, self._older.log_dirs))
             if now is None:
                 return ChangeKind.NOT_COMPARED, "broker_not_given", {}
-            if len(now) < len(before or []) and self._now_in(old) is None:
+            if len(now) < len(before or []) and self._present_log_dir(old) is None:
                 return ChangeKind.NOT_COMPARED, "log_dir_not_given", {}
         if topic_id is not None and (topic_id in topic.deleted_ids or (topic.topic_ids and topic_id not in topic.topic_ids)):
             return ChangeKind.DELETED, "topic_recreated" if topic.topic_ids - {topic_id} else "topic_deleted", {}
@@ -328,7 +329,7 @@ class _PartitionPair:
             return ChangeKind.CREATED, "topic_created"
         return ChangeKind.CREATED, "replica_added" if self._before else "partition_added"
 
-    def _now_in(self, old: Replica) -> str | None:
+    def _present_log_dir(self, old: Replica) -> str | None:
         """The name in the newer snapshot of the log directory that held a replica: by its id, else by the last part of its name."""
         before, now = (log_dirs.by_broker.get(old.broker, []) for log_dirs in (self._older.log_dirs, self._newer.log_dirs))
         directory_id = next((found for name, found in before if name == old.context.log_dir), None)
@@ -388,9 +389,11 @@ class ChangeAnswer:
     """Questions that must be answered first, as in a `SliceAnswer`."""
 
 
-def change_slices(every: Sequence[Inputs], topics: Sequence[SnapshotTopics]) -> Iterator[ChangeSlice]:
+def change_slices(snapshot_inputs: Sequence[Inputs], topics: Sequence[SnapshotTopics]) -> Iterator[ChangeSlice]:
     """A slice for every partition in any of the snapshots, by topic and partition."""
-    by_partition = [{(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in every]
+    by_partition = [
+        {(partition.topic, partition.partition): partition for partition in slices(inputs)} for inputs in snapshot_inputs
+    ]
     for key in sorted({key for of_snapshot in by_partition for key in of_snapshot}):
         parts = [of_snapshot.get(key) or PartitionSlice(*key) for of_snapshot in by_partition]
         yield ChangeSlice(*key, parts, [of_snapshot.of(*key) for of_snapshot in topics])
@@ -435,7 +438,7 @@ def _changes_of(change_slice: ChangeSlice, common: ChangesCommon, stretches: Sli
     answers: list[SliceAnswer | None] = []
     snapshots = []
     for part, scan, log_dirs, topic in zip(change_slice.parts, common.scans, common.log_dirs, change_slice.topics, strict=True):
-        if not (part.replicas or part.aside):
+        if not (part.replicas or part.renamed_directories):
             answers.append(None)
             snapshots.append(PartitionInSnapshot(log_dirs, topic))
             continue

@@ -28,14 +28,14 @@ from kafka_forensics.questions.changes.partition import (
 )
 from kafka_forensics.scanning.engine.local import Progress, answers_in_order
 from kafka_forensics.scanning.folding.fold_split import FoldedReplica
-from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
+from kafka_forensics.scanning.judging.recovery_files import leftovers_without_replica
 from kafka_forensics.scanning.judging.whole_scan import PartitionAnswer, Scan, digest_key, judge_replicas
 from kafka_forensics.scanning.rereading.right_offsets import with_right_offsets
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, expand_patterns, open_source
 from kafka_forensics.storage.source import EntryKind
 
-Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+SnapshotPaths = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A folder of snapshots; several snapshots, each a path or `NAME=PATH`; or name → paths of each."""
 
 _PartitionOverTime = tuple[list[PartitionAnswer | None], PartitionChanges]
@@ -64,33 +64,33 @@ class ComparedSnapshots:
     snapshots: list[Snapshot] = field(default_factory=list)
 
 
-def _natural_order(name: str) -> tuple[object, ...]:
+def _natural_sort_key(name: str) -> tuple[object, ...]:
     """Sort key that compares numbers in names by value: `day-9` before `day-10`."""
     parts = [part for part in _DIGITS.split(name) if part]
     return tuple((0, int(part), "") if _DIGITS.fullmatch(part) else (1, 0, part) for part in parts), name
 
 
-def split_storage_options(given: Given, options: ScanOptions) -> tuple[Given, ScanOptions]:
+def split_storage_options(snapshots: SnapshotPaths, options: ScanOptions) -> tuple[SnapshotPaths, ScanOptions]:
     """Snapshots without the storage options in their URIs, and the options with them (`options.without_secrets`)."""
-    if isinstance(given, str):
-        bare, options = without_secrets([given], options)
+    if isinstance(snapshots, str):
+        bare, options = without_secrets([snapshots], options)
         return bare[0], options
-    if not isinstance(given, Mapping):
-        return without_secrets(given, options)
+    if not isinstance(snapshots, Mapping):
+        return without_secrets(snapshots, options)
     paths_by_name: dict[str, str | Sequence[str]] = {}
-    for name, paths in given.items():
+    for name, paths in snapshots.items():
         paths_by_name[name], options = without_secrets([paths] if isinstance(paths, str) else paths, options)
     return paths_by_name, options
 
 
-def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
+def snapshot_paths(snapshots: SnapshotPaths, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
     """Name → paths of each snapshot, the oldest first; `chosen` are the names of the requested ones in their order.
 
     URIs are those of `split_storage_options`. Adds to `notes` what in a folder resembles a snapshot and is not read.
 
     Raises UsageError for fewer than two snapshots, for a path in two of them, and for an unknown name.
     """
-    paths_by_name = named_snapshots(given, options, chosen, notes)
+    paths_by_name = named_snapshots(snapshots, options, chosen, notes)
     require_two_snapshots(paths_by_name, notes)
     return paths_by_name
 
@@ -102,12 +102,14 @@ def require_two_snapshots(paths_by_name: Mapping[str, Sequence[str]], notes: Seq
         raise UsageError(f"there is nothing to compare: snapshots here: {listed(paths_by_name) or 'none'}", hint=hint)
 
 
-def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
+def named_snapshots(
+    snapshots: SnapshotPaths, options: ScanOptions, chosen: Sequence[str], notes: list[str]
+) -> dict[str, list[str]]:
     """As `snapshot_paths`, for any number of snapshots."""
-    if isinstance(given, Mapping):
-        paths_by_name = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
+    if isinstance(snapshots, Mapping):
+        paths_by_name = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in snapshots.items()}
     else:
-        paths = [given] if isinstance(given, str) else list(given)
+        paths = [snapshots] if isinstance(snapshots, str) else list(snapshots)
         paths_by_name = _in_folder(paths[0], options, notes) if len(paths) == 1 else _one_by_one(paths)
     for name, paths in paths_by_name.items():
         if not name or not paths:
@@ -115,8 +117,8 @@ def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], n
             raise UsageError(complaint, hint="give each snapshot a name and at least one path")
     for name in chosen:
         if name not in paths_by_name:
-            meant = did_you_mean_prefix(name, paths_by_name)
-            hint = "; ".join([f"{meant}snapshots here: {listed(paths_by_name)}", *notes])
+            suggestion = did_you_mean_prefix(name, paths_by_name)
+            hint = "; ".join([f"{suggestion}snapshots here: {listed(paths_by_name)}", *notes])
             raise UsageError(f"there is no snapshot {name}", hint=hint)
         if list(chosen).count(name) > 1:
             raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
@@ -159,7 +161,7 @@ def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, l
         notes.append(f"links in {path} are not followed, give their targets as paths: {listed(links)}")
     if others:
         notes.append(f"archives in {path} of unsupported kinds, unpack them first: {listed(others)}")
-    return {name: snapshots[name] for name in sorted(snapshots, key=_natural_order)}
+    return {name: snapshots[name] for name in sorted(snapshots, key=_natural_sort_key)}
 
 
 def _archive_name(name: str) -> str | None:
@@ -194,20 +196,20 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
     Raises UsageError for invalid paths, for neighbours of different clusters, and if no neighbours have a common broker.
     """
     snapshots: dict[str, Inputs] = {}
-    strangers: list[str] = []
+    without_kafka_files: list[str] = []
     refusal: UsageError | None = None
-    for name, given in paths.items():
+    for name, paths_of_snapshot in paths.items():
         try:
-            snapshots[name] = gather(given, options, elsewhere=True)
+            snapshots[name] = gather(paths_of_snapshot, options, elsewhere=True)
         except NoKafkaFilesError as error:
-            if any(os.path.isdir(split_name(path)[1]) or "://" in path for path in given):
+            if any(os.path.isdir(split_name(path)[1]) or "://" in path for path in paths_of_snapshot):
                 raise
-            strangers += given
+            without_kafka_files += paths_of_snapshot
             refusal = error
     if refusal is not None:
         if len(snapshots) < 2:
             raise refusal
-        logging.getLogger(__name__).warning("skipped, without Kafka files: %s", listed(strangers))
+        logging.getLogger(__name__).warning("skipped, without Kafka files: %s", listed(without_kafka_files))
     log_dirs = [log_dir for inputs in snapshots.values() for log_dir in inputs.log_dirs]
     if not any(inputs.incomplete for inputs in snapshots.values()):
         partitions = [
@@ -248,11 +250,13 @@ def _require_comparable(snapshots: Mapping[str, Inputs]) -> None:
     raise UsageError("no broker is in two consecutive snapshots, so there is nothing to compare", hint=hint)
 
 
-def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> ComparedSnapshots:
+def changes(
+    snapshots: SnapshotPaths, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()
+) -> ComparedSnapshots:
     """Scan every snapshot and compare each with the next, on the local engine. Raises UsageError for invalid arguments."""
-    given, options = split_storage_options(given, options)
+    snapshots, options = split_storage_options(snapshots, options)
     notes: list[str] = []
-    answer = compared(gather_snapshots(snapshot_paths(given, options, chosen, notes), options), options, progress)
+    answer = compared(gather_snapshots(snapshot_paths(snapshots, options, chosen, notes), options), options, progress)
     answer.result.notes[:0] = notes
     return answer
 
@@ -265,7 +269,7 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
     for name, inputs in gathered.items():
         witnesses = read_witnesses(inputs)
         running = Scan("local", inputs, options, witnesses, reads_stores=False)
-        running.findings += lone_leftovers(inputs)
+        running.findings += leftovers_without_replica(inputs)
         snapshots.append(
             Snapshot(name, inputs, witnesses, running, snapshot_log_dirs(name, inputs, options), SnapshotTopics(inputs))
         )

@@ -179,8 +179,6 @@ class _CollectInputs:
 
 
 class _Collecting:
-    """Makes one bundle."""
-
     def __init__(self, inputs: _CollectInputs, output: BinaryIO, progress: Progress) -> None:
         self._inputs, self._options, self._tree, self._names = inputs, inputs.options, inputs.tree, inputs.names
         self._pseudonyms = inputs.options.pseudonyms
@@ -320,8 +318,8 @@ def _stamp(entry: CollectedEntry) -> list[object]:
 
 def _broker(opened_path: OpenedPath) -> int | str | None:
     """The broker's name, as the user gave it or by the first `meta.properties`."""
-    if opened_path.given is not None:
-        return opened_path.given
+    if opened_path.broker_name is not None:
+        return opened_path.broker_name
     for directory in opened_path.discovery.log_directories:
         entry = directory.entries.get(FileKind.META_PROPERTIES)
         if entry is not None:

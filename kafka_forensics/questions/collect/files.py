@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits
-from kafka_forensics.evidence.paths import OpenedPath, is_lone_partition, may_have_duplicates, typed_path
+from kafka_forensics.evidence.paths import OpenedPath, is_without_log_dir, may_have_duplicates, typed_path
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.pseudonyms import Pseudonyms
 from kafka_forensics.parsers.log_dir import (
@@ -152,7 +152,7 @@ class FileTree:
         return files
 
     def _is_selected(self, partition: PartitionName, listed: Sequence[Entry]) -> bool:
-        """Whether a directory with a partition's name is collected; also if it has only directories, and so is no partition."""
+        """Whether a directory with a partition's name is collected; also if it has only directories, and so is not a partition."""
         if partition.topic in WITNESS_TOPICS or fits((partition.topic, partition.partition), self._options):
             return True
         is_folder = any(entry.kind is EntryKind.DIRECTORY for entry in listed)
@@ -176,7 +176,7 @@ def _read_as(opened: Sequence[OpenedPath]) -> dict[object, tuple[ByteSource, str
 
 
 def file_tree(opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Pseudonyms | None = None) -> FileTree:
-    """The tree of a bundle of these paths. Raises UsageError for a path that is no directory."""
+    """The tree of a bundle of these paths. Raises UsageError for a path that is not a directory."""
     for opened_path in opened:
         name = opened_path.source.name
         if isinstance(opened_path.source, BundleSource):
@@ -188,10 +188,10 @@ def file_tree(opened: Sequence[OpenedPath], options: ScanOptions, pseudonyms: Ps
 
 
 def prefixes(opened: Sequence[OpenedPath]) -> list[str]:
-    """The directory of the bundle for each path: its own name, below a number if that is taken; none for a single path that is not
-    a partition's."""
+    """The directory of the bundle for each path: its name, below a number if that is taken; none for a single path that is not a
+    partition's."""
     if len(opened) == 1 and not any(
-        is_lone_partition(directory) and not directory.path for directory in opened[0].discovery.log_directories
+        is_without_log_dir(directory) and not directory.path for directory in opened[0].discovery.log_directories
     ):
         return [""]
     names: list[str] = []

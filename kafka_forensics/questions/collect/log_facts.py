@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 DamageRow = tuple[Damage, bool]
-"""Damage, and whether it is inside a batch, so that only opening the batch shows it."""
+"""Damage, and whether it is inside a batch: then only opening the batch shows it."""
 
 SECTION_BYTES: Final = 1 << 20
 MAX_WHOLE_BYTES: Final = MAX_SECTION_BYTES - 64
 """A larger batch is not collected whole."""
 MAX_CONTROL_BYTES: Final = 4096
-"""A larger control batch is no marker, whatever its header says."""
+"""A larger control batch is not a marker, whatever its header says."""
 HASHED_BATCHES: Final = 256
 """Batches whose records are hashed at once."""
 HASHED_RECORDS: Final = 1 << 16
@@ -85,7 +85,7 @@ def add_log(
     inspect = _CollectInspector(options)
     start, batches = 0, 0
     for part in parts:
-        reader = SegmentReader(part, max_plausible_offset=end_offset, inspect=inspect, inspect_alone=inspect.alone)
+        reader = SegmentReader(part, max_plausible_offset=end_offset, inspect=inspect, inspect_batch=inspect.inspect_batch)
         for chunk in reader.chunks(start):
             end = start + chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped
             if end == start:
@@ -102,7 +102,7 @@ def add_log(
                 writer.add(entry.path, SectionKind.FRAMES, start, end, write_frames(frames))
             for block in inspect.hash_blocks():
                 writer.add(entry.path, SectionKind.KEYS, start, end, block)
-            # last, so that a truncated bundle has batches only with everything that belongs to them
+            # last: a truncated bundle has batches only with everything that belongs to them
             data = write_batches(columns, damage, written=written, digests=inspect.digests.take(columns))
             writer.add(entry.path, SectionKind.BATCHES, start, end, data)
             batches += chunk.rows
@@ -248,11 +248,11 @@ class _CollectInspector:
         self._inside += found
         return found
 
-    def alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+    def inspect_batch(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Inspect a batch after damage, or a large one."""
-        self.digests.alone(file, position, size)
+        self.digests.inspect_batch(file, position, size)
         if self._hashes is not None:
-            self._hashes.alone(file, position, size)
+            self._hashes.inspect_batch(file, position, size)
             self._pack_hashes(self._hashes, HASHED_RECORDS)
         found = check_batch_in_file(file, position, size) if self._options.deep else []
         self._inside += found

@@ -24,7 +24,7 @@ _THIS_THREAD: Final = 1, 0
 """IOPRIO_WHO_PROCESS, and 0 for the calling thread."""
 _SYSTEM_CALLS: Final = {"x86_64": (251, 252), "aarch64": (30, 31)}
 """Machine → numbers of ioprio_set and ioprio_get."""
-_MOST_CREDIT_SECONDS: Final = 1.0
+_MAX_CREDIT_SECONDS: Final = 1.0
 
 
 @contextmanager
@@ -90,7 +90,7 @@ class RateLimiter:
         """Wait after a read of so many bytes until the rate is no longer exceeded."""
         assert self._max_rate is not None
         now = time.monotonic()
-        self._due = max(self._due, now - _MOST_CREDIT_SECONDS) + size_in_bytes / self._max_rate
+        self._due = max(self._due, now - _MAX_CREDIT_SECONDS) + size_in_bytes / self._max_rate
         if self._due > now:
             time.sleep(self._due - now)
 

@@ -74,7 +74,7 @@ class PseudonymMap:
 
     def pseudonym(self, kind: NameKind, name: str) -> str:
         """The pseudonym of a name; Kafka's own names and pseudonyms stay."""
-        if self._stays(name):
+        if self._is_kept_unchanged(name):
             return name
         existing = self._pseudonyms.get((kind, name))
         if existing is not None:
@@ -88,11 +88,11 @@ class PseudonymMap:
 
     def one_time_pseudonym(self, kind: NameKind, name: str) -> str:
         """The pseudonym of a name, which is not added to the map because there may be very many."""
-        if self._stays(name):
+        if self._is_kept_unchanged(name):
             return name
         return self._pseudonyms.get((kind, name)) or f"{kind}-{self._digest(name, kind).hex()[:PSEUDONYM_DIGITS]}"
 
-    def _stays(self, name: str) -> bool:
+    def _is_kept_unchanged(self, name: str) -> bool:
         return not name or name in WITNESS_TOPICS or name in self._names
 
     def _digest(self, name: str, kind: str = "") -> bytes:

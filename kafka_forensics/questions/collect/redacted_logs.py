@@ -81,8 +81,8 @@ def redacted_log(
 ) -> Iterator[LogPart]:
     """The rewritten log of `file`, in parts that are read one after the other.
 
-    A part starts with a good batch after another good one, so that reading it gives the same as reading the whole log. No batch
-    starts at `end_offset` or beyond. `progress` is called with the bytes that are read. Raises SourceError.
+    A part starts with a good batch after another good one: reading it gives the same as reading the whole log. No batch starts at
+    `end_offset` or beyond. `progress` is called with the bytes that are read. Raises SourceError.
     """
     data, start, was_good = bytearray(), 0, False
     for chunk in SegmentReader(file, max_plausible_offset=end_offset).chunks():

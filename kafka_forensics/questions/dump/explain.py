@@ -109,7 +109,7 @@ _LAYOUTS: Final = {
 
 
 def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[JsonRow]:
-    """Rows of EXPLAIN_COLUMNS for the first structures of one file, the last one tells if there are more. Raises SourceError."""
+    """Rows of EXPLAIN_COLUMNS for the first structures of one file, the last one says if there are more. Raises SourceError."""
     limit = 1 if options.offset_start is None and options.offset_end is None else MAX_STRUCTURES
     with file.open() as data:
         if file.kind in LOG_KINDS:
@@ -148,11 +148,11 @@ def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, byt
         yield from _legacy(data, position, size, options)
         return
     yield from _fixed(RECORD_BATCH_HEADER, head, position, "batch header")
-    behind = position + RECORD_BATCH_OVERHEAD
+    end = position + RECORD_BATCH_OVERHEAD
     rest = size - RECORD_BATCH_OVERHEAD
     if rest <= 0:
         return
-    yield _hidden("batch", behind, data.read_at(behind, MAX_HEX_BYTES), rest, options)
+    yield _hidden("batch", end, data.read_at(end, MAX_HEX_BYTES), rest, options)
     batch = None if bytes_of is None else bytes_of(position, size)
     if batch is not None:
         yield from _records(batch, position, options)
@@ -199,15 +199,15 @@ def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Json
         fields = [("length", VARINT), *((part.name, part) for part in RECORD_BODY.subcons)]
         for name, part in fields:
             value, place = part.parse_stream(stream), start + before
-            behind = stream.tell()
-            raw = payload[before:behind]
-            if name == "length" and behind + value > len(payload):
+            end = stream.tell()
+            raw = payload[before:end]
+            if name == "length" and end + value > len(payload):
                 return
             if name in {"key", "value", "headers"}:
                 yield _hidden(structure, place, raw, len(raw), options, name)
             else:
                 yield (structure, place, len(raw), raw.hex(" "), name, value, meaning(f"record.{name}", value))
-            before = behind
+            before = end
 
 
 def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) -> Iterator[JsonRow]:

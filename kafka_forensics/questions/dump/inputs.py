@@ -76,7 +76,7 @@ class DumpFile:
         return None if parsed is None else parsed.topic
 
     @property
-    def goes_on(self) -> bool:
+    def log_continues(self) -> bool:
         """Whether the log may continue in another file: not that of the newest segment, nor a file given by itself."""
         return self.kind is FileKind.LOG and (self.next_base_offset is not None or self.is_leftover or self.is_remote)
 
@@ -137,7 +137,7 @@ class DumpOptions:
 
 @dataclass(slots=True)
 class DumpInputs:
-    """The files found, whether there may be several, what could not be read, and paths that are no files of Kafka."""
+    """The files found, whether there may be several, what could not be read, and paths that are not files of Kafka."""
 
     files: list[DumpFile] = field(default_factory=list)
     several: bool = False
@@ -158,7 +158,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
         inputs.incomplete += unlisted_directories(source, discovery) + skipped_members(source)
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         _leave_out(inputs, source, [*discovery.unknown, *discovery.unsearched], discovery.irregular)
-        partitions |= _take_lone_files(inputs, source, discovery.files, options, is_only_path=len(opened_paths) == 1)
+        partitions |= _take_single_files(inputs, source, discovery.files, options, is_only_path=len(opened_paths) == 1)
         inputs.several |= not discovery.files
         for log_directory in discovery.log_directories:
             partitions |= _take_log_directory(inputs, source, log_directory, options)
@@ -179,12 +179,12 @@ def _leave_out(inputs: DumpInputs, source: "ByteSource", unknown: "list[Entry]",
     inputs.left_out += [typed_path(source, entry.path) for entry in unknown]
 
 
-def _take_lone_files(
+def _take_single_files(
     inputs: DumpInputs, source: "ByteSource", files: "list[Entry]", options: DumpOptions, *, is_only_path: bool
 ) -> set[tuple[str, int]]:
     """Add the selected of the files given by themselves; returns the partitions of all, by the names of their directories.
 
-    Raises UsageError for the only path if partitions are selected and its directory is no partition's.
+    Raises UsageError for the only path if partitions are selected and its directory is not a partition's.
     """
     partitions = set()
     selection, named = options.selection, single_file_name(source) if files else None

@@ -280,14 +280,14 @@ def damage_row(damage: Damage, options: DumpOptions) -> JsonRow:
 
 
 class _RecordContext:
-    """What the bytes of a record do not tell: how its transaction ended, and, in internal topics, what key and value mean.
+    """What the bytes of a record do not show: how its transaction ended, and, in internal topics, what key and value mean.
 
     The markers of the file are read at the first record of a transaction.
     """
 
     def __init__(self, log: "ByteFile", file: DumpFile) -> None:
-        self._states = cache(partial(RecordStates, log, goes_on=file.goes_on, max_plausible_offset=file.reach))
-        self._tell = record_describer(file.topic)
+        self._states = cache(partial(RecordStates, log, log_continues=file.log_continues, max_plausible_offset=file.reach))
+        self._describe = record_describer(file.topic)
 
     def state(self, column: list[int], *, is_valid: bool) -> str:
         """The transaction state of the records of a batch; unknown if its CRC is wrong, whatever its attributes are."""
@@ -308,7 +308,7 @@ class _RecordContext:
 
     def meaning(self, record: Record, *, payloads: bool) -> Json | None:
         """The fields of an internal topic's record, None in any other topic."""
-        return None if self._tell is None else self._tell(record.key, record.value, payloads)
+        return None if self._describe is None else self._describe(record.key, record.value, payloads)
 
 
 def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, context: _RecordContext) -> Iterator[JsonRow]:

@@ -44,7 +44,7 @@ class RecoveredPartition:
     at_most: int = 0
     """All lost offsets, those of each version counted."""
     at_most_is_bound: bool = True
-    """Whether every replica was read, so that no more can be lost."""
+    """Whether every replica was read: no more can be lost."""
     ranges: list[RecoveredRange] = field(default_factory=list)
     below_log_start: list[tuple[Broker, int]] = field(default_factory=list)
     """Brokers, and how many offsets they hold below the surviving log's start: deleted there, not lost."""
@@ -136,7 +136,7 @@ def recover(
         inputs, witnesses, name_of_kept(keep, inputs, dead), frozenset(dead), sink, with_internal_topics=names_internal
     )
     answer = recoverer.answer
-    answer.result = scan_inputs(inputs, options, progress, recoverer.look, witnesses)
+    answer.result = scan_inputs(inputs, options, progress, recoverer.on_partition, witnesses)
     answer.incomplete += [unread for unread in answer.result.incomplete if unread not in answer.incomplete]
     return answer
 
@@ -154,13 +154,13 @@ class _Recoverer:
         *,
         with_internal_topics: bool,
     ) -> None:
-        self.answer = Recovery(inputs.given)
+        self.answer = Recovery(inputs.typed_paths)
         self._maker = PlanMaker(inputs, witnesses, PlanOptions(dead=dead))
         self._plan_of = {id(plan.context): plan for plan in inputs.replicas}
         self._inputs, self._coordinators, self._keep, self._sink = inputs, witnesses.transaction_log, keep, sink
         self._with_internal_topics = with_internal_topics
 
-    def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+    def on_partition(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         """Recover a judged partition, and keep its answer if it loses something or is the only one."""
         answer = self.answer
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:

@@ -30,7 +30,7 @@ ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SalvageOptions:
-    """Options of a salvage besides those of a scan."""
+    """Options of a salvage, in addition to those of a scan."""
 
     prefer_broker: str | None = None
     """The broker whose records are used in partitions that would be refused, and whose copy of a compacted one comes first."""

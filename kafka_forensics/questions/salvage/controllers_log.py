@@ -265,8 +265,8 @@ def _batches(copy: QuorumCopy, start: int, end: int) -> "NDArray[np.int64]":
 def _require_votes(sets: Sequence[VoterSet], copies: Sequence[QuorumCopy]) -> None:
     """Refuse if a leader may have been elected in an epoch that no copy shows.
 
-    Those who elect a leader remember it in their `quorum-state`, and the leader has a record of it in its own log. So a majority
-    must lack the former, and one of them the latter.
+    Those who elect a leader remember it in their `quorum-state`, and the leader has a record of it in its log. So a majority must
+    lack the former, and one of them the latter.
     """
     for voters in sets:
         of_voters = [copy for copy in copies if copy.is_of_voter(voters)]

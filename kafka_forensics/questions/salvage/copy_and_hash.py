@@ -15,7 +15,7 @@ from kafka_forensics.storage.open import sha256_of
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
-_MOST_PENDING: Final = 8
+_MAX_PENDING: Final = 8
 """Hashes and syncs that may be pending: few enough that their segments are still in the page cache."""
 
 
@@ -46,7 +46,7 @@ class CopyAndHash:
     """Threads of a salvage: one copies segments in order, a few hash and sync them. Leaving the `with` block drops pending work."""
 
     def __init__(self) -> None:
-        self._copiers, self._finishers = ThreadPoolExecutor(1), ThreadPoolExecutor(_MOST_PENDING)
+        self._copiers, self._finishers = ThreadPoolExecutor(1), ThreadPoolExecutor(_MAX_PENDING)
         self._pending = deque[Future[Any]]()
 
     def __enter__(self) -> Self:
@@ -64,7 +64,7 @@ class CopyAndHash:
         return output
 
     def _run(self, copy: Callable[[WriteProgress], None], output: OutputFile) -> tuple[Future[None], Future[list[str]]]:
-        while len(self._pending) >= _MOST_PENDING:
+        while len(self._pending) >= _MAX_PENDING:
             wait([self._pending.popleft()])
         digests = self._finishers.submit(output._hash)
         self._pending.append(digests)

@@ -18,7 +18,7 @@ from typing import Final
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, LogDir
 from kafka_forensics.evidence.ledger import HIGH_WATERMARKS, assigned_directory_id, lost_directory_ids
-from kafka_forensics.evidence.paths import is_lone_partition
+from kafka_forensics.evidence.paths import is_without_log_dir
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import TopicPartition
@@ -99,7 +99,7 @@ def target_dirs(inputs: Inputs, controller: ControllerHistory | None, voters: Ma
 def _path(log_dir: LogDir) -> str:
     """The path of a log directory; if a partition directory or a file was given separately, of the directory that contains it."""
     path = log_dir.name.rstrip("/") or "/"
-    if is_lone_partition(log_dir.found):
+    if is_without_log_dir(log_dir.found):
         logs = [segment.log for part in log_dir.found.partitions for segment in part.segments]
         for _ in range(2 if any(log is not None and not log.path for log in logs) else 1):
             path = os.path.dirname(path if "://" in path else os.path.abspath(path))

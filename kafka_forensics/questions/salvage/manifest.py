@@ -63,7 +63,7 @@ class LogGap:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file of the output that is copied unchanged, besides segments: a snapshot of the controllers' log."""
+    """A file of the output, other than a segment, that is copied unchanged: a snapshot of the controllers' log."""
 
     file: str
     size_in_bytes: int
@@ -126,8 +126,8 @@ class SalvagedPartition:
     ranges: list[OutputRange] = field(default_factory=list)
     """The source of each byte; set once the bytes are on disk."""
     unseen: list[str] = field(default_factory=list)
-    """Missing witnesses of the plan, so that there may be records that no input has: `kind` or `kind:broker`; `NO_TOPIC_ID`; for
-    the controllers' log `voter:N`, `quorum_state:N`."""
+    """Missing witnesses of the plan: there may be records that no input has: `kind` or `kind:broker`; `NO_TOPIC_ID`; for the
+    controllers' log `voter:N`, `quorum_state:N`."""
     inherited: list[Finding] = field(default_factory=list)
     """Findings above `info` in the output that a copy has at the same offsets."""
     new: list[Finding] = field(default_factory=list)

@@ -9,7 +9,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Range, normalised, without
 from kafka_forensics.replication.planner import NO_END
 
-_WRONG: Final = LOG_DAMAGE | kinds_with(Trait.LACKS_OFFSETS, Trait.OUT_OF_ORDER, Trait.SPOILS_SALVAGE)
+_WRONG: Final = LOG_DAMAGE | kinds_with(Trait.LACKS_OFFSETS, Trait.OUT_OF_ORDER, Trait.PREVENTS_SALVAGE)
 """Kinds about wrong bytes, offsets or epochs: a log with one of them is refused."""
 
 

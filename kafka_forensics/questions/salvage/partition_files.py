@@ -1,6 +1,6 @@
 """Writes one partition's directory from slices of the copies: segments, and the files that a broker derives from them.
 
-The derived files are built from the output, read back, so that copies that changed since the scan are noticed.
+The derived files are built from the output, which is read again: this detects copies that changed since the scan.
 """
 
 import os

@@ -81,7 +81,7 @@ class Restored(NamedTuple):
 
 @dataclass(slots=True)
 class Restorer:
-    """Restores partitions by what remote stores have, and `__remote_log_metadata` knows as far as copies of it are here."""
+    """Restores partitions by what remote stores have, and the given copies of `__remote_log_metadata` know."""
 
     inputs: Inputs
     witnesses: Witnesses

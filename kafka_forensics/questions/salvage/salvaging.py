@@ -682,8 +682,8 @@ def _topic_id(sources: list[SourceCopy]) -> str | None:
 def _passed_limits(to_write: _PartitionToWrite, written: WrittenLog, controller: ControllerHistory | None) -> Iterator[PassedLimit]:
     """The retention limits by which brokers would delete the first segment of a log now.
 
-    The controllers' log has limits of its own. Brokers create internal topics with settings that differ from Kafka's defaults, so
-    for these only known settings count.
+    The controllers' log has other limits. Brokers create internal topics with settings that differ from Kafka's defaults, so for
+    these only known settings count.
     """
     context = to_write.plans[to_write.lineage.base].context if to_write.plans else None
     topic, now = to_write.partition.topic, int(time.time() * 1000)

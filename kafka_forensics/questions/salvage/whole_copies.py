@@ -129,7 +129,7 @@ class WholeCopyChooser:
         if replica.read is not ReadExtent.WHOLE:
             check.problems, check.was_read = ["could not be read to its end"], False
             return check
-        wanted = without([(start, NO_END)], self._doubted(number))
+        wanted = without([(start, NO_END)], self._doubtful_ranges(number))
         ranges = [LineageRange(number, *span, BASE) for span in wanted]
         check.slices = list(slices_of(source, ranges, compacted=True, starts_log=True))
         size_in_bytes = sum(part.size_in_bytes for part in check.slices)
@@ -150,7 +150,7 @@ class WholeCopyChooser:
             check.problems.append(f"lacks the latest value of a key that another copy has{_at(values)}")
         return check
 
-    def _doubted(self, number: int) -> Ranges:
+    def _doubtful_ranges(self, number: int) -> Ranges:
         """Offsets of batches found after lost framing, if another copy has batches there and no other copy has the first one found:
         the value of a record may contain the bytes of a batch."""
         others = [source for other, source in enumerate(self._sources) if other != number]
@@ -187,7 +187,7 @@ class WholeCopyChooser:
                 yield (finding.place.offset_start or 0, finding.place.offset_end or NO_END), held_by, "missing"
 
     def _choice(self, check: _CopyCheck, rule: str, end: int, checks: Sequence[_CopyCheck], prefer: str | None) -> Choice:
-        """The log made of a copy, with what the other copies hold besides."""
+        """The log made of a copy, with what only the other copies hold."""
         number = check.number
         start = self._sources[number].replica.log_start_offset
         ranges = (LineageRange(number, start, end, BASE),) if start < end else ()
@@ -214,7 +214,7 @@ class WholeCopyChooser:
 
     def _left_behind(self, lineage: LogLineage) -> list[LeftBehind]:
         """What other copies hold and the log lacks: before its start, in its gaps, after its end, and latest values of keys; of
-        rival histories everything after they part."""
+        rival histories everything after they diverge."""
         base, start, end = lineage.base, lineage.log_start_offset, lineage.log_end_offset
         ours = self._sources[base].broker
         lacked = list(self._lacked_values(ours))

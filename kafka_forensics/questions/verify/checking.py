@@ -149,7 +149,7 @@ def _checked(
 
     result = scan_inputs(inputs, options, progress, look_at, witnesses)
     promises = [promise for key in sorted(by_partition) for promise in by_partition[key]]
-    return VerifyResult(promises, partitions, partitions - len(without), result)
+    return VerifyResult(promises, partitions, partitions - len(without), result=result)
 
 
 def _is_selected(topic: str, partition: int, options: ScanOptions) -> bool:

@@ -183,7 +183,7 @@ class _ElectionPromises:
         )
 
     def _is_copied_later(self, leader: Replica, follower: Replica) -> bool:
-        """Whether a follower's records after the leader's end were written after the election, so that it was copied later.
+        """Whether a follower's records after the leader's end were written after the election: then it was copied later.
 
         Their epoch is no older than the leader's newest, and the follower did not have them when the plan was made.
         """

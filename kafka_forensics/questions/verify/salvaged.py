@@ -35,9 +35,9 @@ def promised(salvaged: ManifestPartition, replicas: list[tuple[Replica, ReplicaP
     if salvaged.remote_segments:
         answer = _remote_segments_of(salvaged, [replica for replica, _ in replicas])
         promises.append(Verified.of(salvaged, "segments", salvaged.base, *answer))
-    grave = error_kinds(new)
-    intact = "found" if grave else "not_all_given" if unseen else "nothing_found"
-    return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=grave)]
+    errors = error_kinds(new)
+    intact = "found" if errors else "not_all_given" if unseen else "nothing_found"
+    return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=errors)]
 
 
 def without_copies(salvaged: ManifestPartition) -> list[Verified]:

@@ -38,41 +38,48 @@ _COSTS: Final = 3
 """The leading numbers of a preference, which are losses."""
 
 
-def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) -> Plan:
+def plan_partition(partition: PlanPartition, truncate_by: TruncateBy | None = None) -> Plan:
     """Plan every election of a partition; the evidence decides how followers truncate unless `truncate_by` is given."""
-    regime = truncate_by or truncates_by(given.replicas)
-    planning = _Planning(given, regime)
-    able = [number for number, replica in enumerate(given.replicas) if replica.is_live and replica.starts and given.strays is None]
+    truncation_rule = truncate_by or truncates_by(partition.replicas)
+    planning = _Planning(partition, truncation_rule)
+    able = [
+        number
+        for number, replica in enumerate(partition.replicas)
+        if replica.is_live and replica.starts and partition.strays is None
+    ]
     candidates = tuple(planning.candidate(number) for number in able)
     preferences = (planning.preference(number, candidate) for number, candidate in zip(able, candidates, strict=True))
     ranked = sorted(zip(preferences, (candidate.broker for candidate in candidates), strict=True), key=itemgetter(0))
     best, recommended = ranked[0] if ranked else ((), None)
-    alike = [(preference, broker) for preference, broker in ranked[1:] if preference[:_COSTS] == best[:_COSTS]]
+    equally_good = [(preference, broker) for preference, broker in ranked[1:] if preference[:_COSTS] == best[:_COSTS]]
     # the first difference decides; the last number, the order of the replicas, is never equal
     deciding = {
-        next(reason for reason, mine, other in zip(CHOSEN_BY, best[_COSTS:], preference[_COSTS:], strict=True) if mine != other)
-        for preference, _ in alike
+        next(
+            reason
+            for reason, best_value, other in zip(CHOSEN_BY, best[_COSTS:], preference[_COSTS:], strict=True)
+            if best_value != other
+        )
+        for preference, _ in equally_good
     }
     return Plan(
-        given.topic,
-        given.partition,
-        regime,
+        partition.topic,
+        partition.partition,
+        truncation_rule,
         candidates,
         recommended,
-        tuple(missing_witnesses(given, regime)),
-        tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
+        tuple(missing_witnesses(partition, truncation_rule)),
+        tuple(planning.already_lost()) if partition.differing and truncation_rule == "high-watermark" else (),
         () if candidates else planning.everything(),
-        given.strays,
-        tuple([broker for _, broker in alike]),
-        ordinary_leaders(candidates, given.replicas),
+        partition.strays,
+        tuple([broker for _, broker in equally_good]),
+        ordinary_leaders(candidates, partition.replicas),
         tuple(sorted(deciding, key=CHOSEN_BY.index)),
-        _contested_by(given, candidates, recommended),
+        _contested_by(partition, candidates, recommended),
     )
 
 
-def _contested_by(given: PlanPartition, candidates: Sequence[Candidate], recommended: Broker | None) -> Broker | None:
-    """See `Plan.contested_by`."""
-    without_watermark = {replica.broker for replica in given.replicas if replica.high_watermark is None}
+def _contested_by(partition: PlanPartition, candidates: Sequence[Candidate], recommended: Broker | None) -> Broker | None:
+    without_watermark = {replica.broker for replica in partition.replicas if replica.high_watermark is None}
     if not without_watermark or recommended is None:
         return None
     at_most = {
@@ -86,10 +93,10 @@ def _contested_by(given: PlanPartition, candidates: Sequence[Candidate], recomme
 
 
 def losses_without(
-    given: PlanPartition, truncate_by: TruncateBy, kept: Iterable[tuple[int, int, int]], log_start_offset: int
+    partition: PlanPartition, truncate_by: TruncateBy, kept: Iterable[tuple[int, int, int]], log_start_offset: int
 ) -> tuple[Loss, ...]:
     """What is lost if only the offsets `[start, end)` of some replicas are kept, as (number of the replica, start, end)."""
-    return _Planning(given, truncate_by).losses_without(list(kept), log_start_offset)
+    return _Planning(partition, truncate_by).losses_without(list(kept), log_start_offset)
 
 
 def truncates_by(replicas: Sequence[PlanReplica]) -> TruncateBy:
@@ -170,41 +177,41 @@ def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanRep
     return tuple(candidate.broker for candidate in unknown if candidate.committed == least or candidate.broker in absent)
 
 
-def _next_epoch(given: PlanPartition) -> int:
+def _next_epoch(partition: PlanPartition) -> int:
     """One above every epoch in the controller's log, a batch or a checkpoint."""
-    epochs = [entry.leader_epoch for replica in given.replicas for entry in (*replica.epochs, *replica.brokers_epochs)]
-    if given.control is not None and given.control.leader_epoch is not None:
-        epochs.append(given.control.leader_epoch)
+    epochs = [entry.leader_epoch for replica in partition.replicas for entry in (*replica.epochs, *replica.brokers_epochs)]
+    if partition.control is not None and partition.control.leader_epoch is not None:
+        epochs.append(partition.control.leader_epoch)
     return max(epochs, default=-1) + 1
 
 
 class _Planning:
     """The replicas of one partition, by number, with derived values that every election needs."""
 
-    def __init__(self, given: PlanPartition, regime: TruncateBy) -> None:
-        self._given = given
-        self._regime = regime
-        self._replicas = given.replicas
-        self._differing_ranges = dict(given.differing) | {
-            (right, left): ranges for (left, right), ranges in given.differing.items()
+    def __init__(self, partition: PlanPartition, truncation_rule: TruncateBy) -> None:
+        self._partition = partition
+        self._truncation_rule = truncation_rule
+        self._replicas = partition.replicas
+        self._differing_ranges = dict(partition.differing) | {
+            (right, left): ranges for (left, right), ranges in partition.differing.items()
         }
-        self._on_disk = [replica.on_disk for replica in given.replicas]
+        self._on_disk = [replica.on_disk for replica in partition.replicas]
         self._damaged = [
-            replica.damaged and clipped(replica.damaged, replica.log_start_offset, NO_END) for replica in given.replicas
+            replica.damaged and clipped(replica.damaged, replica.log_start_offset, NO_END) for replica in partition.replicas
         ]
         self._batch_epochs = [
-            [entry for entry in replica.epochs if entry.start_offset < replica.log_end_offset] for replica in given.replicas
+            [entry for entry in replica.epochs if entry.start_offset < replica.log_end_offset] for replica in partition.replicas
         ]
-        self._checkpoint_epochs = [loaded_epochs(replica.brokers_epochs, replica.log_end_offset) for replica in given.replicas]
+        self._checkpoint_epochs = [loaded_epochs(replica.brokers_epochs, replica.log_end_offset) for replica in partition.replicas]
         self._checkpoint_matches = [
             checkpoint == batches for checkpoint, batches in zip(self._checkpoint_epochs, self._batch_epochs, strict=True)
         ]
-        self._witnesses = [_witnesses_of(replica, held) for replica, held in zip(given.replicas, self._on_disk, strict=True)]
+        self._witnesses = [_witnesses_of(replica, held) for replica, held in zip(partition.replicas, self._on_disk, strict=True)]
         self._with_gaps = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
         self._proven_end = max([witness.end_offset for witnesses in self._witnesses for witness in witnesses], default=0)
-        self._next_epoch = _next_epoch(given)
+        self._next_epoch = _next_epoch(partition)
         latest = max(self._checkpoint_epochs, key=lambda epochs: epochs[-1].leader_epoch if epochs else -1, default=[])
-        self._remote_segments = [segment for segment in given.remote_segments if latest and is_in_lineage(segment, latest)]
+        self._remote_segments = [segment for segment in partition.remote_segments if latest and is_in_lineage(segment, latest)]
         """Remote segments that belong to the log with the latest epoch."""
 
     def candidate(self, leader: int) -> Candidate:
@@ -220,15 +227,15 @@ class _Planning:
         sound = without(sound, replica.converted) if replica.converted else sound
         numbers = range(len(self._replicas))
         followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
-        own_cut = clipped(self._on_disk[leader], replica.log_end_offset, NO_END)
-        lost = own_cut or damaged or deleted or any(follower.lost for follower in followers)
-        losses = tuple(self._losses(leader, normalised((*own_cut, *deleted)), damaged, followers)) if lost else ()
+        recovery_cut = clipped(self._on_disk[leader], replica.log_end_offset, NO_END)
+        lost = recovery_cut or damaged or deleted or any(follower.lost for follower in followers)
+        losses = tuple(self._losses(leader, normalised((*recovery_cut, *deleted)), damaged, followers)) if lost else ()
         if replica.start_may_be_expired:
             losses = tuple(loss if loss.end > replica.log_start_offset else loss.unproven() for loss in losses)
-        kind = election_kind(self._given.control, self.node(leader), crashed=replica.crashed)
+        kind = election_kind(self._partition.control, self.node(leader), crashed=replica.crashed)
         losses += tuple(_merged([*self._remote_losses(replica, loaded, losses)]))
-        remote = remote_fate(self._given.remote_segments, loaded, replica.log_start_offset, replica.log_end_offset)
-        return Candidate(replica.broker, kind, followers, losses, counted(own_cut), remote)
+        remote = remote_fate(self._partition.remote_segments, loaded, replica.log_start_offset, replica.log_end_offset)
+        return Candidate(replica.broker, kind, followers, losses, counted(recovery_cut), remote)
 
     def _remote_losses(self, leader: PlanReplica, loaded: list[EpochEntry], losses: Sequence[Loss]) -> Iterator[Loss]:
         """Offsets that remote segments prove committed, and neither this leader's log nor any copy here has."""
@@ -252,29 +259,29 @@ class _Planning:
         by_checkpoint = by_batches = None
         cut: int | None
         halts = disagrees = False
-        if self._regime == "epochs":
+        if self._truncation_rule == "epochs":
             cut = by_checkpoint = by_batches = self._truncation_offset(number, leader, self._batch_epochs, epochs)
             if not (self._checkpoint_matches[number] and self._checkpoint_matches[leader]):
                 cut = by_checkpoint = self._truncation_offset(number, leader, self._checkpoint_epochs, loaded)
                 start = max(replica.log_start_offset, new.log_start_offset)
-                disagrees = not self._given.compacted and max(by_checkpoint, start) != max(by_batches, start)
+                disagrees = not self._partition.compacted and max(by_checkpoint, start) != max(by_batches, start)
         else:
             cut, halts = high_watermark_truncation(replica.log_end_offset, replica.high_watermark, new.log_end_offset)
         # out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate, TierStateMachine)
-        begins_anew = cut < new.copied_from
+        restarts_empty = cut < new.copied_from
         cut = max(cut, new.copied_from)
         if not (replica.is_live and replica.starts):
-            cut, halts, begins_anew = None, False, False
+            cut, halts, restarts_empty = None, False, False
         lost = self._lost(number, leader, sound)
         below_start = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
-        kept = lost if replica.is_live and not begins_anew else ()
+        kept = lost if replica.is_live and not restarts_empty else ()
         if kept and cut is not None:
             kept = clipped(kept, 0 if new.expected_log_start is None else new.log_start_offset, cut)
         if kept and replica.local_log_start_offset is not None:
             kept = without(kept, ((0, replica.copied_from),))
         end = replica.log_end_offset
         return FollowerPlan(
-            replica.broker, cut, end, by_checkpoint, by_batches, lost, kept, below_start, halts, disagrees, begins_anew
+            replica.broker, cut, end, by_checkpoint, by_batches, lost, kept, below_start, halts, disagrees, restarts_empty
         )
 
     def _truncation_offset(
@@ -299,7 +306,7 @@ class _Planning:
     def _losses(self, leader: int, cut: Ranges, damaged: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
         """What is lost, for each version of the log, in ranges with the same holders and keepers.
 
-        `cut` is what the leader removes from its own log, `damaged` what it keeps and nobody can read.
+        `cut` is what the leader removes from its log when it starts, `damaged` what it keeps and nobody can read.
         """
         numbers = [number for number in range(len(self._replicas)) if number != leader]
         lost = [
@@ -312,7 +319,7 @@ class _Planning:
     def everything(self) -> tuple[Loss, ...]:
         """Everything on the copies, as lost where no replica can lead; a replica whose broker comes back keeps what it has."""
         lost = [
-            (number, ranges, ranges if replica.is_live and self._given.strays != "deleted" else ())
+            (number, ranges, ranges if replica.is_live and self._partition.strays != "deleted" else ())
             for number, (replica, ranges) in enumerate(zip(self._replicas, self._on_disk, strict=True))
             if ranges
         ]
@@ -391,7 +398,7 @@ class _Planning:
         """Versions proven committed of which other replicas have fewer, and different, records."""
         numbers = range(len(self._replicas))
         listed: set[tuple[int, tuple[int, ...]]] = set()
-        for offset in sorted({ranges[0][0] for ranges in self._given.differing.values() if ranges}):
+        for offset in sorted({ranges[0][0] for ranges in self._partition.differing.values() if ranges}):
             is_damaged = any(holds(ranges, offset) for ranges in self._damaged)  # then nothing shows that the records differed
             for members in self._versions([number for number in numbers if holds(self._on_disk[number], offset)], offset):
                 witnesses = [witness for number in members for witness in self._witnesses[number]]
@@ -409,12 +416,12 @@ class _Planning:
 
     def node(self, number: int) -> Broker:
         """The node id of a replica's broker; its name here if that is unknown."""
-        return self._given.node(self._replicas[number].broker)
+        return self._partition.node(self._replicas[number].broker)
 
     def preference(self, number: int, candidate: Candidate) -> tuple[int, ...]:
         """Sort key, best first: `costs` of the candidate; replicas that lose; disagreeing checkpoints; whether the
         election is forced; log start; kind of election; high watermark; the controller's order; the order of the replicas."""
-        control, node = self._given.control, self.node(number)
+        control, node = self._partition.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
         position = order.index(node) if isinstance(node, int) and node in order else len(order)
         kind = _ELECTION_ORDER[candidate.election]
@@ -432,7 +439,8 @@ def _witnesses_of(replica: PlanReplica, on_disk: Ranges) -> list[Witness]:
     if replica.high_watermark:
         witnesses.insert(0, Witness(replica.high_watermark, "high_watermark", replica.broker))
     return [
-        witness if witness.end_offset <= end else replace(witness, end_offset=end, said=witness.end_offset) for witness in witnesses
+        witness if witness.end_offset <= end else replace(witness, end_offset=end, claimed_end_offset=witness.end_offset)
+        for witness in witnesses
     ]
 
 

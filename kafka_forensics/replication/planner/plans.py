@@ -44,7 +44,7 @@ class Witness:
     broker: Broker
     """The broker of that log."""
     name: str | None = None
-    said: int | None = None
+    claimed_end_offset: int | None = None
     """The offset it names where that is beyond the log end; it proves only what the log has."""
 
 
@@ -87,7 +87,7 @@ class PlanReplica:
     start_may_be_expired: bool = False
     """Whether an unknown retention may have deleted that start; then none of it is proven to be committed still."""
     is_absent: bool = False
-    """Whether the log directory has no directory of it, so that its broker starts with an empty log."""
+    """Whether the log directory has no directory of it: its broker starts with an empty log."""
     local_log_start_offset: int | None = None
     """Where its local log starts, if the topic is tiered; earlier records are in remote storage."""
     epochs_without_checkpoint: tuple[EpochEntry, ...] = ()
@@ -225,7 +225,7 @@ class FollowerPlan(NamedTuple):
     """Whether its broker halts if unclean elections are off, because its log is longer than the leader's (before Kafka 0.11)."""
     disagrees: bool = False
     """Whether checkpoint and batches give different truncation offsets above the log starts; not known for compacted logs."""
-    begins_anew: bool = False
+    restarts_empty: bool = False
     """Whether its log ends before the leader's `copied_from`: it drops everything, and its local log restarts at
     `truncation_offset`."""
 
@@ -239,7 +239,7 @@ class Candidate(NamedTuple):
     `unclean` · `unknown` (no controller's log, or the copy does not name its broker)"""
     followers: tuple[FollowerPlan, ...]
     losses: tuple[Loss, ...]
-    own_cut: int = 0
+    recovery_cut: int = 0
     """Number of offsets that its recovery removes."""
     remote: RemoteFate = RemoteFate()
     """What happens to remote segments outside its log."""
@@ -323,12 +323,12 @@ class Plan:
     """Where no replica can lead: everything on the copies."""
     strays: Strays | None = None
     """See `PlanPartition.strays`."""
-    alike: tuple[Broker, ...] = ()
+    equally_good: tuple[Broker, ...] = ()
     """Candidates that lose as much as `recommended`."""
     ordinary: tuple[Broker, ...] = ()
     """Brokers that an ordinary start may elect (`planner.ordinary_leaders`)."""
     chosen_by: tuple[str, ...] = ()
-    """Members of `CHOSEN_BY` that put `recommended` before `alike`."""
+    """Members of `CHOSEN_BY` that put `recommended` before `equally_good`."""
     contested_by: Broker | None = None
     """The candidate that would lose less than `recommended` if everything on replicas without a high watermark were committed."""
 

@@ -59,7 +59,7 @@ class StartOrder:
         return {partition: start.broker for start in self.rounds for partition in start.leads}
 
 
-def leader_request(given: PlanPartition, plan: Plan, needs: ElectionNeeds) -> LeaderRequest | None:
+def leader_request(partition: PlanPartition, plan: Plan, needs: ElectionNeeds) -> LeaderRequest | None:
     """What a partition's plan requires of the order; None where any order will do."""
     if needs.any_order:
         return None
@@ -69,23 +69,23 @@ def leader_request(given: PlanPartition, plan: Plan, needs: ElectionNeeds) -> Le
 
     def is_as_good(other: Candidate) -> bool:
         """Whether another candidate with the same loss is elected in the same way and sets aside no more replicas."""
-        aside = len(election_needs(given, plan, other).set_aside)
-        return _is_forced(other) == is_forced and aside <= len(election_needs(given, plan, best).set_aside)
+        aside = len(election_needs(partition, plan, other).set_aside)
+        return _is_forced(other) == is_forced and aside <= len(election_needs(partition, plan, best).set_aside)
 
-    alike = plan.alike if needs.leader == plan.recommended else ()
-    leaders = (best.broker, *(broker for broker in alike if is_as_good(candidates[broker])))
+    equally_good = plan.equally_good if needs.leader == plan.recommended else ()
+    leaders = (best.broker, *(broker for broker in equally_good if is_as_good(candidates[broker])))
     replicas = tuple(dict.fromkeys((*leaders, *needs.started, *needs.plan_again_with)))
-    forced = is_forced or _may_have_left(given, leaders)
+    forced = is_forced or _may_have_left(partition, leaders)
     in_sync = tuple(candidate.broker for candidate in plan.candidates if not _is_forced(candidate))
     rivals = replicas if forced else tuple(dict.fromkeys((*leaders, *in_sync)))
     return LeaderRequest(leaders, replicas, rivals, () if is_forced else in_sync, forced)
 
 
-def _may_have_left(given: PlanPartition, leaders: Sequence[Broker]) -> bool:
+def _may_have_left(partition: PlanPartition, leaders: Sequence[Broker]) -> bool:
     """Whether one of several brokers in sync crashed: the controller may have removed it from ISR and ELR by the time it registers
     again (KIP-966)."""
-    in_sync = () if given.control is None else (*(given.control.isr or ()), *(given.control.elr or ()))
-    return len(in_sync) > 1 and any(replica.crashed for replica in given.replicas if replica.broker in leaders)
+    in_sync = () if partition.control is None else (*(partition.control.isr or ()), *(partition.control.elr or ()))
+    return len(in_sync) > 1 and any(replica.crashed for replica in partition.replicas if replica.broker in leaders)
 
 
 def _is_forced(candidate: Candidate) -> bool:
@@ -126,9 +126,9 @@ def _rounds(
     """The rounds; removes the served requests from `left`. While unclean elections are allowed it ends where a broker would
     have to stop again."""
     rounds: list[StartRound] = []
-    contenders = {request: request.rivals if forbid_unclean else request.replicas for request in left}
+    competing = {request: request.rivals if forbid_unclean else request.replicas for request in left}
     while left:
-        contested = {broker for request in left for broker in contenders[request] if broker not in request.leaders}
+        contested = {broker for request in left for broker in competing[request] if broker not in request.leaders}
         leading: Counter[Broker] = Counter()
         best: Counter[Broker] = Counter()
         unsafe: Counter[Broker] = Counter()
@@ -149,8 +149,8 @@ def _rounds(
         for request in [request for request in left if chosen in request.leaders]:
             partitions = left.pop(request)
             leads += partitions
-            to_stop.update(contenders[request])
-            if request.forced or not started.isdisjoint(contenders[request]):  # one of them has led it, and is the only one in sync
+            to_stop.update(competing[request])
+            if request.forced or not started.isdisjoint(competing[request]):  # one of them has led it, and is the only one in sync
                 forced += partitions
                 to_stop.update(request.replicas)
         stopped = _running(rounds) & to_stop

@@ -1,7 +1,7 @@
 """Tasks that answer key questions about large compacted logs.
 
 `read_keys` turns a `KeyWork` into rows of keys and a `KeyWorkResult`. The engine sorts the rows of all replicas by key, and
-`sweep_keys` compares them and gives tallies. `KeyQuestionRun` makes the works and assembles the answers in the driver.
+`compare_sorted_keys` compares them and gives tallies. `KeyQuestionRun` makes the works and assembles the answers in the driver.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,7 +70,7 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
     yield KeyRows(key_work.question, np.empty((0, ROW_WIDTH), np.int64), pack(reading))
 
 
-def sweep_keys(comparisons: bytes, sorted_rows: Iterable[KeyRows]) -> Iterator[tuple[int, bytes]]:
+def compare_sorted_keys(comparisons: bytes, sorted_rows: Iterable[KeyRows]) -> Iterator[tuple[int, bytes]]:
     """Compare the rows of questions, ascending by question and key, all rows of a key together: (question, packed `KeyTally`)."""
     by_question: list[KeyComparison] = unpack(comparisons)
     for number, of_question in groupby(sorted_rows, key=lambda key_rows: key_rows.question):
@@ -117,12 +117,12 @@ class KeyQuestionRun:
             self._parts[reading.question][reading.number].merge(reading.part)
 
     def comparisons(self) -> bytes:
-        """The packed argument of `sweep_keys`; call it after `take_readings`."""
+        """The packed argument of `compare_sorted_keys`; call it after `take_readings`."""
         with_parts = zip(self._questions, self._parts, strict=True)
         return pack([question.comparison(parts) for (_, question), parts in with_parts])
 
     def take_tally(self, question_number: int, tally: KeyTally) -> None:
-        """Add a tally of `sweep_keys`."""
+        """Add a tally of `compare_sorted_keys`."""
         self._tallies[question_number].merge(tally)
 
     def answers(self) -> list[KeyAnswer]:

@@ -16,7 +16,7 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.parsers.kernels.compiling import compile_as_needed, worth_threads
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed, gains_by_threads
 from kafka_forensics.scanning.engine.garbage import gc_less_often
 from kafka_forensics.scanning.engine.processes import can_fork, forked
 from kafka_forensics.scanning.engine.serialization import pack, unpack
@@ -35,7 +35,7 @@ from kafka_forensics.scanning.folding.fold_split import (
 from kafka_forensics.scanning.folding.prefetch import LARGE, MAX_WAITING_BYTES, FoldStretches, in_order
 from kafka_forensics.scanning.folding.splits import Split, splits_of
 from kafka_forensics.scanning.folding.waiting import map_concurrently
-from kafka_forensics.scanning.judging.recovery_files import lone_leftovers
+from kafka_forensics.scanning.judging.recovery_files import leftovers_without_replica
 from kafka_forensics.scanning.judging.whole_scan import (
     InspectPartition,
     Listener,
@@ -83,23 +83,25 @@ def scan_inputs(
     inputs: Inputs,
     options: ScanOptions,
     progress: Progress | None = None,
-    look: InspectPartition | None = None,
+    on_partition: InspectPartition | None = None,
     witnesses: Witnesses | None = None,
     listener: Listener | None = None,
 ) -> ScanResult:
-    """Scan gathered inputs. `look` is called for every partition, in this process; `witnesses` are read if None."""
+    """Scan gathered inputs. `on_partition` is called for every partition, in this process; `witnesses` are read if None."""
     work_bytes = max(sum(plan.bytes for plan in plans) for plans in (inputs.replicas, inputs.internal))
     compile_as_needed(work_bytes)
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses, listener)
-    running.findings += lone_leftovers(inputs)
+    running.findings += leftovers_without_replica(inputs)
     key = digest_key()
 
     def answer(_partition: TopicPartition, folded: Iterable[tuple[Scan, FoldedReplica]]) -> PartitionAnswer | RemoteLogAnswer:
         merged = with_right_offsets([replica for _, replica in folded], key, deep=running.deep)
-        return judge_logs(merged, key, options, look)
+        return judge_logs(merged, key, options, on_partition)
 
     try:
-        for partition_answer in answers_in_order([running], key, options.jobs, answer, progress, here=look is not None):
+        for partition_answer in answers_in_order(
+            [running], key, options.jobs, answer, progress, in_process=on_partition is not None
+        ):
             running.take(partition_answer)
     except KeyboardInterrupt as interruption:
         raise ScanInterruptedError(running.partial_result()) from interruption
@@ -113,25 +115,26 @@ def answers_in_order(
     answer: Answering[Answer],
     progress: Progress | None = None,
     *,
-    here: bool = False,
+    in_process: bool = False,
 ) -> Iterator[Answer]:
     """Yield `answer(partition, replicas)` for every partition of these scans, by topic and partition.
 
-    The replicas are folded, in the order of the scans. Digests of all that are folded with one `key` can be compared. Unless `here`
-    is true, forked processes answer about many small partitions: their answers must be serializable, and side effects are lost.
+    The replicas are folded, in the order of the scans. Digests of all that are folded with one `key` can be compared. Unless
+    `in_process` is true, forked processes answer about many small partitions: their answers must be serializable, and side effects
+    are lost.
     """
-    every = list(merge(*([(running, plan) for plan in running.inputs.folded] for running in runs), key=_partition))
-    parts = [(partition, list(planned)) for partition, planned in groupby(every, key=_partition)]
+    planned_replicas = list(merge(*([(running, plan) for plan in running.inputs.folded] for running in runs), key=_partition))
+    parts = [(partition, list(planned)) for partition, planned in groupby(planned_replicas, key=_partition)]
     reporter = _Reporter(progress, sum(running.bytes_total for running in runs))
-    small = [part for part in parts if _can_fork_for(part)] if jobs > 1 and not here and can_fork() else []
+    small = [part for part in parts if _can_fork_for(part)] if jobs > 1 and not in_process and can_fork() else []
     small = small if sum(len(planned) for _, planned in small) >= MANY else []
-    distant = [part for part in parts if mostly_waits([plan for _, plan in part[1]])]
-    elsewhere = {partition for partition, _ in [*small, *distant]}
-    by_processes = _answers_of_processes(runs, small, key, jobs, answer, reporter)
-    by_waiting = _answers_of_distant(distant, key, answer, reporter)
-    by_threads = _answers_here([part for part in parts if part[0] not in elsewhere], key, jobs, answer, reporter)
+    remote_parts = [part for part in parts if mostly_waits([plan for _, plan in part[1]])]
+    elsewhere = {partition for partition, _ in [*small, *remote_parts]}
+    by_processes = _answers_by_processes(runs, small, key, jobs, answer, reporter)
+    by_waiting = _answers_about_remote(remote_parts, key, answer, reporter)
+    by_threads = _answers_by_threads([part for part in parts if part[0] not in elsewhere], key, jobs, answer, reporter)
     with closing(by_processes), closing(by_waiting), closing(by_threads):
-        answers: dict[TopicPartition, Iterator[Answer]] = {partition: by_waiting for partition, _ in distant}
+        answers: dict[TopicPartition, Iterator[Answer]] = {partition: by_waiting for partition, _ in remote_parts}
         if small:
             of_small = chain([next(by_processes)], by_processes)  # fork before any thread starts
             answers |= {partition: of_small for partition, _ in small}
@@ -139,17 +142,17 @@ def answers_in_order(
             yield next(answers.get(partition, by_threads))
 
 
-def _answers_here(
+def _answers_by_threads(
     parts: list[_Partition], key: "NDArray[np.int64]", jobs: int, answer: Answering[Answer], reporter: "_Reporter"
 ) -> Generator[Answer, None, None]:
     """Answers about partitions that threads of this process fold."""
-    every = [planned for _, of_partition in parts for planned in of_partition]
-    replicas = _folded_replicas(every, key, jobs, reporter)
+    planned_replicas = [planned for _, of_partition in parts for planned in of_partition]
+    replicas = _folded_replicas(planned_replicas, key, jobs, reporter)
     for partition, folded in groupby(replicas, key=lambda replica: _partition((replica[0], replica[1][0]))):
         yield answer(partition, folded)
 
 
-def _answers_of_distant(
+def _answers_about_remote(
     parts: list[_Partition], key: "NDArray[np.int64]", answer: Answering[Answer], reporter: "_Reporter"
 ) -> Generator[Answer, None, None]:
     """Answers about small partitions on storage services, folded concurrently and judged in order."""
@@ -157,8 +160,8 @@ def _answers_of_distant(
     def folded(part: _Partition) -> list[tuple[Scan, FoldedReplica]]:
         return list(_folded_replicas(part[1], key, 1, _Reporter(None, 0)))
 
-    with closing(map_concurrently(folded, parts)) as every:
-        for part, replicas in zip(parts, every, strict=True):
+    with closing(map_concurrently(folded, parts)) as folded_parts:
+        for part, replicas in zip(parts, folded_parts, strict=True):
             reporter.add_bytes(sum(plan.bytes for _, plan in part[1]))
             yield answer(part[0], replicas)
 
@@ -169,7 +172,7 @@ def _can_fork_for(part: _Partition) -> bool:
     return is_small(plans) and all(isinstance(plan.log_dir.source, LocalSource) for plan in plans)
 
 
-def _answers_of_processes(
+def _answers_by_processes(
     runs: list[Scan],
     parts: list[_Partition],
     key: "NDArray[np.int64]",
@@ -182,7 +185,7 @@ def _answers_of_processes(
 
     def task(number: int) -> bytes:
         before = [(len(running.incomplete), len(running.inputs.incomplete), running.inputs.manifest.count) for running in runs]
-        answers = list(_answers_here(tasks[number], key, 1, answer, _Reporter(None, 0)))
+        answers = list(_answers_by_threads(tasks[number], key, 1, answer, _Reporter(None, 0)))
         gaps = [running.incomplete[count:] for running, (count, _, _) in zip(runs, before, strict=True)]
         notes = [
             TaskNotes(running.inputs.manifest.files(files), running.inputs.incomplete[count:])
@@ -222,14 +225,14 @@ class _Reporter:
 
 
 def _folded_replicas(
-    every: "list[_Planned]", key: "NDArray[np.int64]", jobs: int, reporter: _Reporter
+    planned_replicas: "list[_Planned]", key: "NDArray[np.int64]", jobs: int, reporter: _Reporter
 ) -> Iterator[tuple[Scan, FoldedReplica]]:
     """These replicas, folded, in order; threads fold splits of later replicas ahead."""
-    plans = [plan for _, plan in every]
+    plans = [plan for _, plan in planned_replicas]
     recent = RecentIndexes()
 
     def fold(split: Split, pause: Pause = no_wait) -> Iterator[FoldedStretch]:
-        running, plan = every[split.replica]
+        running, plan = planned_replicas[split.replica]
         return fold_split(plan, split, FoldOptions(key, running.deep), recent.of(split.replica, plan, split.segment), pause)
 
     from_archives = _fold_archives(plans, fold)
@@ -241,8 +244,8 @@ def _folded_replicas(
         return not plans[split.replica].log_dir.source.seekable
 
     splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
-    stretches = in_order(fold_once, splits, lambda: jobs if worth_threads() else 1, must_run_in_order)
-    for running, plan in every:
+    stretches = in_order(fold_once, splits, lambda: jobs if gains_by_threads() else 1, must_run_in_order)
+    for running, plan in planned_replicas:
         of_replica = (folded for folded in takewhile(lambda folded: folded is not None, stretches) if folded is not None)
         yield running, merge_replica(plan, running.inputs, of_replica, fold, partial(reporter.add_stretch, running))
 
@@ -252,7 +255,7 @@ def _partition(planned: _Planned) -> TopicPartition:
 
 
 def _fold_archives(plans: list[ReplicaPlan], fold: FoldStretches) -> dict[Split, list[FoldedStretch]]:
-    """Fold the splits of sources that cannot seek in the order of their archives, so that each is inflated once.
+    """Fold the splits of sources that cannot seek in the order of their archives, to inflate each once.
 
     If they take too much memory together, the rest is folded in the order of judging, at an inflation each.
     """

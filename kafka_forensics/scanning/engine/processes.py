@@ -1,7 +1,7 @@
 """Work in forked copies of this process, for Python code that holds the interpreter lock.
 
 A copy shares everything that was read and loaded, and sends its answers back as bytes. It ends with its parent, however that ends.
-Where copies end early, for want of memory maybe, this process does their work.
+Where copies end early, for example because memory is short, this process does their work.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ Task = Callable[[int], bytes]
 _AHEAD: Final = 8
 """Tasks for each copy that may be handed out before the first of them is answered."""
 _QUEUED: Final = 2
-"""Tasks that a copy has at once, so that it need not wait for the next."""
+"""Tasks that a copy has at once, to avoid waiting for the next."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -39,7 +39,7 @@ def can_fork() -> bool:
 def forked(task: Task, count: int, jobs: int) -> Generator[bytes, None, None]:
     """Yield `task(number)` for every number below `count`, in order, computed by `jobs` copies of this process.
 
-    This process runs the first task before it forks, so that copies have what it loaded. All copies exist when the first answer is
+    This process runs the first task before it forks: the copies then have what it loaded. All copies exist when the first answer is
     yielded; only then may threads be started, because a copy must not inherit their locks. Raises what a task raises.
     """
     if not count:

@@ -55,12 +55,12 @@ class PartitionSlice:
     partition: int
     replicas: list[ReplicaPlan] = field(default_factory=list)
     """Its replicas, then its logs in remote stores."""
-    aside: list[tuple[LogDir, PartitionDirectory]] = field(default_factory=list)
+    renamed_directories: list[tuple[LogDir, PartitionDirectory]] = field(default_factory=list)
     relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
     controller: ControllerHistory | None = None
     """The part that concerns this partition's identity."""
     keys: "list[KeyAnswer] | None" = None
-    """Answers to its key questions; None before any was asked."""
+    """Answers to its key questions; None before the first question."""
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ def slices(inputs: Inputs) -> Iterator[PartitionSlice]:
 
     for plan in inputs.folded:
         slice_of(plan.context.topic_partition).replicas.append(plan)
-    for key, aside in inputs.aside.items():
-        slice_of(key).aside = aside
+    for key, renamed_directories in inputs.renamed_directories.items():
+        slice_of(key).renamed_directories = renamed_directories
     for place, suffixes in inputs.relatives.items():
         if (key := (place[1] or "", place[2] or 0)) in by_partition:
             by_partition[key].relatives[place] = suffixes
@@ -99,7 +99,7 @@ def slices(inputs: Inputs) -> Iterator[PartitionSlice]:
         yield _trimmed(by_partition[key], inputs.controller)
 
 
-def thin_plans(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
+def trimmed_plans(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
     """The plans, with log directories that list only these replicas."""
     return _trimmed(PartitionSlice("", -1, plans), None).replicas
 
@@ -108,23 +108,23 @@ def _trimmed(whole: PartitionSlice, controller: ControllerHistory | None) -> Par
     """The slice, with log directories that list only its partition."""
     directories: dict[int, list[PartitionDirectory]] = {}
     log_dirs: dict[int, LogDir] = {}
-    for log_dir, directory in [*((plan.log_dir, plan.directory) for plan in whole.replicas), *whole.aside]:
+    for log_dir, directory in [*((plan.log_dir, plan.directory) for plan in whole.replicas), *whole.renamed_directories]:
         directories.setdefault(id(log_dir), []).append(directory)
         log_dirs[id(log_dir)] = log_dir
-    thin = {key: _thin(log_dir, directories[key]) for key, log_dir in log_dirs.items()}
+    trimmed_log_dirs = {key: _trimmed_log_dir(log_dir, directories[key]) for key, log_dir in log_dirs.items()}
     return replace(
         whole,
-        replicas=[replace(plan, log_dir=thin[id(plan.log_dir)]) for plan in whole.replicas],
-        aside=[(thin[id(log_dir)], directory) for log_dir, directory in whole.aside],
+        replicas=[replace(plan, log_dir=trimmed_log_dirs[id(plan.log_dir)]) for plan in whole.replicas],
+        renamed_directories=[(trimmed_log_dirs[id(log_dir)], directory) for log_dir, directory in whole.renamed_directories],
         controller=None if controller is None else _identities(whole, controller),
     )
 
 
-def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
+def _trimmed_log_dir(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
     """The log directory with these partitions alone, the damage of its checkpoints, and its last changed file, which dates it."""
     directory = log_dir.found
-    youngest = max(directory.entries.values(), key=lambda entry: entry.mtime_ns, default=None)
-    entries = {} if youngest is None else {youngest.name: youngest}
+    newest = max(directory.entries.values(), key=lambda entry: entry.mtime_ns, default=None)
+    entries = {} if newest is None else {newest.name: newest}
     checkpoints = {
         name: OffsetCheckpoint({}, checkpoint.damage) for name, checkpoint in log_dir.checkpoints.items() if checkpoint.damage
     }
@@ -144,14 +144,15 @@ def _identities(part: PartitionSlice, controller: ControllerHistory) -> Controll
 def inputs_of(part: PartitionSlice, shared: SharedInputs) -> Inputs:
     """The slice as `Inputs`, which the judging functions take."""
     log_dirs = {
-        id(log_dir): log_dir for log_dir in [*(plan.log_dir for plan in part.replicas), *(log_dir for log_dir, _ in part.aside)]
+        id(log_dir): log_dir
+        for log_dir in [*(plan.log_dir for plan in part.replicas), *(log_dir for log_dir, _ in part.renamed_directories)]
     }
     by_name = {(str(log_dir.broker), log_dir.name): log_dir for log_dir in log_dirs.values()}
-    every = [by_name.get((str(other.broker), other.name)) or _unread_log_dir(other) for other in shared.log_dirs]
+    all_log_dirs = [by_name.get((str(other.broker), other.name)) or _unread_log_dir(other) for other in shared.log_dirs]
     replicas, _ = local_and_remote(part.replicas, lambda plan: plan.context)
-    inputs = Inputs(every, replicas, relatives=part.relatives, features=shared.features, controller=part.controller)
-    if part.aside:
-        inputs.aside[part.topic, part.partition] = part.aside
+    inputs = Inputs(all_log_dirs, replicas, relatives=part.relatives, features=shared.features, controller=part.controller)
+    if part.renamed_directories:
+        inputs.renamed_directories[part.topic, part.partition] = part.renamed_directories
     inputs.elsewhere = shared.source_names
     inputs.sources = list({id(log_dir.source): log_dir.source for log_dir in log_dirs.values()}.values())
     return inputs
@@ -169,7 +170,7 @@ def task_notes(inputs: Inputs) -> TaskNotes:
 
 
 def merge_notes(inputs: Inputs, seen: TaskNotes) -> None:
-    """Record in the driver's inputs what a task noticed."""
+    """Record a task's notes in the driver's inputs."""
     inputs.incomplete += seen.incomplete
     for source, entry in seen.files:
         inputs.manifest.record(source, entry)
@@ -193,7 +194,7 @@ class TaskArguments:
     deep: bool = False
     """Whether every record is decoded."""
     deferred_keys_bytes: int | None = None
-    """Size of logs from which key questions of a compacted partition get tasks of their own (`DeferredKeys`); None: never."""
+    """Size of logs from which key questions of a compacted partition get separate tasks (`DeferredKeys`); None: never."""
 
 
 @dataclass(slots=True)
@@ -239,7 +240,7 @@ class StretchEdges:
     end: int
     first: bool
     next_base_offset: int | None
-    landed: int
+    end_position: int
     incomplete: Incomplete | None
     index: IndexFold | None
 
@@ -248,8 +249,8 @@ class StretchEdges:
 class StretchRow:
     """Packed `StretchEdges`, or the `ReplicaState` of the same stretch, and where it belongs.
 
-    Rows are sorted by these numbers. Edges have `EDGES_FIRST` subtracted from `start`, so that all edges of a segment come before
-    its states, which may not fit in memory together.
+    Rows are sorted by these numbers. Edges have `EDGES_FIRST` subtracted from `start`: all edges of a segment come before its
+    states, which may not fit in memory together.
     """
 
     slice: int

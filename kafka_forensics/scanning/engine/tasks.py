@@ -57,7 +57,7 @@ from kafka_forensics.scanning.witnesses.witnesses import read_witnesses
 from kafka_forensics.storage.archives import ArchiveSource, reading_order
 from kafka_forensics.storage.code_cache import exclude_input, set_cache_directory
 from kafka_forensics.storage.open import open_address
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, LostSource
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, ListedSource, UnopenedSource
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replica import ReplicaState
@@ -87,7 +87,8 @@ def unpack_common(packed: bytes) -> TaskArguments:
 
 
 def configure_code_cache(arguments: TaskArguments) -> None:
-    """Cache compiled kernels where the scan's user said, and outside all of its sources, of which a process opens only some."""
+    """Cache compiled kernels in the directory that the user chose, and outside all of its sources, of which a process opens only
+    some."""
     set_cache_directory(arguments.options.cache_dir)
     for place in arguments.shared.places:
         exclude_input(place)
@@ -100,7 +101,7 @@ def opener(arguments: TaskArguments) -> Callable[[str, str], ByteSource]:
         try:
             return _opened(name, place, arguments.options, arguments.key.tobytes())
         except (PathMissingError, SourceError) as error:
-            return LostSource(name, error)
+            return UnopenedSource(name, error)
 
     return open_cached
 
@@ -132,7 +133,7 @@ def parse_topic_ids(
 
     def read(file: tuple[int, str, int]) -> tuple[str | None, bool, str | None]:
         number, path, size_in_bytes = file
-        _believe(sources[number], [Entry(path, EntryKind.FILE, size_in_bytes, 0, None)])
+        _accept_listing(sources[number], [Entry(path, EntryKind.FILE, size_in_bytes, 0, None)])
         try:
             with sources[number].open(path) as metadata:
                 parsed = parse_partition_metadata(metadata)
@@ -145,14 +146,14 @@ def parse_topic_ids(
     yield from map_concurrently(read, files)
 
 
-def _believe(source: ByteSource, files: Iterable[Entry]) -> None:
+def _accept_listing(source: ByteSource, files: Iterable[Entry]) -> None:
     """Let a source open files that the driver has listed, without listing them again."""
     if isinstance(source, ListedSource):
-        source.believe(files)
+        source.accept_listing(files)
 
 
 def _raise_first(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
-    """Raise SourceError for the first gap, so that the task is tried again; not for broken archives, which stay broken."""
+    """Raise SourceError for the first gap, which makes Spark repeat the task; not for broken archives, which stay broken."""
     if any(source.problems for source in inputs.sources):
         return
     for incomplete in gaps:
@@ -178,7 +179,7 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
 
 
 def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[FoldPart, Split, RecentIndexes]]:
-    """The splits of a work; those of an archive that cannot seek, in the archive's order, so that it is inflated once."""
+    """The splits of a work; those of an archive that cannot seek, in the archive's order, to inflate it once."""
     by_path: dict[str, tuple[FoldPart, Split, RecentIndexes]] = {}
     for part in work.parts:
         recent, source = RecentIndexes(), part.plan.log_dir.source
@@ -205,7 +206,7 @@ def _edges(folded: FoldedStretch) -> StretchEdges:
     if index is not None:
         index.drop_entries()
     folded.state.index = None
-    return StretchEdges(split.start, split.end, split.first, split.next_base_offset, folded.landed, folded.incomplete, index)
+    return StretchEdges(split.start, split.end, split.first, split.next_base_offset, folded.end_position, folded.incomplete, index)
 
 
 def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
@@ -232,7 +233,7 @@ def judge_small_slices(common: bytes, work: bytes, *, strict: bool = False) -> I
     parts: list[tuple[int, PartitionSlice]] = unpack(work, opener(arguments))
     for _, part in parts:
         for plan in part.replicas:
-            _believe(plan.log_dir.source, plan.directory.files())
+            _accept_listing(plan.log_dir.source, plan.directory.files())
 
     def packed_answer(numbered: tuple[int, PartitionSlice]) -> tuple[int, bytes]:
         return numbered[0], pack(answer_slice(numbered[1], arguments, None, None, strict=strict)[0])
@@ -242,7 +243,7 @@ def judge_small_slices(common: bytes, work: bytes, *, strict: bool = False) -> I
 
 
 def deferred_keys(arguments: TaskArguments, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> DeferredKeys | None:
-    """The key questions of a partition that get tasks of their own; None where all are answered at once."""
+    """The key questions of a partition that get separate tasks; None where all are answered at once."""
     return None if arguments.deferred_keys_bytes is None else DeferredKeys(arguments.deferred_keys_bytes, plans, answers)
 
 
@@ -329,7 +330,7 @@ def _folded(plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Refold, gaps:
             if row.start < 0:
                 edges.append(unpack(row.packed))
                 continue
-            fits = fits or _meet(edges)
+            fits = fits or _are_contiguous(edges)
             if not fits:
                 break
             stretch_edges = edges.pop(0)
@@ -337,21 +338,21 @@ def _folded(plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Refold, gaps:
             state: ReplicaState = unpack(row.packed)
             state.index = stretch_edges.index
             gaps.update([] if stretch_edges.incomplete is None else [stretch_edges.incomplete])
-            yield FoldedStretch(split, state, stretch_edges.landed, stretch_edges.incomplete)
+            yield FoldedStretch(split, state, stretch_edges.end_position, stretch_edges.incomplete)
         if not fits:
             gaps.update(stretch_edges.incomplete for stretch_edges in edges if stretch_edges.incomplete is not None)
             end = max(stretch_edges.end for stretch_edges in edges)
             yield from refold(Split(0, segment, 0, end, edges[0].next_base_offset, first=True))
 
 
-def _meet(edges: list[StretchEdges]) -> bool:
-    """Whether each walk ended where the next one began, and the segment's index can be judged without its entries."""
+def _are_contiguous(edges: list[StretchEdges]) -> bool:
+    """Whether each walk ended where the next one began, and the segment's index can be judged by its summaries."""
     indexes = [stretch_edges.index for stretch_edges in edges if stretch_edges.index is not None]
     if not edges[0].first or (len(indexes) == len(edges) and needs_entries(indexes)):
         return False
-    landed = edges[0].start
+    end_position = edges[0].start
     for stretch_edges in edges:
-        if not stretch_edges.first and stretch_edges.start != landed:
+        if not stretch_edges.first and stretch_edges.start != end_position:
             return False
-        landed = stretch_edges.landed if stretch_edges.first else max(landed, stretch_edges.landed)
+        end_position = stretch_edges.end_position if stretch_edges.first else max(end_position, stretch_edges.end_position)
     return True

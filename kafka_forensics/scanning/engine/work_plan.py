@@ -18,11 +18,11 @@ BYTES_A_SECOND: Final = 2 << 30
 """Bytes of logs that one core reads."""
 REQUESTS_AT_ONCE: Final = 6
 """Requests that are typically under way together when a storage service serves many small files."""
-LONGEST_REQUEST: Final = 0.1
+MAX_REQUEST_SECONDS: Final = 0.1
 """Seconds; a longer request was retried."""
 GROUPS_A_CORE: Final = 2
 """Groups for each core when there is little work: with two, a core that finishes early takes another one."""
-LEAST_OPENING_SHARE: Final = 1 / 16
+MIN_OPENING_SHARE: Final = 1 / 16
 """Of the costs of opening files: work that mostly opens files is in groups of at most a second by this estimate."""
 SMALL_BYTES: Final = 16 << 20
 """Largest size of the logs of all replicas of a small partition: its cost is mostly not reading."""
@@ -62,7 +62,7 @@ def packed_for_cores(units: Iterable[tuple[_Unit, int, int]], limit: int, cores:
     share = 1.0
     if cores is not None and opening:
         room = GROUPS_A_CORE * cores * limit - limit // 4 - sum(read for _, read, _ in listed)
-        share = min(1.0, max(LEAST_OPENING_SHARE, room / opening))
+        share = min(1.0, max(MIN_OPENING_SHARE, room / opening))
     return packed(((unit, read + int(share * cost)) for unit, read, cost in listed), limit)
 
 
@@ -75,7 +75,7 @@ def file_cost(source: ByteSource) -> int:
     """Cost of opening a file of this source, in bytes read; for a storage service, by its response time."""
     if source.request_seconds is None:
         return FILE_COST_BYTES
-    return FILE_COST_BYTES + int(min(source.request_seconds, LONGEST_REQUEST) / REQUESTS_AT_ONCE * BYTES_A_SECOND)
+    return FILE_COST_BYTES + int(min(source.request_seconds, MAX_REQUEST_SECONDS) / REQUESTS_AT_ONCE * BYTES_A_SECOND)
 
 
 def fold_works(parts: Iterable[tuple[int, PartitionSlice]], split_bytes: int, work_bytes: int) -> Iterator[FoldWork]:

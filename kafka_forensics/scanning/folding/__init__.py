@@ -1,1 +1,1 @@
-"""A replica's bytes through all folds: splits, folded ahead and merged in order."""
+"""Runs all folds over a replica's bytes: splits are folded ahead and merged in order."""

@@ -64,7 +64,7 @@ def read_indexes(plan: ReplicaPlan, segment: SegmentFiles) -> ParsedIndexes:
 
 
 class RecentIndexes:
-    """Parsed indexes of the last few segments, so that the splits of a segment parse them once; threads may share it."""
+    """Parsed indexes of the last few segments: the splits of a segment parse them once; threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -87,12 +87,12 @@ class FoldedStretch:
 
     split: Split
     state: ReplicaState
-    landed: int
+    end_position: int
     incomplete: Incomplete | None = None
 
 
 class FoldOptions(NamedTuple):
-    """How a scan folds its splits: `key` is the `digest_key`, `deep` tells whether it decodes every record."""
+    """How a scan folds its splits: `key` is the `digest_key`, `deep` says whether it decodes every record."""
 
     key: "NDArray[np.int64]"
     deep: bool
@@ -125,7 +125,7 @@ def fold_split(
         return ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index, moved=moved)
 
     state = new_state()
-    landed = split.start
+    end_position = split.start
     try:
         with source.open(log.path) as file:
             keys = KeySampler(plan.bytes) if options.deep and plan.samples_keys else None
@@ -134,25 +134,25 @@ def fold_split(
                 key=options.key,
                 max_plausible_offset=max_plausible_offset(split.segment.base_offset, split.next_base_offset),
                 inspect=BatchChecks(deep=options.deep, keys=keys),
-                inspect_alone=check_batch_in_file if options.deep else None,
+                inspect_batch=check_batch_in_file if options.deep else None,
             )
             for chunk in reader.chunks(split.start, split.end):
                 state.step(chunk)
                 if keys is not None:
                     state.keys.step(keys.take())
-                landed = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped
-                if state.filled and landed < split.end:
-                    yield FoldedStretch(replace(split, end=landed), state, landed)
-                    split = replace(split, start=landed, first=False)
+                end_position = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped
+                if state.filled and end_position < split.end:
+                    yield FoldedStretch(replace(split, end=end_position), state, end_position)
+                    split = replace(split, start=end_position, first=False)
                     state = new_state()
                 pause(state.size_in_bytes)
-            landed = max(reader.landed, landed)
+            end_position = max(reader.end_position, end_position)
     except SourceError as error:
-        state.framing.bytes_skipped += max(split.end - landed, 0)
-        state.note_unread(landed)
+        state.framing.bytes_skipped += max(split.end - end_position, 0)
+        state.note_unread(end_position)
         yield FoldedStretch(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
         return
-    yield FoldedStretch(split, state, landed, indexes.incomplete)
+    yield FoldedStretch(split, state, end_position, indexes.incomplete)
 
 
 def refolder(plan: ReplicaPlan, options: FoldOptions, misplaced: Iterable[MisplacedBatch] = ()) -> Refold:
@@ -169,12 +169,12 @@ def fold_replica(
     plan: ReplicaPlan,
     inputs: Inputs,
     options: FoldOptions,
-    show: Callable[[FoldedStretch], None] = lambda _: None,
+    on_merged: Callable[[FoldedStretch], None] = lambda _: None,
     misplaced: tuple[MisplacedBatch, ...] = (),
 ) -> FoldedReplica:
-    """Fold a whole replica here; `show` and `misplaced` as for `merge_replica`."""
+    """Fold a whole replica here; `on_merged` and `misplaced` as for `merge_replica`."""
     refold = refolder(plan, options, misplaced)
-    return merge_replica(plan, inputs, chain.from_iterable(map(refold, splits_of(0, plan))), refold, show, misplaced)
+    return merge_replica(plan, inputs, chain.from_iterable(map(refold, splits_of(0, plan))), refold, on_merged, misplaced)
 
 
 def merge_replica(
@@ -182,18 +182,18 @@ def merge_replica(
     inputs: Inputs,
     stretches: Iterable[FoldedStretch],
     refold: Refold,
-    show: Callable[[FoldedStretch], None],
+    on_merged: Callable[[FoldedStretch], None],
     misplaced: tuple[MisplacedBatch, ...] = (),
 ) -> FoldedReplica:
     """Merge the stretches of a replica, in file order, and read its epochs, snapshots and `.txnindex` files on the way.
 
-    A stretch is folded again if the walk before it did not end at its start. `show` gets every stretch that is merged. `misplaced`
-    batches were folded where they belong, not where their base offsets say.
+    A stretch is folded again if the walk before it did not end at its start. `on_merged` gets every merged stretch. `misplaced`
+    batches were folded at their right offsets.
     """
     snapshot = SnapshotCheck(plan, inputs)
     with directory_kept_open(plan.log_dir.source, plan.directory.path):
         read_leader_epochs(inputs, plan)
-        merged = _merged(stretches, refold, show, snapshot)
+        merged = _merged(stretches, refold, on_merged, snapshot)
         state = merged or ReplicaState(0, compacted=plan.context.compacted)
         replica = whole(plan.context, state, misplaced)
         snapshot.at(replica.log_end_offset, state)
@@ -203,17 +203,17 @@ def merge_replica(
 
 
 def _merged(
-    stretches: Iterable[FoldedStretch], refold: Refold, show: Callable[[FoldedStretch], None], snapshot: SnapshotCheck
+    stretches: Iterable[FoldedStretch], refold: Refold, on_merged: Callable[[FoldedStretch], None], snapshot: SnapshotCheck
 ) -> ReplicaState | None:
     """The merged state of all stretches; None without any."""
     merged: ReplicaState | None = None
-    landed = 0
+    end_position = 0
     for planned in stretches:
         split = planned.split
-        fits = split.first or landed == split.start
-        for stretch in [planned] if fits else refold(replace(split, start=min(landed, split.end))):
-            landed = stretch.landed if stretch.split.first else max(landed, stretch.landed)
-            show(stretch)
+        fits = split.first or end_position == split.start
+        for stretch in [planned] if fits else refold(replace(split, start=min(end_position, split.end))):
+            end_position = stretch.end_position if stretch.split.first else max(end_position, stretch.end_position)
+            on_merged(stretch)
             if merged is None:
                 merged = stretch.state
                 continue

@@ -37,7 +37,7 @@ class MemoryBudget:
         self._turn = 0
         self._unlimited = False
 
-    def hold(self, number: int, size_in_bytes: int) -> None:
+    def wait_for_memory(self, number: int, size_in_bytes: int) -> None:
         """Record the size of the current stretch of a split; returns when folding it may go on."""
         if size_in_bytes < LARGE:
             return
@@ -53,8 +53,8 @@ class MemoryBudget:
             self._sizes = {waiting: size for waiting, size in self._sizes.items() if waiting >= number}
             self._changed.notify_all()
 
-    def lift(self) -> None:
-        """Block nobody any longer."""
+    def stop_blocking(self) -> None:
+        """Stop blocking: no thread waits any longer."""
         with self._changed:
             self._unlimited = True
             self._changed.notify_all()
@@ -75,7 +75,7 @@ def in_order(
     """Yield the stretches of all splits, in order; None passes through.
 
     `jobs()` threads fold the first stretch of each split, a few splits ahead, except of splits that `must_run_in_order`. If
-    `jobs()` is 1, no thread is started, and it is asked again for the next split.
+    `jobs()` is 1, no thread is started, and it is called again for the next split.
     """
     for split in splits:
         if split is None:
@@ -99,7 +99,7 @@ def _in_order_ahead(
                 if split is None:
                     ahead.append(None)
                 else:
-                    stretches = fold(split, partial(budget.hold, number))
+                    stretches = fold(split, partial(budget.wait_for_memory, number))
                     first = None if must_run_in_order(split) else pool.submit(next, stretches)
                     ahead.append(_StartedSplit(number, stretches, first))
                 while len(ahead) > 3 * jobs:
@@ -107,7 +107,7 @@ def _in_order_ahead(
             while ahead:
                 yield from _stretches(ahead.popleft(), budget)
         finally:
-            budget.lift()
+            budget.stop_blocking()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -124,7 +124,7 @@ def _stretches(started: _StartedSplit | None, budget: MemoryBudget) -> Iterator[
 
 def _make_malloc_return_large_blocks() -> None:
     """Have glibc return freed large blocks to the system. By default it comes to keep blocks of up to 32 MiB for the thread that
-    freed them, so that several threads hold several times what they use. Other C libraries do not."""
+    freed them, and several threads hold several times what they use. Other C libraries do not."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)

@@ -73,7 +73,7 @@ def numbered_range(
 def _starts(
     plan: ReplicaPlan, segment: SegmentFiles, numbers: Sequence[int], split_bytes: int, hints: "NDArray[np.int64] | None" = None
 ) -> Iterator[int]:
-    """The bytes at which the splits of these numbers begin, each found independently; none for a number near which is no batch.
+    """The bytes at which the splits of these numbers begin, each found independently; none for a number without a batch near it.
 
     They are taken from the index, and verified, or searched. Without `hints`, the index is read.
     """

@@ -19,7 +19,7 @@ from kafka_forensics.evidence.ledger import (
     Presence,
 )
 from kafka_forensics.evidence.options import ScanOptions, may_match
-from kafka_forensics.evidence.paths import is_lone_partition
+from kafka_forensics.evidence.paths import is_without_log_dir
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, unknown_records_premises
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity, TopicPartition
@@ -59,7 +59,7 @@ _MADE_EARLIER: Final = "the other copies were made before that checkpoint was wr
 def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: CopyExtent | None = None) -> Ledger:
     """The ledger of the inputs; `copied`: what the user says was copied of every log directory."""
     clusters = controllers_clusters(inputs)
-    return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, copied)
+    return Ledger([_given_directory(log_dir, clusters) for log_dir in inputs.log_dirs], controller, copied)
 
 
 def controllers_clusters(inputs: Inputs) -> frozenset[str | None]:
@@ -96,7 +96,7 @@ def _key(directory: PartitionDirectory) -> TopicPartition:
     return directory.topic or "", directory.partition or 0
 
 
-def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
+def _given_directory(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
     watermarks, log_starts = (log_dir.checkpoints.get(name) for name in (HIGH_WATERMARKS, LOG_START_FILE))
     meta, partitions = log_dir.meta, log_dir.found.partitions
     return GivenDirectory(
@@ -109,7 +109,7 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         {} if watermarks is None else watermarks.offsets,
         meta is not None,
         bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
-        is_lone_partition(log_dir.found),
+        is_without_log_dir(log_dir.found),
         log_dir.clean_shutdown is not None,
         controllers != {_cluster(log_dir)} or meta is None,
         CopyExtent.PARTIAL if isinstance(log_dir.source, BundleSource) and log_dir.source.about.is_selected else None,
@@ -141,8 +141,8 @@ def lost_partitions(inputs: Inputs, ledger: Ledger) -> dict[TopicPartition, list
     served = {(part.topic, part.partition) for part in found}
     absent: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in ledger.without_copy():
-        is_there = row.key in served if _is_in_remote_storage(row, inputs) else ledger.is_there(row.key)
-        if row.presence is Presence.ABSENT and not is_there and _may_have_held_records(row, inputs):
+        has_directory = row.key in served if _is_in_remote_storage(row, inputs) else ledger.has_directory(row.key)
+        if row.presence is Presence.ABSENT and not has_directory and _may_have_held_records(row, inputs):
             absent.setdefault(row.key, []).append(row)
     for row in _known_by_remote_log(inputs, ledger):
         if row.key not in served:
@@ -220,7 +220,7 @@ def absence_findings(
         findings += [finding for finding in _lost_everywhere(inputs, ledger, by_key) if may_match(finding.place, options)]
     if options.broker is None and not hidden and not options.live:
         findings += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
-    findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger, quorum)
+    findings += _incomplete_copy_findings(ledger, rows, options) + _not_given(inputs, rows, ledger, quorum)
     findings += [finding for finding in _without_logs(inputs) if may_match(finding.place, options)]
     if (options.topic_glob, options.partition, options.broker) == (None, None, None):
         findings += _all_empty(inputs, partitions)
@@ -248,12 +248,12 @@ def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
     evidence: ReplicaMissingEvidence = {"expected_by": list(row.expected_by)}
     evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
     evidence |= {"never_known": True} if row.never_known else {}
-    aside = _aside(row, inputs)
-    evidence |= {"also_in": aside[:NAMES_LISTED]} if aside else {}
+    renamed_directories = _renamed_directories(row, inputs)
+    evidence |= {"also_in": renamed_directories[:NAMES_LISTED]} if renamed_directories else {}
     severity = None
     if HIGH_WATERMARKS not in row.expected_by:
         severity, evidence["harmless_if"] = Severity.INFO, _NOT_RUN_SINCE
-    elif row.is_deleted and not ledger.is_there(row.key):
+    elif row.is_deleted and not ledger.has_directory(row.key):
         severity, evidence["harmless_if"] = Severity.INFO, _TOPIC_DELETED
     elif row.is_assigned is False:
         severity, evidence["harmless_if"] = Severity.INFO, _MOVED
@@ -262,20 +262,20 @@ def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
     return finding("REPLICA_MISSING", place, evidence, severity=severity)
 
 
-def _aside(row: ExpectedReplica, inputs: Inputs) -> list[str]:
+def _renamed_directories(row: ExpectedReplica, inputs: Inputs) -> list[str]:
     """The partition's `-delete`, `-stray` and `-future` directories on the same broker."""
-    aside = inputs.aside.get(row.key, [])
-    return [f"{log_dir.name}/{directory.name}" for log_dir, directory in aside if log_dir.broker == row.broker]
+    renamed_directories = inputs.renamed_directories.get(row.key, [])
+    return [f"{log_dir.name}/{directory.name}" for log_dir, directory in renamed_directories if log_dir.broker == row.broker]
 
 
 def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedReplica]:
     """Absent replicas of a partition whose checkpoint proves what it held; none if its records may be in what was not read."""
-    every = list(rows)
-    if any(row.presence in UNSEEN for row in every):
+    all_rows = list(rows)
+    if any(row.presence in UNSEEN for row in all_rows):
         return []
-    absent = [row for row in every if row.presence is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by]
+    absent = [row for row in all_rows if row.presence is Presence.ABSENT and HIGH_WATERMARKS in row.expected_by]
     absent = [row for row in absent if row.is_assigned is not False]
-    return [] if any(_aside(row, inputs) for row in absent) else absent
+    return [] if any(_renamed_directories(row, inputs) for row in absent) else absent
 
 
 def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition, list[ExpectedReplica]]) -> list[Finding]:
@@ -283,7 +283,7 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
     findings = []
     stores = list_remote_stores(inputs) if by_key else RemoteStores()
     for key, rows in by_key.items():
-        if ledger.is_there(key) or any(row.is_deleted for row in rows):
+        if ledger.has_directory(key) or any(row.is_deleted for row in rows):
             continue
         absent = _proving(rows, inputs)
         if len({str(row.broker) for row in absent}) < 2:
@@ -408,7 +408,7 @@ def _beyond_every_log(facts: _BrokerFacts, summary: PartitionSummary, absent: Se
     return finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=confidence)
 
 
-def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:
+def _incomplete_copy_findings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:
     """Findings about incomplete log directories: one `PARTIAL_COPY` a broker, one `LOG_DIR_WIPED` a log directory; counts only
     replicas that a limited scan includes."""
     replicas = [row for row in rows if may_match(Place(row.topic, row.partition, row.broker), options)]
@@ -416,13 +416,15 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
     partial: dict[int | str, list[DirectoryReading]] = {}
     for reading in ledger.readings:
         directory = reading.directory
-        if reading.extent is CopyExtent.PARTIAL and not directory.is_lone_partition:
+        if reading.extent is CopyExtent.PARTIAL and not directory.is_without_log_dir:
             partial.setdefault(directory.broker, []).append(reading)
         elif reading.extent is CopyExtent.WIPED:
-            gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
+            wiped_replicas = [
+                row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)
+            ]
             nothing_expected = not rows and ledger.is_empty
-            if gone or nothing_expected or directory.is_empty:
-                findings.append(_wiped(reading, Place(broker=directory.broker, log_dir=directory.name), gone))
+            if wiped_replicas or nothing_expected or directory.is_empty:
+                findings.append(_wiped(reading, Place(broker=directory.broker, log_dir=directory.name), wiped_replicas))
     for broker, readings in partial.items():
         absent = [row.key for row in replicas if row.presence is Presence.NOT_COPIED and row.broker == broker]
         if not absent:
@@ -458,16 +460,16 @@ def _without_logs(inputs: Inputs) -> list[Finding]:
     return findings
 
 
-def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:
+def _wiped(reading: DirectoryReading, place: Place, wiped_replicas: Sequence[ExpectedReplica]) -> Finding:
     evidence: WipedEvidence = {"node_id": reading.directory.node_id}
     evidence |= {"is_empty": True} if reading.directory.is_empty else {}
-    evidence |= {"examples": _examples([row.key for row in gone])} if gone else {}
-    if any(row.is_assigned for row in gone):
-        evidence |= {"replicas": len(gone), "expected_by": [CONTROLLER]}
+    evidence |= {"examples": _examples([row.key for row in wiped_replicas])} if wiped_replicas else {}
+    if any(row.is_assigned for row in wiped_replicas):
+        evidence |= {"replicas": len(wiped_replicas), "expected_by": [CONTROLLER]}
         return finding("LOG_DIR_WIPED", place, evidence)
-    evidence |= {"may_have_held": len(gone)} if gone else {}
+    evidence |= {"may_have_held": len(wiped_replicas)} if wiped_replicas else {}
     evidence |= {"harmless_if": "the broker is new, or the disk was just added and is still empty"}
-    severity = Severity.INFO if reading.directory.is_empty and not gone else None
+    severity = Severity.INFO if reading.directory.is_empty and not wiped_replicas else None
     return finding("LOG_DIR_WIPED", place, evidence, severity=severity, confidence=Confidence.SUSPECTED)
 
 
@@ -500,12 +502,12 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger, 
     controller = inputs.controller
     if controller is None or not ledger.all_nodes_known:
         return []
-    wanted = _partitions_of_limited_scan(inputs)
+    requested = _partitions_of_limited_scan(inputs)
     by_node: dict[int, list[ExpectedReplica]] = {}
     for row in rows:
-        if row.presence is Presence.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
+        if row.presence is Presence.NOT_GIVEN and row.node is not None and (requested is None or row.key in requested):
             by_node.setdefault(row.node, []).append(row)
-    voters = quorum.not_given if quorum is not None and quorum.given and wanted is None else []
+    voters = quorum.not_given if quorum is not None and quorum.given_voters and requested is None else []
     for voter in voters:
         by_node.setdefault(voter, [])
     findings = []

@@ -1,7 +1,7 @@
 """Brokers whose log cleaner stopped, by `cleaner-offset-checkpoint` and file times, in comparison with other brokers.
 
 A cleaner cleans the log with the largest dirty ratio above `min.cleanable.dirty.ratio`, and then writes its checkpoint
-(LogCleanerManager.grabFilthiestCompactedLog, doneCleaning). Brokers clean independently, so an entry behind that of another broker
+(LogCleanerManager.grabFilthiestCompactedLog, doneCleaning). Brokers clean independently, so an entry below that of another broker
 is ordinary; a log that was due for hours is not.
 
 Times are those of files, not of records: a broker that was down fetches a day's records in minutes, and producers set any
@@ -139,7 +139,7 @@ def _due_logs(
         is_compacted = control is None or control.cleanup_policy is None or "compact" in control.cleanup_policy
         if furthest != broker and partition not in ours.moving and is_compacted:
             due = _due(log, cleaned_ends[furthest], _dirty_ratio(control))
-            if due is not None and _ran(ours, due[2], due[3]):
+            if due is not None and _was_running(ours, due[2], due[3]):
                 yield _DueLog(partition, log, cleaned_ends[furthest], furthest, *due)
 
 
@@ -175,7 +175,7 @@ def _due(log: _CompactedLog, others_cleaned_end: int, dirty_ratio: float) -> tup
     return (dirty_bytes, clean_bytes, times[count - 1], times[-1]) if is_due else None
 
 
-def _ran(broker: _Broker, since_ms: int, until_ms: int) -> bool:
+def _was_running(broker: _Broker, since_ms: int, until_ms: int) -> bool:
     """Whether the broker ran from `since_ms`, the time of a segment: no pause between segments took half of the time."""
     return broker.pauses_ms[bisect_left(broker.written_ms, since_ms)] <= (until_ms - since_ms) / 2
 

@@ -37,16 +37,16 @@ def compacted_findings(
     file may be written. What cannot be read again is added to the reader's lists.
     """
     pairs = _pairs(replicas, comparison)
-    swept = compare_keys(plans, replicas, pairs, reader, evidence) if pairs else None
-    if swept is None:
+    compared = compare_keys(plans, replicas, pairs, reader, evidence) if pairs else None
+    if compared is None:
         return []
-    tally, start, end = swept.keys.tally, max(pair.start for pair in pairs), min(pair.end for pair in pairs)
-    counts = (swept.counted(name, start, end) for name in ("records", "aborted", "keyless", "markers"))
+    tally, start, end = compared.keys.tally, max(pair.start for pair in pairs), min(pair.end for pair in pairs)
+    counts = (compared.counted(name, start, end) for name in ("records", "aborted", "keyless", "markers"))
     comparison.lacks_keys = tally.lacking_pairs()
-    comparison.unlike_content |= tally.unlike_pairs()
+    comparison.different_content |= tally.differing_pairs()
     if tally.differing and comparison.agreement.kind == "compacted":
         comparison.agreement = Agreement("missing", tally.first_offset)
-    return compaction_findings(replicas, tally, ComparedRange(start, end, *counts), swept.kept)
+    return compaction_findings(replicas, tally, ComparedRange(start, end, *counts), compared.kept)
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ def compare_keys(
         if deferred.answers is None:
             return None
         answer = deferred.answer(question)
-    answer = answer or _answer_here(question, plans, evidence)
+    answer = answer or _answer_locally(question, plans, evidence)
     for number, part in answer.parts.items():
         reader.incomplete += part.incomplete
         reader.problems += [(replicas[number], segment, problem) for segment, problem in part.problems]
@@ -102,7 +102,7 @@ def compare_keys(
     return ComparedKeys(keys, answer.parts, retention(replicas))
 
 
-def _answer_here(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list[str]) -> KeyAnswer:
+def _answer_locally(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list[str]) -> KeyAnswer:
     parts: dict[int, KeyPart] = {}
     tally, failed = KeyTally(), None
     with KeyRuns(evidence) as rows:
@@ -123,7 +123,7 @@ def _answer_here(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list
 def _pairs(replicas: list[Replica], comparison: Comparison) -> list[ReplicaPair]:
     """Pairs of compacted replicas whose batches differ, and the offsets that both have, up to their first conflict."""
     pairs = []
-    for left, right in comparison.unlike:
+    for left, right in comparison.differing_pairs:
         ours, theirs = replicas[left], replicas[right]
         start = max(ours.log_start_offset, theirs.log_start_offset)
         end = min(ours.log_end_offset, theirs.log_end_offset)

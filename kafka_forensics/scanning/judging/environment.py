@@ -8,7 +8,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import brokers_epochs, lacks_remote_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, METADATA, Inputs, LogDir, ReplicaPlan, contradicting_names
 from kafka_forensics.evidence.ledger import lost_directory_ids
-from kafka_forensics.evidence.paths import is_lone_partition
+from kafka_forensics.evidence.paths import is_without_log_dir
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -342,7 +342,7 @@ def left_out_topic_ids(log_dir: LogDir) -> list[Finding]:
     """`TOPIC_ID_MISSING`, once, for a log directory that was copied without small files."""
     directories = (part for part in log_dir.found.partitions if _lacks_id(log_dir, part) and _has_no_small_files(log_dir, part))
     lacking = [directory.name for directory in directories if any(log.entry.size_in_bytes for log in directory.logs())]
-    if not lacking or is_lone_partition(log_dir.found):
+    if not lacking or is_without_log_dir(log_dir.found):
         return []
     evidence: TopicIdMissingEvidence = {"partitions": len(lacking), "examples": lacking[:EXAMPLES], "harmless_if": _NOT_COPIED}
     place = Place(broker=log_dir.broker, log_dir=log_dir.name)

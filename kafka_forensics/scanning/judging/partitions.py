@@ -9,6 +9,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
     ReferenceAgreement,
+    add_unexplained_gaps,
     compare,
     damage_finding,
     group_findings,
@@ -16,10 +17,9 @@ from kafka_forensics.analysis.replicas import (
     missing_log_start_findings,
     missing_log_starts,
     missing_snapshots,
-    own_findings,
     reference_agreements,
     remote_log_findings,
-    turn_unexplained_losses_into_gaps,
+    single_replica_findings,
     with_absent_members,
     with_controller_findings,
     with_holders,
@@ -37,7 +37,7 @@ from kafka_forensics.model.results import Agreement, Incomplete, PartitionSummar
 from kafka_forensics.scanning.folding.index_files import SnapshotCheck, transaction_findings
 from kafka_forensics.scanning.judging.absence import nodes_with_copies
 from kafka_forensics.scanning.judging.environment import missing_epochs, missing_topic_ids, replica_file_findings
-from kafka_forensics.scanning.judging.recovery_files import with_leftovers, with_lone_indexes, with_recovery
+from kafka_forensics.scanning.judging.recovery_files import with_indexes_without_log, with_leftovers, with_recovery
 from kafka_forensics.scanning.judging.remote_logs import judge_remote_logs
 from kafka_forensics.scanning.rereading.reader import LogReader, repeated_batches
 from kafka_forensics.scanning.witnesses.controller import cleanup_policy, latest_controller_state, present_topic
@@ -162,7 +162,7 @@ class _PartitionJudge:
         self.groups = groups
         findings += missing_topic_ids(self.plans, self.replicas, self.inputs)
         for group in groups:
-            turn_unexplained_losses_into_gaps([self.replicas[number] for number in group], self.reader)
+            add_unexplained_gaps([self.replicas[number] for number in group], self.reader)
         of_replicas = [self._replica_findings(number) for number in range(len(self.replicas))]
         comparisons = []
         for group in groups:
@@ -177,7 +177,7 @@ class _PartitionJudge:
                 findings,
             )
             comparisons.append(comparison)
-        return _over_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
+        return _comparison_of_groups(comparisons, present_topic(groups, self.replicas)[0]), findings
 
     def _agree(self, group: list[int], numbers: list[int], comparison: Comparison, without_start: list[Replica]) -> None:
         """Add how the replicas of a group agree with its reference; `numbers` are those of which something was read."""
@@ -193,27 +193,27 @@ class _PartitionJudge:
         findings = replica_file_findings(plan, self.plans, self.inputs)
         if replica.read is ReadExtent.NONE:
             return findings
-        findings = [*findings, *missing_epochs(plan, replica), *own_findings(replica)]
+        findings = [*findings, *missing_epochs(plan, replica), *single_replica_findings(replica)]
         findings += transaction_findings(plan, replica, self.snapshots[number])
         findings = with_recovery(plan, replica, self.inputs, findings, self.reader.incomplete)
-        return with_lone_indexes(plan, replica, self.inputs, findings)
+        return with_indexes_without_log(plan, replica, self.inputs, findings)
 
     def _group_findings(
         self, group: list[int], of_replicas: list[list[Finding]], *, is_only: bool
     ) -> tuple[Comparison, list[Finding]]:
         """Compare the replicas of one topic id, and add the findings of each; `is_only`: there are no others."""
         reader = self.reader
-        every = [self.replicas[number] for number in group]
+        group_replicas = [self.replicas[number] for number in group]
         read = [number for number in group if self.replicas[number].read is not ReadExtent.NONE]
         members = [self.replicas[number] for number in read]
-        comparison = _compared(members, every, reader)
+        comparison = _compared(members, group_replicas, reader)
         comparison.findings = with_remote_losses(members, comparison.findings)
         if any(member.context.compacted for member in members):
             from kafka_forensics.scanning.judging.compaction import compacted_findings  # few partitions pay for it
 
             plans = [self.plans[number] for number in read]
             comparison.findings += compacted_findings(plans, members, comparison, reader, self.inputs.evidence)
-        of_groups = group_findings(members, reader, comparison, every) if is_only and members else []
+        of_groups = group_findings(members, reader, comparison, group_replicas) if is_only and members else []
         problems = [
             damage_finding(replica, damage.kind, segment, damage, last=False, count=1)
             for replica, segment, damage in reader.problems
@@ -221,7 +221,7 @@ class _PartitionJudge:
         reader.problems.clear()
         findings = [*(finding for number in read for finding in of_replicas[number]), *comparison.findings, *problems, *of_groups]
         with_copies = with_holders(
-            members, findings, comparison, all_read=all(replica.read is ReadExtent.WHOLE for replica in every)
+            members, findings, comparison, all_read=all(replica.read is ReadExtent.WHOLE for replica in group_replicas)
         )
         watermark = comparison.high_watermark, comparison.witness
         judged = with_controller_findings(
@@ -237,10 +237,10 @@ class _PartitionJudge:
 
     def incidents(self, findings: list[Finding]) -> list[Finding]:
         """The known incidents that the partition matches, by all its findings."""
-        every = zip(self.plans, self.replicas, self.snapshots, strict=True)
+        logs = zip(self.plans, self.replicas, self.snapshots, strict=True)
         facts = [
             _replica_facts(plan, replica, snapshot, self.reader)
-            for plan, replica, snapshot in every
+            for plan, replica, snapshot in logs
             if replica.read is not ReadExtent.NONE
         ]
         features = self.snapshots[0].inputs.features if self.snapshots else {}
@@ -269,7 +269,7 @@ class _PartitionJudge:
         return summary
 
 
-def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
+def _comparison_of_groups(comparisons: list[Comparison], present: int) -> Comparison:
     """The comparison of a partition whose groups were compared: the conflict of any group, and the high watermark of group
     `present`. Without a conflict it was not compared, because the groups were not."""
     if len(comparisons) == 1:
@@ -279,16 +279,16 @@ def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
     return Comparison(agreement, [], comparisons[present].high_watermark, comparisons[present].witness)
 
 
-def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -> Comparison:
-    """The comparison of `members`, the replicas of a group of which something was read; `every` has all of the group.
+def _compared(members: list[Replica], group_replicas: list[Replica], reader: LogReader) -> Comparison:
+    """The comparison of `members`, the replicas of a group of which something was read; `group_replicas` has all of the group.
 
     If some log was not read to its end, replicas without a known difference count as not compared.
     """
     if not members:
         return Comparison(Agreement("not_compared"))
     comparison = compare(members, reader)
-    unread = any(replica.read is not ReadExtent.WHOLE for replica in every) or bool(reader.incomplete)
-    if unread and len(every) > 1 and comparison.agreement.kind in ("identical", "prefix", "compacted"):
+    unread = any(replica.read is not ReadExtent.WHOLE for replica in group_replicas) or bool(reader.incomplete)
+    if unread and len(group_replicas) > 1 and comparison.agreement.kind in ("identical", "prefix", "compacted"):
         comparison.agreement = Agreement("not_compared")
     return comparison
 
@@ -368,7 +368,7 @@ def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | No
     topics = [plan.context.topic_id for plan in plans]
     clusters = [None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id for plan in plans]
     groups: dict[tuple[object, object], list[int]] = {}
-    for number, ids in enumerate(zip(_among(topics), _among(clusters), strict=True)):
+    for number, ids in enumerate(zip(_group_keys(topics), _group_keys(clusters), strict=True)):
         groups.setdefault(ids, []).append(number)
     topic_of = {str(plan.context.broker): topic for plan, topic in zip(plans, topics, strict=True) if topic is not None}
     if len(set(topic_of.values())) < 2:
@@ -378,8 +378,8 @@ def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | No
     return list(groups.values()), [new_finding("TOPIC_ID_MISMATCH", place, evidence)]
 
 
-def _among(ids: list[str | None]) -> list[object]:
-    """Group keys for ids: if several are known, an unknown id gets a key of its own; else all get the same key."""
+def _group_keys(ids: list[str | None]) -> list[object]:
+    """Group keys for ids: if several are known, an unknown id gets a separate key; else all get the same key."""
     known = set(ids) - {None}
     if len(known) < 2:
         return [None] * len(ids)

@@ -41,8 +41,8 @@ class TopicPlacements:
     def _is_sampled(self, topic: str) -> bool:
         return not topic.startswith(_INTERNAL) and self._count(topic) > 1
 
-    def awaits(self, topic: str) -> bool:
-        """Whether the key placement of the topic is not known before its last partition."""
+    def is_pending(self, topic: str) -> bool:
+        """Whether the key placement of the topic is unknown until its last partition is judged."""
         return topic == self._topic and self._is_sampled(topic)
 
     def take(self, topic: str, partition: int, keys: PartitionKeys | None) -> None:
@@ -58,7 +58,7 @@ class TopicPlacements:
         self._judge()
         return self._findings
 
-    def tell(self, partitions: Iterable[PartitionSummary]) -> None:
+    def set_key_placement(self, partitions: Iterable[PartitionSummary]) -> None:
         """Set `key_placement` of the partitions whose topics are judged."""
         for summary in partitions:
             placement = self.placements.get(summary.topic)
@@ -79,8 +79,8 @@ class TopicPlacements:
 
 def partition_keys(replicas: Iterable[Replica]) -> PartitionKeys | None:
     """The sampled keys of the copy with most records; None if none were sampled."""
-    fullest = max(replicas, key=lambda replica: replica.state.framing.records)
-    keys, records = fullest.state.keys, fullest.state.framing.records
+    largest = max(replicas, key=lambda replica: replica.state.framing.records)
+    keys, records = largest.state.keys, largest.state.framing.records
     return PartitionKeys(keys.samples(), keys.records, keys.keyless, records) if keys.records else None
 
 

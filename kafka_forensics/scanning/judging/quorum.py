@@ -38,14 +38,14 @@ class Quorum:
     end_offset: int
 
     @property
-    def given(self) -> list[int]:
+    def given_voters(self) -> list[int]:
         """Voters with a given log directory."""
         return [voter for voter in self.voters if voter not in self.not_given]
 
     @property
     def has_majority(self) -> bool:
         """Whether enough voters were given to elect a leader."""
-        return 2 * len(self.given) > len(self.voters)
+        return 2 * len(self.given_voters) > len(self.voters)
 
     def harmful_leaders(self) -> list[QuorumLog]:
         """Nodes that may be elected though they lack committed records; first the node that causes the largest truncation."""

@@ -10,13 +10,13 @@ from kafka_forensics.analysis.replica import RecoveryFold, Replica
 from kafka_forensics.analysis.replicas import (
     IndexWithoutLog,
     LeftoverLog,
-    Outlook,
+    StartForecasts,
     recovery_findings,
     recovery_outlook,
     regresses,
     swap_finding,
     with_leftover_findings,
-    with_segments_of_lone_indexes,
+    with_segments_of_indexes_without_log,
     with_unclean_restart,
 )
 from kafka_forensics.analysis.segments import ContinuityFold, Run, chunk_facts
@@ -105,11 +105,11 @@ def _replayed_batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch |
         columns = chunk.columns
         good = has_right_crc(columns)
         stop = min([damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist(), default=None)
-        wanted = (columns[BatchColumn.PRODUCER_ID] >= 0) & (columns[BatchColumn.MAGIC] >= 2)
-        wanted &= columns[BatchColumn.LAST_OFFSET] >= first
+        requested = (columns[BatchColumn.PRODUCER_ID] >= 0) & (columns[BatchColumn.MAGIC] >= 2)
+        requested &= columns[BatchColumn.LAST_OFFSET] >= first
         if stop is not None:
-            wanted &= columns[BatchColumn.POSITION] < stop
-        for column in columns[:, wanted].T:
+            requested &= columns[BatchColumn.POSITION] < stop
+        for column in columns[:, requested].T:
             attributes = int(column[BatchColumn.ATTRIBUTES])
             yield ReplayedBatch(
                 int(column[BatchColumn.POSITION]),
@@ -174,7 +174,7 @@ def with_recovery(
         replica.recovery_once_repaired = recovery_outlook(forecast)
     damaged = bool(replica.state.recovery.ends)
     unclean = load_forecast(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
-    outlook = Outlook(facts, forecast, unclean)
+    outlook = StartForecasts(facts, forecast, unclean)
     judged = with_unclean_restart(findings, replica, outlook) + recovery_findings(replica, outlook)
     if any(name.endswith((".swap", ".cleaned")) for name in facts.files):
         judged.append(swap_finding(replica, facts, swap_steps(facts)[0], loader.swapped))
@@ -342,16 +342,16 @@ def with_leftovers(
     """Add findings about logs in a partition's leftovers: `.deleted`, `.swap` and `.cleaned` files, and directories `-delete`,
     `-stray` and `-future`. Findings about offsets that leftovers hold name them in `also_in`."""
     leftovers = []
-    for log_dir, directory in inputs.aside.get(key, ()):
+    for log_dir, directory in inputs.renamed_directories.get(key, ()):
         leftovers += _leftover_logs(log_dir, directory, key, inputs, incomplete)
     return with_leftover_findings(replicas, leftovers, findings)
 
 
-def lone_leftovers(inputs: Inputs) -> list[Finding]:
+def leftovers_without_replica(inputs: Inputs) -> list[Finding]:
     """`with_leftovers` for partitions without a live replica."""
     live = {plan.context.topic_partition for plan in inputs.replicas}
     findings = []
-    for key in sorted(inputs.aside.keys() - live):
+    for key in sorted(inputs.renamed_directories.keys() - live):
         findings += with_leftovers(key, [], inputs, [], inputs.incomplete)
     return findings
 
@@ -382,15 +382,15 @@ def _leftover_logs(
     return leftovers
 
 
-def with_lone_indexes(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
+def with_indexes_without_log(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
     """Add findings about index files whose `.log` is missing and is not among the leftovers."""
     leftovers = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
     missing = [segment for segment in plan.directory.segments if segment.log is None and segment.base_offset not in leftovers]
-    lone = [_lone_index(segment, plan, inputs) for segment in missing]
-    return with_segments_of_lone_indexes(replica, lone, [offset for offset, _ in plan.directory.snapshots], findings)
+    indexes = [_index_without_log(segment, plan, inputs) for segment in missing]
+    return with_segments_of_indexes_without_log(replica, indexes, [offset for offset, _ in plan.directory.snapshots], findings)
 
 
-def _lone_index(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> IndexWithoutLog:
+def _index_without_log(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> IndexWithoutLog:
     source, base_offset = plan.log_dir.source, segment.base_offset
     offsets: dict[str, NDArray[np.int64]] = {}
     if segment.index is not None:

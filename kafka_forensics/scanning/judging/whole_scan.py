@@ -144,13 +144,13 @@ class ArgumentsByPlace:
         as_of = () if as_of_ms is None else ("--as-of", rfc3339(as_of_ms) or str(as_of_ms))
         shown = shown_storage_options(inputs.reached)
         self._all = RerunArguments(
-            inputs.given,
+            inputs.typed_paths,
             tuple(argument for name, value in shown for argument in ("--storage-option", f"{name}={value}")),
             (*copied, *(("--live",) if options.live else ()), *as_of),
             replaced_disk,
         )
         self._of_partitions: dict[tuple[str, int], RerunArguments] = {}
-        if sum(len(path) + 1 for path in inputs.given) > PATHS_SHOWN:
+        if sum(len(path) + 1 for path in inputs.typed_paths) > PATHS_SHOWN:
             self._of_partitions = self._paths_of_partitions(inputs)
 
     def of(self, place: Place) -> RerunArguments:
@@ -161,8 +161,10 @@ class ArgumentsByPlace:
 
     def _paths_of_partitions(self, inputs: Inputs) -> dict[tuple[str, int], RerunArguments]:
         """For every partition, the paths as typed that hold a replica of it or a controllers' log."""
-        typed = {path.partition("=")[2]: path for path in inputs.given if "=" in path} | {path: path for path in inputs.given}
-        order = {path: number for number, path in enumerate(inputs.given)}
+        typed = {path.partition("=")[2]: path for path in inputs.typed_paths if "=" in path} | {
+            path: path for path in inputs.typed_paths
+        }
+        order = {path: number for number, path in enumerate(inputs.typed_paths)}
         paths: dict[tuple[str, int], set[str]] = {}
         controllers: set[str] = set()
         for plan in (*inputs.replicas, *inputs.internal):
@@ -180,9 +182,9 @@ DEEP_BELOW_BYTES: Final = 256 << 20
 """Largest total size of logs whose records are decoded unless the user says otherwise."""
 
 
-def is_deep(asked: bool | None, bytes_in_all: int) -> bool:
-    """Whether a scan decodes records; `asked` is the user's choice, None if there is none."""
-    return bytes_in_all <= DEEP_BELOW_BYTES if asked is None else asked
+def is_deep(requested: bool | None, bytes_in_all: int) -> bool:
+    """Whether a scan decodes records; `requested` is the user's choice, None if there is none."""
+    return bytes_in_all <= DEEP_BELOW_BYTES if requested is None else requested
 
 
 InspectPartition = Callable[[list[Replica], LogReader, PartitionResult], None]
@@ -222,14 +224,14 @@ def judge_logs(
     merged: Sequence[FoldedReplica],
     key: "NDArray[np.int64]",
     options: ScanOptions,
-    look: InspectPartition | None = None,
+    on_partition: InspectPartition | None = None,
     deferred: "DeferredKeys | None" = None,
 ) -> PartitionAnswer | RemoteLogAnswer:
     """Judge one partition from all its folded logs: as `judge_replicas`, or without any replica."""
     local, in_stores = local_and_remote(merged, lambda folded: folded[0].context)
     remote = [(plan, log) for plan, log, _ in in_stores]
     if local:
-        return judge_replicas(local, key, options, look, deferred, remote)
+        return judge_replicas(local, key, options, on_partition, deferred, remote)
     reader = LogReader([plan for plan, _ in remote], key, options.as_of_ms)
     findings = judge_remote_logs(remote, [], [], reader)
     findings = list(map(capped_if_live, findings)) if options.live else findings
@@ -240,7 +242,7 @@ def judge_replicas(
     local: Sequence[FoldedReplica],
     key: "NDArray[np.int64]",
     options: ScanOptions,
-    look: InspectPartition | None = None,
+    on_partition: InspectPartition | None = None,
     deferred: "DeferredKeys | None" = None,
     remote: Sequence[tuple[ReplicaPlan, Replica]] = (),
 ) -> PartitionAnswer:
@@ -252,8 +254,8 @@ def judge_replicas(
     reader.deferred = deferred
     snapshots = [snapshot for _, _, snapshot in local]
     result = judge_partition(plans, replicas, snapshots, reader, snapshots[0].inputs, remote)
-    if look is not None:
-        look(replicas, reader, result)
+    if on_partition is not None:
+        on_partition(replicas, reader, result)
     return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
 
 
@@ -276,7 +278,7 @@ class Listener(Protocol):
     def on_start(self, brokers: list[BrokerSummary]) -> None:
         """Called before any partition is judged."""
 
-    def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
+    def on_final(self, partition: PartitionSummary, findings: list[Finding]) -> None:
         """Called for each partition when this is final, except that findings may be added after all partitions are judged."""
 
 
@@ -373,19 +375,19 @@ class Scan:
         self._placements.take(*key, answer.keys)
         self._count(result)
         self._final.take(len(self.partitions) - 1, summary, findings, has_transactions=answer.transactions.facts is not None)
-        waits = self.deep and self._placements.awaits(summary.topic)
+        waits = self.deep and self._placements.is_pending(summary.topic)
         for number, final_findings in self._final.advance(summary.topic if waits else None):
             partition = self.partitions[number]
-            self._placements.tell([partition])
+            self._placements.set_key_placement([partition])
             if self._listener is not None:
-                self._listener.settled(partition, self._with_arguments(final_findings))
+                self._listener.on_final(partition, self._with_arguments(final_findings))
 
     def finish(self) -> ScanResult:
         """The result; call it after every partition was taken."""
         inputs, witnesses = self.inputs, self.witnesses
         findings = self._across.finish(self._with_surroundings(self.findings), self.partitions)
         findings = findings + self._placements.finish()
-        self._placements.tell(self.partitions)
+        self._placements.set_key_placement(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(witnesses.controller, topics, findings, self.options.as_of_ms)
         remote = self._remote_extent()
@@ -460,7 +462,7 @@ class Scan:
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, quorum=self._quorum, hidden=hidden)
         findings = [*around, *absent, *map(self._with_copies, self._witness_findings), *findings]
-        return [_unless_hidden(finding) for finding in findings] if hidden else findings
+        return [_as_suspected(finding) for finding in findings] if hidden else findings
 
     def _with_copies(self, finding: Finding) -> Finding:
         """A finding about a witness's log, marked if that is the only copy."""
@@ -513,7 +515,7 @@ def interrupted_result(inputs: Inputs, options: ScanOptions) -> ScanResult:
 
 def _interrupted(engine: str, inputs: Inputs, taken: int) -> Incomplete:
     planned = {plan.context.topic_partition for plan in inputs.replicas}
-    path = inputs.given[0] if len(inputs.given) == 1 else f"{len(inputs.given)} paths"
+    path = inputs.typed_paths[0] if len(inputs.typed_paths) == 1 else f"{len(inputs.typed_paths)} paths"
     why = ": Spark returns all results when its job ends" if engine == "spark" and not taken else ""
     return Incomplete(path, f"interrupted after {taken} of {len(planned)} partitions{why}")
 
@@ -561,7 +563,7 @@ def _may_change(finding: Finding) -> bool:
     return finding.kind.startswith("TXN_") or finding.kind == "COMMITTED_LOST_EVERYWHERE"
 
 
-def _unless_hidden(finding: Finding) -> Finding:
+def _as_suspected(finding: Finding) -> Finding:
     """`COMMITTED_LOST_EVERYWHERE` as suspected, because something that was not read may hold a copy."""
     if finding.kind != "COMMITTED_LOST_EVERYWHERE":
         return finding

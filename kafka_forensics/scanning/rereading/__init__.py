@@ -1,1 +1,1 @@
-"""Looking again at a part of a log: by offset, by time, record by record."""
+"""Reads a part of a log again: by offset, by time, record by record."""

@@ -25,7 +25,7 @@ class BatchFacts(NamedTuple):
     digest: bytes | None
 
 
-def hold_the_same(left: BatchFacts, right: BatchFacts, *, common: bool) -> bool | None:
+def have_same_records(left: BatchFacts, right: BatchFacts, *, common: bool) -> bool | None:
     """Whether two batches hold equal records (`common`: equal wherever both hold the offset); None if the facts do not decide.
 
     They are equal if digests and the headers that give them meaning are. They differ if headers differ for every record, or if both
@@ -53,7 +53,7 @@ def hold_the_same(left: BatchFacts, right: BatchFacts, *, common: bool) -> bool 
 
 
 def _is_whole(row: "Row") -> bool:
-    """Whether there is a record for each offset, so that the log cleaner removed none."""
+    """Whether there is a record for each offset: the log cleaner removed none."""
     return int(row[BatchColumn.RECORDS_COUNT]) == int(row[BatchColumn.LAST_OFFSET]) - int(row[BatchColumn.BASE_OFFSET]) + 1
 
 
@@ -63,7 +63,7 @@ def is_repeated(left: BatchFacts, right: BatchFacts) -> bool:
     return same_header and left.digest is not None and left.digest == right.digest
 
 
-def same_hashes_where_both(left: HashedRecords, right: HashedRecords) -> bool | None:
+def equal_common_hashes(left: HashedRecords, right: HashedRecords) -> bool | None:
     """Whether records at offsets that both batches hold have equal timestamps and hashes; None if not all records are hashed."""
     if left.unread.size or right.unread.size or not (left.offsets.size and right.offsets.size):
         return None
@@ -77,7 +77,7 @@ def same_hashes_where_both(left: HashedRecords, right: HashedRecords) -> bool | 
     return same and np.array_equal(left.values[ours][has_value], right.values[theirs][has_value])
 
 
-def surely_equal_where_both(left: DecodedBatch, right: DecodedBatch) -> bool:
+def equal_common_records(left: DecodedBatch, right: DecodedBatch) -> bool:
     """Whether records at offsets that both batches hold have equal bytes, timestamps and producers.
 
     False proves no difference: it is also the answer for old formats, very large batches, and records that are encoded differently.

@@ -71,8 +71,8 @@ class LogRangeReader:
         """Whether it is a collected log, which may lack records."""
         return isinstance(self.plan.log_dir.source, BundleSource)
 
-    def batches(self, ranges: Ranges, wanted: "Callable[[Ints], NDArray[np.bool_]] | None" = None) -> Iterator[ReadBatch]:
-        """Every good batch with an offset of the ranges, in file order; of a (BATCH_COLUMNS, n) matrix only those that `wanted`
+    def batches(self, ranges: Ranges, requested: "Callable[[Ints], NDArray[np.bool_]] | None" = None) -> Iterator[ReadBatch]:
+        """Every good batch with an offset of the ranges, in file order; of a (BATCH_COLUMNS, n) matrix only those that `requested`
         selects."""
         starts, ends = (np.array([span[side] for span in ranges], np.int64) for side in (0, 1))
         for log, file, chunk in self._chunks(ranges):
@@ -81,8 +81,8 @@ class LogRangeReader:
             at = np.searchsorted(ends, base, side="right")
             good = (at < len(ends)) & (starts[np.minimum(at, len(ends) - 1)] <= last)
             good &= has_right_crc(columns)
-            if wanted is not None:
-                good &= wanted(columns)
+            if requested is not None:
+                good &= requested(columns)
             batch_bytes = LogBatchBytes(file)
             for facts in columns[:, good].T.tolist():
                 position, size = facts[BatchColumn.POSITION], facts[BatchColumn.SIZE_IN_BYTES]
@@ -203,8 +203,8 @@ class TransactionEndings:
             self._is_cut = self._is_cut or count + rows.size > MAX_MARKERS
             rows = rows[: max(MAX_MARKERS - count, 0)]
             count += rows.size
-            wanted = [BatchColumn.PRODUCER_ID, BatchColumn.LAST_OFFSET, BatchColumn.CONTROL_RECORD_TYPE]
-            parts.append(columns[wanted][:, rows])
+            requested = [BatchColumn.PRODUCER_ID, BatchColumn.LAST_OFFSET, BatchColumn.CONTROL_RECORD_TYPE]
+            parts.append(columns[requested][:, rows])
         producers, offsets, kinds = np.concatenate(parts, axis=1)
         order = np.lexsort((offsets, producers))
         return producers[order], offsets[order], kinds[order]

@@ -52,15 +52,17 @@ WINDOW_BYTES: Final = 1 << 20
 class OffsetCorrector:
     """Corrects wrong base offsets in the chunks of a `.log`, in file order.
 
-    `before` is the log end offset before the first chunk, `behind` the base offset of the next segment; None if not known. With a
-    `plan`, the replica's other files decide about the last batch of the log.
+    `before` is the log end offset before the first chunk, `next_base_offset` that of the next segment; None if not known. With
+    a `plan`, the replica's other files decide about the last batch of the log.
     """
 
-    def __init__(self, file: "ByteFile", segment: int, before: int | None, behind: int | None, plan: ReplicaPlan | None) -> None:
+    def __init__(
+        self, file: "ByteFile", segment: int, before: int | None, next_base_offset: int | None, plan: ReplicaPlan | None
+    ) -> None:
         self._file = file
         self._segment = segment
         self._end_offset = before
-        self._next_base_offset = behind
+        self._next_base_offset = next_base_offset
         self._plan = plan
         self._position = 0
         """End of the last good batch so far."""
@@ -241,8 +243,8 @@ def transactional_batches(
     logs = plan.directory.logs()
     local_start = logs[0].base_offset if logs else _END_OF_OFFSETS - 1
     at = end_of_whole = 0
-    every = ((remote_log, log) for remote_log in remote for log in remote_log.directory.logs())
-    for remote_log, log in sorted(every, key=lambda row: row[1].base_offset):
+    remote_segments = ((remote_log, log) for remote_log in remote for log in remote_log.directory.logs())
+    for remote_log, log in sorted(remote_segments, key=lambda row: row[1].base_offset):
         if log.base_offset >= local_start:
             break
         if log.base_offset > end_of_whole:
@@ -294,5 +296,5 @@ def _transactional(plan: ReplicaPlan, log: "SegmentLog") -> "Iterator[NDArray[np
             is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
             is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
             good = has_right_crc(columns) & (columns[BatchColumn.PRODUCER_ID] >= 0)
-            wanted = good & (is_marker | is_data)
-            yield columns if wanted.all() else columns[:, np.flatnonzero(wanted)]
+            requested = good & (is_marker | is_data)
+            yield columns if requested.all() else columns[:, np.flatnonzero(requested)]

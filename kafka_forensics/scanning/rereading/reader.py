@@ -30,10 +30,10 @@ from kafka_forensics.parsers.log import (
 from kafka_forensics.scanning.folding.keys import CollectedHashes, hash_key_of, hasher_of
 from kafka_forensics.scanning.rereading.batch_comparison import (
     BatchFacts,
-    hold_the_same,
+    equal_common_hashes,
+    equal_common_records,
+    have_same_records,
     is_repeated,
-    same_hashes_where_both,
-    surely_equal_where_both,
 )
 from kafka_forensics.scanning.rereading.message_formats import (
     Contents,
@@ -135,10 +135,10 @@ class LogReader:
             return None
         if by_facts is not None:
             return by_facts
-        ours, theirs = self._sound(left), self._sound(right)
+        ours, theirs = self._undamaged(left), self._undamaged(right)
         if ours is None or theirs is None:
             return None
-        if common and surely_equal_where_both(ours, theirs):
+        if common and equal_common_records(ours, theirs):
             return True
         left_records, right_records = _records(ours, left.row), _records(theirs, right.row)
         if common:
@@ -167,7 +167,7 @@ class LogReader:
         place = id(batch.replica.context), *batch.place
         contents = self._decoded.pop(place, None)
         if contents is None:
-            decoded = self._sound(batch)
+            decoded = self._undamaged(batch)
             contents = None if decoded is None else contents_of_records(decoded.iter_records(), batch.row)
         if contents is not None:
             self._decoded[place] = contents
@@ -175,7 +175,7 @@ class LogReader:
                 del self._decoded[next(iter(self._decoded))]
         return contents
 
-    def first_unlike(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
+    def first_different_offset(self, left: ReplicaBatch, right: ReplicaBatch) -> int | None:
         """The first offset at which two batches hold different records, see `BatchReader`."""
         ours, theirs = self.decoded(left), self.decoded(right)
         if ours is None or theirs is None:
@@ -190,11 +190,11 @@ class LogReader:
         bundles = [source for batch in batches if isinstance(source := self._source(batch.replica), BundleSource)]
         if not bundles or not all(has_right_crc(batch.row) for batch in batches):
             return None
-        same = hold_the_same(*(BatchFacts(batch.row, self._digest(batch, bundles)) for batch in batches), common=common)
+        same = have_same_records(*(BatchFacts(batch.row, self._digest(batch, bundles)) for batch in batches), common=common)
         if same is not None or not common:
             return same
         ours, theirs = (self._hashes(batch, batches) for batch in batches)
-        return None if ours is None or theirs is None else same_hashes_where_both(ours, theirs)
+        return None if ours is None or theirs is None else equal_common_hashes(ours, theirs)
 
     def _hashes(self, batch: ReplicaBatch, pair: tuple[ReplicaBatch, ReplicaBatch]) -> HashedRecords | None:
         """The hashed records of a batch, comparable between the replicas of a pair of batches; None if there are none."""
@@ -209,7 +209,7 @@ class LogReader:
         except SourceError as error:
             self._note_unread(replica, error)
             return None
-        decoded = None if hasher is None else self._sound(batch)
+        decoded = None if hasher is None else self._undamaged(batch)
         if decoded is None or hasher is None:
             return None
         return HashedRecords.together(list(HashingReader(hasher, with_headers=True).opened(decoded, position)))
@@ -241,9 +241,9 @@ class LogReader:
 
     def _is_broken_here(self, batch: ReplicaBatch) -> bool:
         """Whether a batch that is not of a collected log cannot be decoded; notes the damage."""
-        return not isinstance(self._source(batch.replica), BundleSource) and self._sound(batch) is None
+        return not isinstance(self._source(batch.replica), BundleSource) and self._undamaged(batch) is None
 
-    def _need(self, path: str, log: CollectedLog, offsets: tuple[int, int]) -> None:
+    def _note_needed(self, path: str, log: CollectedLog, offsets: tuple[int, int]) -> None:
         """Note that records of these offsets are needed, in one line with other offsets of their log."""
         start, end, number = self._needed.get(path, (*offsets, len(self.incomplete)))
         start, end = min(start, offsets[0]), max(end, offsets[1])
@@ -284,7 +284,7 @@ class LogReader:
             raise SourceError(plan.directory.path, f"no log of segment {base_offset}")
         return plan.log_dir.source.open(segment.log.path)
 
-    def _sound(self, batch: ReplicaBatch) -> DecodedBatch | None:
+    def _undamaged(self, batch: ReplicaBatch) -> DecodedBatch | None:
         """A decoded batch; None if it cannot be read, or is damaged inside, which is noted."""
         decoded = self.decoded(batch)
         if decoded is None or not decoded.problems:
@@ -316,7 +316,7 @@ class LogReader:
         try:
             with plan.log_dir.source.open(segment.log.path) as file:
                 if isinstance(file, CollectedLog) and file.batch(position) is None:
-                    self._need(path, file, (int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1))
+                    self._note_needed(path, file, (int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET]) + 1))
                     return None
                 data = read_batch(file, position, size)
         except SourceError as error:
@@ -340,7 +340,7 @@ def _content(record: Record) -> tuple[object, ...]:
 # Batches that a producer sent again after it raised its epoch.
 
 
-LOOK_BACK: Final = 4096
+OFFSETS_SEARCHED_BEFORE: Final = 4096
 """Offsets before a raised epoch in which the repeated batch is searched for."""
 IN_FLIGHT: Final = 5
 """Batches that an idempotent producer may have in flight (max.in.flight.requests.per.connection)."""
@@ -350,7 +350,7 @@ def repeated_batches(replica: "Replica", reader: "LogReader") -> list[tuple[int,
     """(offset of a batch, offset of the batch whose records it repeats under a higher producer epoch), in the order of the log."""
     repeated = []
     for bump in replica.state.bumps.kept:
-        rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_after(bump.last_offset))
+        rows = reader.batches(replica, max(bump.base_offset - OFFSETS_SEARCHED_BEFORE, 0), offset_after(bump.last_offset))
         of_producer = [ReplicaBatch(replica, row) for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
         batch = next((sent for sent in of_producer if int(sent.row[BatchColumn.BASE_OFFSET]) == bump.base_offset), None)
         if batch is None:

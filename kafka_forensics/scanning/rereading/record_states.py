@@ -30,13 +30,13 @@ STATES: Final = (NONE, COMMITTED, ABORTED, OPEN, UNKNOWN)
 """`RecordStates.of_batches` gives indexes of it."""
 _KIND_BITS: Final = 2
 _BY_MARKER: Final = (UNKNOWN, ABORTED, COMMITTED)
-_NOWHERE: Final = 1 << 61
+_NO_POSITION: Final = 1 << 61
 _STEP_BYTES: Final = 1 << 20
 """Bytes that are read at once after a part, until all its transactions have ended."""
 
 
 class RecordStates:
-    """The states of the records of one segment; `goes_on`: the log has later segments.
+    """The states of the records of one segment; `log_continues`: the log has later segments.
 
     With a `part`, from the byte of one batch to that of another (None: to the end), only its batches can be looked up. Bytes before
     it are not read, and those after it only until its transactions have ended.
@@ -46,7 +46,7 @@ class RecordStates:
         self,
         file: "ByteFile",
         *,
-        goes_on: bool,
+        log_continues: bool,
         max_plausible_offset: int = INT64_MAX,
         limit: int = MAX_MARKERS,
         part: tuple[int, int | None] = (0, None),
@@ -56,7 +56,7 @@ class RecordStates:
         endings: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         broken: list[int] = []
         count = 0
-        self._goes_on = goes_on
+        self._log_continues = log_continues
         self._cut = False
         unended: dict[int, int] = {}
         for chunk in _chunks(file, max_plausible_offset, part, unended):
@@ -91,12 +91,12 @@ class RecordStates:
             return NONE
         first, end = (int(np.searchsorted(self._producers, producer_id, side=side)) for side in ("left", "right"))
         at = first + int(np.searchsorted(self._endings[first:end], (position + 1) << _KIND_BITS))
-        marker = self._endings[at] >> _KIND_BITS if at < end else _NOWHERE
+        marker = self._endings[at] >> _KIND_BITS if at < end else _NO_POSITION
         damage = int(np.searchsorted(self._broken, position, side="right"))
         if damage < len(self._broken) and self._broken[damage] <= marker:
             return UNKNOWN
         if at == end:
-            return UNKNOWN if self._goes_on or self._cut else OPEN
+            return UNKNOWN if self._log_continues or self._cut else OPEN
         return _BY_MARKER[int(self._endings[at]) & 3]
 
     def of_batches(self, columns: "NDArray[np.int64]") -> "NDArray[np.int8]":
@@ -108,13 +108,13 @@ class RecordStates:
         at = np.empty(rows.size, np.int64)
         for first, end in sorted(set(zip(firsts.tolist(), ends.tolist(), strict=True))):
             of_producer = (firsts == first) & (ends == end)
-            wanted = (positions[of_producer] + 1) << _KIND_BITS
-            at[of_producer] = first + np.searchsorted(self._endings[first:end], wanted)
+            requested = (positions[of_producer] + 1) << _KIND_BITS
+            at[of_producer] = first + np.searchsorted(self._endings[first:end], requested)
         ended = at < ends
         endings = np.append(self._endings, 0)[np.where(ended, at, -1)]
-        marker = np.where(ended, endings >> _KIND_BITS, _NOWHERE)
-        damage = np.append(self._broken, _NOWHERE + 1)[np.searchsorted(self._broken, positions, side="right")]
-        unended = STATES.index(UNKNOWN if self._goes_on or self._cut else OPEN)
+        marker = np.where(ended, endings >> _KIND_BITS, _NO_POSITION)
+        damage = np.append(self._broken, _NO_POSITION + 1)[np.searchsorted(self._broken, positions, side="right")]
+        unended = STATES.index(UNKNOWN if self._log_continues or self._cut else OPEN)
         kinds = np.array([STATES.index(state) for state in _BY_MARKER], np.int8)[endings & 3]
         answer[rows] = np.where(damage <= marker, STATES.index(UNKNOWN), np.where(ended, kinds, unended))
         return answer
@@ -167,12 +167,12 @@ def _chunks(
         data = in_transactions(chunk.columns) & has_right_crc(chunk.columns)
         unended.update(chunk.columns[[BatchColumn.PRODUCER_ID, BatchColumn.POSITION]][:, data].T.tolist())
         yield chunk
-    position = reader.landed
+    position = reader.end_position
     while unended and position < file.size_in_bytes:
         yield from reader.chunks(position, position + _STEP_BYTES)
-        if reader.landed <= position:
+        if reader.end_position <= position:
             return
-        position = reader.landed
+        position = reader.end_position
 
 
 def base_offsets(source: "ByteSource") -> tuple[int | None, int | None]:
@@ -181,10 +181,12 @@ def base_offsets(source: "ByteSource") -> tuple[int | None, int | None]:
     if base_offset is None:
         return None, None
     try:
-        beside = [_base_offset(entry.name) for entry in open_parent(source).list("")]
+        base_offsets_in_folder = [_base_offset(entry.name) for entry in open_parent(source).list("")]
     except (PathMissingError, SourceError):
         return base_offset, None
-    return base_offset, min((offset for offset in beside if offset is not None and offset > base_offset), default=None)
+    return base_offset, min(
+        (offset for offset in base_offsets_in_folder if offset is not None and offset > base_offset), default=None
+    )
 
 
 def _base_offset(name: str) -> int | None:

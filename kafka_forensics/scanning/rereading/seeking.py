@@ -23,7 +23,7 @@ _SEARCHED_BYTES: Final = 1 << 20
 FIRST_RANGE_BYTES: Final = 64 << 10
 SLOW_RANGE_BYTES: Final = 256 << 10
 LAST_RANGE_BYTES: Final = 4 << 20
-"""Ranges grow, so that the first batches appear at once; up to `SLOW_RANGE_BYTES` where kernels are interpreted."""
+"""Ranges grow, and the first batches appear at once; up to `SLOW_RANGE_BYTES` where kernels are interpreted."""
 
 
 def start_position_of(plan: "ReplicaPlan", log: "SegmentLog", offset: int) -> int:
@@ -89,7 +89,7 @@ def chunks_until(reader: SegmentReader, position: int, size: int, offset_end: in
             if offset_end is not None and chunk.rows:
                 is_after_end = int(chunk.columns[BatchColumn.BASE_OFFSET].min()) >= offset_end
                 chunks_after_end = chunks_after_end + 1 if is_after_end else 0
-        if reader.landed <= position:
+        if reader.end_position <= position:
             return  # the file became shorter
-        position = reader.landed
+        position = reader.end_position
         length = min(length * 2, LAST_RANGE_BYTES if have_compiled() else SLOW_RANGE_BYTES)

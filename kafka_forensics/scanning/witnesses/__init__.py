@@ -1,1 +1,1 @@
-"""What other logs among the copies testify about a partition: controllers, coordinators, groups."""
+"""What other logs among the copies show about a partition: those of controllers, coordinators and groups."""

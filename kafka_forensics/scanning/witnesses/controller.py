@@ -148,8 +148,8 @@ class _Replayer:
             snapshot = self._read_snapshot(file)
             if snapshot is not None:
                 if self._replay.in_doubt or file.offset > known_end:
-                    self._replay.restate(snapshot)
-                self._checks.restate(snapshot)
+                    self._replay.replace_state(snapshot)
+                self._checks.replace_state(snapshot)
                 return max(file.offset, known_end)
         return known_end
 

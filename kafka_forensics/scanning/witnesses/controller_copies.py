@@ -374,13 +374,13 @@ def open_batch(data: bytes | memoryview) -> MetadataBatch:
             if (is_change or control.type == KRAFT_VOTERS) and control.fields["voters"]:
                 voters = StatedVoters(record.offset, _voter_set(control.fields["voters"]), is_leader_change=is_change)
         return MetadataBatch(header.base_offset, header.max_timestamp, voters=voters, kraft_version=kraft_version)
-    records = [(record.offset, _needed(decode_metadata_record(record.value))) for record in decoded.iter_records()]
+    records = [(record.offset, _fields_for_replay(decode_metadata_record(record.value))) for record in decoded.iter_records()]
     if decoded.problems:
         records.append((header.last_offset, _UNREADABLE))
     return MetadataBatch(header.base_offset, header.max_timestamp, tuple(records))
 
 
-def _needed(record: MetadataRecord) -> MetadataRecord:
+def _fields_for_replay(record: MetadataRecord) -> MetadataRecord:
     """The record with only the fields that a replay uses, to save memory."""
     names = REPLAYED_FIELDS.get(record.api_key)
     if record.fields is None or names is None:

@@ -101,14 +101,14 @@ def copies_of(inputs: Inputs, topic: str) -> dict[tuple[str, int], list[ReplicaP
     return copies
 
 
-def longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
+def sort_key_of_longest(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key: the copy whose last segment begins latest and is largest has the newest records."""
     logs = ((log.base_offset, log.entry.size_in_bytes) for log in plan.directory.logs() if log.entry.size_in_bytes)
     base_offset, size_in_bytes = max(logs, default=(-1, 0))
     return -base_offset, -size_in_bytes, broker_order(plan.context.broker), plan.log_dir.name
 
 
-def reach(plan: ReplicaPlan) -> tuple[object, ...]:
+def sort_key_of_newest(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key: last leader epoch, then the last segment and its size, then the high watermark, then the lower broker id."""
     context = plan.context
     entries = [] if context.leader_epochs is None else context.leader_epochs.entries
@@ -118,7 +118,7 @@ def reach(plan: ReplicaPlan) -> tuple[object, ...]:
     return epoch, max(logs, default=(-1, -1)), context.high_watermark or 0, -kind, -number, name
 
 
-def first_whole(replays: Iterable[_Replayed | None], is_whole: Callable[[_Replayed], bool]) -> _Replayed | None:
+def first_complete(replays: Iterable[_Replayed | None], is_whole: Callable[[_Replayed], bool]) -> _Replayed | None:
     """The first replay that is whole, else the first that is not None; replays after a whole one are not made."""
     first = None
     for replay in replays:
@@ -145,7 +145,7 @@ def read_group_history(inputs: Inputs) -> GroupHistory | None:
         return None
     history = GroupHistory()
     for key in sorted(copies, key=lambda key: key[::-1]):
-        history.add(_best_group_log(inputs, sorted(copies[key], key=longest_first)))
+        history.add(_best_group_log(inputs, sorted(copies[key], key=sort_key_of_longest)))
     return history
 
 
@@ -204,7 +204,7 @@ class _GroupLogReader:
             try:
                 with source.open(log.entry.path) as file:
                     reader = SegmentReader(
-                        file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone
+                        file, max_plausible_offset=limit, inspect=self._inspect, inspect_batch=self._inspect_batch
                     )
                     placing = OffsetCorrector(file, log.base_offset, log.base_offset, log.next_base_offset, self._plan)
                     for chunk in reader.chunks():
@@ -249,7 +249,7 @@ class _GroupLogReader:
                 self._take(record.key, record.value, record.offset, producer_id)
         return []
 
-    def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+    def _inspect_batch(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Replay a batch after damage, or one that is too large for the window."""
         if size > MAX_BATCH_BYTES:
             self._log.complete = False
@@ -349,15 +349,15 @@ def read_share_logs(inputs: Inputs) -> tuple[list[ShareLog], list[Finding]]:
     logs: list[ShareLog] = []
     malformed = MalformedRecords()
     for _, plans in sorted(copies.items()):
-        replays = (_replayed_shares(inputs, plan) for plan in sorted(plans, key=longest_first))
-        if (best := first_whole(replays, lambda replay: replay[0].complete)) is not None:
+        replays = (_replayed_shares(inputs, plan) for plan in sorted(plans, key=sort_key_of_longest))
+        if (best := first_complete(replays, lambda replay: replay[0].complete)) is not None:
             logs.append(best[0])
             malformed.take(best[1])
     return logs, malformed.findings()
 
 
 def _replayed_shares(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, MalformedRecords]:
-    """Replay one copy as far as it can be read."""
+    """Replay the readable part of one copy."""
     log = ShareLog(plan.context.partition, plan.context.broker)
     replay = ShareReplay(log)
     records = MalformedRecords()
@@ -415,8 +415,8 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
     together = TransactionLogReplay()
     records = MalformedRecords()
     for _, plans in sorted(copies.items()):
-        replays = (_replayed_transactions(inputs, plan) for plan in sorted(plans, key=reach, reverse=True))
-        if (best := first_whole(replays, lambda replay: not replay[0].damaged)) is not None:
+        replays = (_replayed_transactions(inputs, plan) for plan in sorted(plans, key=sort_key_of_newest, reverse=True))
+        if (best := first_complete(replays, lambda replay: not replay[0].damaged)) is not None:
             together.merge(best[0])
             records.take(best[1])
     bundles = [source.about for source in inputs.sources if isinstance(source, BundleSource)]

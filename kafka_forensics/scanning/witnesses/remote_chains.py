@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kafka_forensics.model.findings import TopicPartition
 
-_MOST_CHAINS: Final = 64
+_MAX_CHAINS: Final = 64
 """Of one partition; segments that overlap more often are not read."""
 
 
@@ -80,8 +80,8 @@ def take_remote_logs(inputs: Inputs, options: ScanOptions, history: RemoteLogHis
         replicas.setdefault(plan.context.topic_partition, []).append(plan)
     names = {plan.context.topic_id: plan.context.topic for plan in inputs.replicas if plan.context.topic_id is not None}
     selected = list[_Selected]()
-    every = ((key, StoredPartition(store, log)) for store in stores.stores for key, log in store.logs.items())
-    for (topic_id, partition), stored in every:
+    stored_partitions = ((key, StoredPartition(store, log)) for store in stores.stores for key, log in store.logs.items())
+    for (topic_id, partition), stored in stored_partitions:
         remote_log = None if history is None else history.log_of(stored.log.topic, partition, topic_id)
         topic = names.get(topic_id, stored.log.topic) if remote_log is None else remote_log.topic
         plans = replicas.get((topic, partition), [])
@@ -106,8 +106,8 @@ def gather_logs(paths: list[str], options: ScanOptions, inputs: Inputs | None = 
 
 def remote_logs_of(inputs: Inputs, context: ReplicaContext, start: int = 0) -> list[ReplicaPlan]:
     """The logs in remote stores of a replica's partition, without segments that end before `start`."""
-    every = (inputs.remote_by_partition or {}).get(context.topic_partition, ())
-    same = [plan for plan in every if context.topic_id in (None, plan.context.topic_id)]
+    plans = (inputs.remote_by_partition or {}).get(context.topic_partition, ())
+    same = [plan for plan in plans if context.topic_id in (None, plan.context.topic_id)]
     return [plan for plan in (_from_offset(plan, start) for plan in same) if plan.directory.segments]
 
 
@@ -116,11 +116,11 @@ def fold_remote_logs(
 ) -> list[tuple[ReplicaPlan, Replica]]:
     """Fold the logs in remote stores of a replica's partition, from an offset on, here; `key` is the `digest_key`."""
 
-    def show(stretch: FoldedStretch) -> None:
+    def on_merged(stretch: FoldedStretch) -> None:
         incomplete.extend([] if stretch.incomplete is None else [stretch.incomplete])
 
     options = FoldOptions(key, deep=False)
-    folded = (fold_replica(plan, inputs, options, show) for plan in remote_logs_of(inputs, context, start))
+    folded = (fold_replica(plan, inputs, options, on_merged) for plan in remote_logs_of(inputs, context, start))
     return [(plan, replica) for plan, replica, _ in folded]
 
 
@@ -139,7 +139,7 @@ def _plans(inputs: Inputs, selected: _Selected, segments: list[ChainSegment]) ->
     epochs = _latest_epochs(inputs, replicas) or _epochs_of_store(stored, segments)
     chains, left_out = chains_of(segments, epochs)
     if left_out:
-        reason = f"{left_out} of {len(segments)} segments overlap with more than {_MOST_CHAINS} others"
+        reason = f"{left_out} of {len(segments)} segments overlap with more than {_MAX_CHAINS} others"
         inputs.incomplete.append(Incomplete(stored.store.name, reason, topic, stored.log.partition))
     for chain in chains:
         yield _plan(stored, topic, remote_log, chain)
@@ -162,7 +162,7 @@ def chains_of(segments: Iterable[ChainSegment], epochs: Sequence[EpochEntry]) ->
             chain = next((chain for chain in chains[first:] if segment.may_follow(chain[-1])), None)
             if chain is not None:
                 chain.append(segment)
-            elif len(chains) < _MOST_CHAINS:
+            elif len(chains) < _MAX_CHAINS:
                 chains.append([segment])
             else:
                 left_out += 1
@@ -273,7 +273,7 @@ def _merged(chain: list[ChainSegment]) -> list[EpochEntry]:
 
 
 def _files(stored: StoredPartition, segment: ChainSegment) -> SegmentFiles:
-    """The log of a segment, and its indexes where they are objects of their own."""
+    """The log of a segment, and its indexes where they are separate objects."""
     stem, objects = stem_of(stored.log, segment.stored), segment.stored.objects
 
     def entry(part: RemotePart, size: int | None) -> Entry | None:

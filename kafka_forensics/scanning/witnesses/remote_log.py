@@ -16,7 +16,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.remote_log import RemoteLogHistory
 from kafka_forensics.parsers.internal_topics import decode_remote_log_record
 from kafka_forensics.scanning.rereading.logs_in_order import LoggedRecords, logged_records
-from kafka_forensics.scanning.witnesses.coordinators import copies_of, first_whole, malformed_finding, reach
+from kafka_forensics.scanning.witnesses.coordinators import copies_of, first_complete, malformed_finding, sort_key_of_newest
 from kafka_forensics.scanning.witnesses.malformed_records import MalformedRecords
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def read_remote_log(inputs: Inputs) -> tuple[RemoteLogHistory | None, list[Findi
         return None, []
     history, malformed, replays = RemoteLogHistory(), MalformedRecords(), []
     for copies in plans:
-        best = first_whole((_ReplayedCopy(inputs, plan) for plan in copies), lambda replayed: replayed.is_whole)
+        best = first_complete((_ReplayedCopy(inputs, plan) for plan in copies), lambda replayed: replayed.is_whole)
         if best is not None:
             replays.append(best.replay)
             malformed.take(best.malformed)
@@ -53,7 +53,7 @@ def read_remote_log(inputs: Inputs) -> tuple[RemoteLogHistory | None, list[Findi
 def copies_of_remote_log(inputs: Inputs) -> list[list[ReplicaPlan]]:
     """The copies of each partition of `__remote_log_metadata`, by cluster and partition; the one that reaches furthest is first."""
     copies = copies_of(inputs, REMOTE_LOG_METADATA_TOPIC)
-    return [sorted(copies[key], key=reach, reverse=True) for key in sorted(copies)]
+    return [sorted(copies[key], key=sort_key_of_newest, reverse=True) for key in sorted(copies)]
 
 
 def _copy_key(plan: ReplicaPlan) -> tuple[int | str, str, int]:
@@ -61,7 +61,7 @@ def _copy_key(plan: ReplicaPlan) -> tuple[int | str, str, int]:
 
 
 class RemoteLogEvent(NamedTuple):
-    """A record of `__remote_log_metadata`; `is_taken` tells whether brokers apply it."""
+    """A record of `__remote_log_metadata`; `is_taken` says whether brokers apply it."""
 
     batch: LoggedRecords
     offset: int
@@ -104,7 +104,7 @@ def _events(plan: ReplicaPlan, replay: RemoteLogReplay, lost: list[tuple[int, in
 
 
 class _ReplayedCopy:
-    """One copy of a partition, replayed as far as it can be read."""
+    """One copy of a partition: its readable part is replayed."""
 
     def __init__(self, inputs: Inputs, plan: ReplicaPlan) -> None:
         self.plan = plan

@@ -117,7 +117,7 @@ class ArchiveSource(ByteSource):
         return self._tree.follow(path, self._target)
 
     def _target(self, path: str, link: ArchiveMember) -> str:
-        """The target of a link; if that is not readable, a name that no member can have, so that the link leads nowhere."""
+        """The target of a link; if that is not readable, a name that no member can have: the link leads nowhere."""
         if link.target is None:
             link.target = ""
             if link.place is not None and 0 < link.size_in_bytes <= MAX_NAME:
@@ -244,7 +244,7 @@ def reading_order(source: ByteSource, paths: Iterable[str]) -> list[str]:
 def _release(number: int, kept_bytes: int) -> None:
     """Free what the caches hold of an archive that is no longer used."""
     CACHE.forget(number)
-    KEPT.give_back(kept_bytes)
+    KEPT.put_back(kept_bytes)
 
 
 def _not_followed(reason: str) -> str:

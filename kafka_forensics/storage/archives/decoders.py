@@ -1,7 +1,7 @@
 """Decoders of compressed streams, in steps of bounded size: gzip and deflate (zlib), xz (lzma), zstd (pyarrow).
 
-Whenever a decoder is started anew it gives the same chunks, so that a position found in one pass is found again in the next.
-No step makes more than `STEP` bytes, whatever the stream declares: a small archive may decompress to terabytes.
+A restarted decoder gives the same chunks: a position found in one pass is found again in the next. No step makes more than `STEP`
+bytes, whatever the stream declares: a small archive may decompress to terabytes.
 """
 
 import io

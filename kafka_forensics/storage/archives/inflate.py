@@ -18,7 +18,7 @@ CACHE_BYTES: Final = 48 << 20
 KEPT_BYTES: Final = 16 << 20
 """Small members kept permanently (see `Budget`), of all archives together."""
 _ZERO_BLOCK: Final = bytes(BLOCK_SIZE)
-_MOST_SNAPSHOTS: Final = 128
+_MAX_SNAPSHOTS: Final = 128
 
 BlockKey = tuple[int, int, int]
 """(archive, stream in the archive, block)."""
@@ -89,7 +89,7 @@ class Budget:
             self._left -= size_in_bytes
             return True
 
-    def give_back(self, size_in_bytes: int) -> None:
+    def put_back(self, size_in_bytes: int) -> None:
         """Return bytes to the budget; takes no lock, because the garbage collector may call it anywhere."""
         self._returned.append(size_in_bytes)
 
@@ -187,7 +187,8 @@ class InflatedStream:
             self.passes += 1
 
     def _make_block(self) -> bytes:
-        """Decompress the next block, b"" at the end. After an error `_decoder` is None, and the next read starts anew."""
+        """Decompress the next block, b"" at the end. After an error `_decoder` is None, and the next read starts from the
+        beginning."""
         decoder, self._decoder = self._decoder, None
         assert decoder is not None
         self._take_snapshot(decoder)
@@ -223,6 +224,6 @@ class InflatedStream:
         if copy is None:
             return
         self._snapshots.append((number, bytes(self._ahead), copy))
-        if len(self._snapshots) > _MOST_SNAPSHOTS:
+        if len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshot_distance *= 2
             self._snapshots = [snapshot for snapshot in self._snapshots if snapshot[0] % self._snapshot_distance == 0]

@@ -106,7 +106,7 @@ class MemberDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a path leads to: a `node` and its own `path`; without a node, `reason` says why a link is not followed."""
+    """What a path leads to: a `node` and its `path`; without a node, `reason` says why a link is not followed."""
 
     node: MemberDirectory | ArchiveMember | None
     path: str
@@ -267,30 +267,30 @@ class MemberFile(ByteFile):
 
     def read_at(self, position: int, size: int) -> bytes:
         """See ByteFile."""
-        wanted = self.available(position, size)
+        requested = self.available(position, size)
         if self._extents is None:
             with errors_named(self._path):
-                data = self._stored.read_at(self._position + position, wanted)
-            self._require(len(data), wanted, position)
+                data = self._stored.read_at(self._position + position, requested)
+            self._require(len(data), requested, position)
             return data
-        buffer = bytearray(wanted)
+        buffer = bytearray(requested)
         self.read_into(position, memoryview(buffer))
         return bytes(buffer)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """See ByteFile."""
         buffer = buffer.cast("B")
-        wanted = self.available(position, len(buffer))
-        target = buffer[:wanted]
+        requested = self.available(position, len(buffer))
+        target = buffer[:requested]
         if self._extents is None:
             self._copy(self._position + position, target, position)
-            return wanted
-        for start in range(0, wanted, len(_ZEROS)):
+            return requested
+        for start in range(0, requested, len(_ZEROS)):
             chunk = target[start : start + len(_ZEROS)]
             chunk[:] = _ZEROS[: len(chunk)]
-        for start, end, stored_position in self._extents.within(position, position + wanted):
+        for start, end, stored_position in self._extents.within(position, position + requested):
             self._copy(stored_position, target[start - position : end - position], start)
-        return wanted
+        return requested
 
     def data_ranges(self) -> list[tuple[int, int]]:
         """(start, end) of the stored parts of a sparse member; the whole of any other."""
@@ -303,7 +303,7 @@ class MemberFile(ByteFile):
             count = self._stored.read_into(stored_position, target)
         self._require(count, len(target), position)
 
-    def _require(self, count: int, wanted: int, position: int) -> None:
-        if count < wanted:
-            missing = offset_range(position + count, position + wanted, "byte")
+    def _require(self, count: int, requested: int, position: int) -> None:
+        if count < requested:
+            missing = offset_range(position + count, position + requested, "byte")
             raise SourceError(self._path, f"the archive is cut short or damaged, without {missing} of this member")

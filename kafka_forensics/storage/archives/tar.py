@@ -186,7 +186,7 @@ def padded(size: int) -> int:
 
 
 def _lines(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """Lines without their ends, as many as are needed. Raises SparseMapError if the data end, or a line is no number."""
+    """Lines without their ends, as many as are needed. Raises SparseMapError if the data end, or a line is not a number."""
     rest = b""
     while data := read():
         *lines, rest = (rest + data).split(b"\n")

@@ -70,7 +70,7 @@ class ZipRecord:
 
     @property
     def name(self) -> str:
-        """The name with `/` between parts; a Windows path with a drive becomes absolute, so that the tree rejects it."""
+        """The name with `/` between parts; a Windows path with a drive becomes absolute, and the tree rejects it."""
         windows = self.system in _WINDOWS_SYSTEMS
         if self.flags & _UTF_8 or not windows:
             name = self.raw_name.decode("utf-8", "surrogateescape")
@@ -177,8 +177,8 @@ def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
         at += 4 + size
 
 
-_LONGEST_COMMENT: Final = 0xFFFF
-_LONGEST_ENTRY: Final = 46 + 3 * 0xFFFF
+_MAX_COMMENT_BYTES: Final = 0xFFFF
+_MAX_ENTRY_BYTES: Final = 46 + 3 * 0xFFFF
 _WINDOW: Final = 1 << 20
 _DESCRIPTOR_SIZES: Final = (16, 24, 12, 20)
 """Of the descriptor after data of unknown size: with or without a signature, 32 or 64 bit."""
@@ -214,7 +214,7 @@ class ZipIndex:
     def _find_directory(self) -> tuple[int, int, int] | None:
         """(start, end, shift) of the directory; `shift` is the number of bytes that were put before the archive."""
         size = self._file.size_in_bytes
-        tail_start = max(0, size - END.size - _LONGEST_COMMENT)
+        tail_start = max(0, size - END.size - _MAX_COMMENT_BYTES)
         tail = self._file.read_at(tail_start, size - tail_start)
         at = tail.rfind(END_SIGN, 0, max(0, len(tail) - END.size + len(END_SIGN)))
         while at >= 0:
@@ -241,7 +241,7 @@ class ZipIndex:
         window = b""
         while position < end:
             at = position - window_start
-            if at + _LONGEST_ENTRY > len(window) and window_start + len(window) < end:
+            if at + _MAX_ENTRY_BYTES > len(window) and window_start + len(window) < end:
                 window = self._file.read_at(position, min(_WINDOW, end - position))
                 window_start, at = position, 0
             central = central_record(window, at, shift)

@@ -1,7 +1,8 @@
 """Bundles: the parts of a broker's log directories that `collect` saves, as a source."""
 
 from kafka_forensics.storage.bundles.layout import (
-    ABOUT,
+    CHECKSUMS,
+    DESCRIPTION,
     EXCLUSIVE_KINDS,
     FAST_COMPRESSION_LEVEL,
     FORMAT,
@@ -10,7 +11,6 @@ from kafka_forensics.storage.bundles.layout import (
     MAX_PART_BYTES,
     MAX_SECTION_BYTES,
     PART_BYTES,
-    SEAL,
     SUFFIX,
     TRANSACTION_PARTITIONS,
     VERSION,

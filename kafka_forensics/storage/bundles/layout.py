@@ -1,8 +1,8 @@
-"""The layout of a bundle: a plain tar of parts, each a zstd frame with an index and sections, a listing, and a seal.
+"""The layout of a bundle: a plain tar of parts, each a zstd frame with an index and sections, a listing, and checksums.
 
-`bundle.json` comes first and says who made it, where and how. `parts/NNNNNN.zst` hold the sections in the order in which files
-were read; each part can be read by itself. `listing.zst` names every file and its sections. `seal.json` comes last: size and
-SHA-256 of every member before it. A truncated bundle has no seal; the indexes of its complete parts are read instead.
+`bundle.json` comes first and says who made it, where and how. `parts/NNNNNN.zst` hold the sections in the order in which files were
+read; each part can be read by itself. `listing.zst` names every file and its sections. `seal.json` comes last: size and SHA-256 of
+every member before it. A truncated bundle has no checksums; the indexes of its complete parts are read instead.
 """
 
 import io
@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.errors import FormatError
 
-ABOUT: Final = "bundle.json"
+DESCRIPTION: Final = "bundle.json"
 LISTING: Final = "listing.zst"
-SEAL: Final = "seal.json"
+CHECKSUMS: Final = "seal.json"
 PARTS: Final = "parts"
 TRANSACTION_PARTITIONS: Final = "transaction_partitions"
 """Key in bundle.json of the number of partitions of the transaction coordinators' log, which grow while a broker runs."""
@@ -34,12 +34,12 @@ MAX_PART_BYTES: Final = 48 << 20
 """A part that decompresses to more is refused."""
 MAX_SECTION_BYTES: Final = 36 << 20
 MAX_LISTING_BYTES: Final = 512 << 20
-MAX_ABOUT_BYTES: Final = 1 << 20
-MAX_SEAL_BYTES: Final = 128 << 20
+MAX_DESCRIPTION_BYTES: Final = 1 << 20
+MAX_CHECKSUM_BYTES: Final = 128 << 20
 MAX_VALUES: Final = 1 << 20
 """Most JSON values in the index of a part, or in bundle.json,"""
-MAX_SEALED_VALUES: Final = 4 << 20
-"""in a seal,"""
+MAX_CHECKSUM_VALUES: Final = 4 << 20
+"""in the checksums,"""
 MAX_LISTED_VALUES: Final = 24 << 20
 """and in a listing: about twenty for each of the files that a source may have."""
 MAX_FILE_BYTES: Final = 1 << 62
@@ -89,7 +89,7 @@ def part_name(number: int) -> str:
 
 
 class PartIndex(NamedTuple):
-    """The index of a part: the paths whose sections in earlier parts are void, because they are read anew from this part on;
+    """The index of a part: the paths whose sections in earlier parts are void, because this part and later ones have them again;
     (path, section) of its sections; the rows of the files that end in it."""
 
     begun: list[str]

@@ -35,9 +35,9 @@ _KINDS: Final = {"f": EntryKind.FILE, "l": EntryKind.SYMLINK, "o": EntryKind.OTH
 _SECTION_SIZE: Final = 400
 """Memory of a section in a part's index, about."""
 _TAIL_BYTES: Final = 256 << 10
-"""Read at the end to find the seal."""
-_SEAL_NAME: Final = layout.SEAL.encode() + b"\0"
-_NOWHERE: Final = "\0"
+"""Read at the end to find the checksums."""
+_CHECKSUMS_NAME: Final = layout.CHECKSUMS.encode() + b"\0"
+_NO_MEMBER: Final = "\0"
 _PART_END: Final = ".zst"
 _PART_NAME: Final = re.compile(r"[0-9]{6,9}\.zst")
 _LOG_NAME: Final = re.compile(
@@ -81,7 +81,7 @@ class BundlePlace:
 class BundleSource(ArchiveSource):
     """The log directories in a bundle. Raises SourceError for a file that is not a bundle.
 
-    A bundle without a seal, or with members that differ from it, is read as far as possible; `problems` says so.
+    A bundle without checksums, or with members that differ from them, is read as far as possible; `problems` says so.
     """
 
     def __init__(self, path: str, container: ByteSource | None = None) -> None:
@@ -95,41 +95,41 @@ class BundleSource(ArchiveSource):
         self._members = MemberTree()
         tar_problems: list[str] = []
         with errors_named(path):
-            if container is None or not self._find_members_by_seal():
+            if container is None or not self._find_members_by_checksums():
                 TarIndex(self._file, self._members, tar_problems, None).run()
         tar_problems += [f"an unexpected member: {name}" for name in self._members.rejected]
         tar_problems += [f"several members are called {name}: the last is read" for name in self._members.replaced]
-        self._sealed: dict[str, object] | None = None
+        self._checksums: dict[str, object] | None = None
         """Member → [size, SHA-256]."""
-        self._sealed = self._read_seal()
-        self.about = self._read_about()
+        self._checksums = self._read_checksums()
+        self.about = self._read_description()
         for problem in tar_problems:
             note(self.problems, problem)
-        self._compare_with_seal()
+        self._check_members()
         with errors_named(path):
             self._read_listing()
 
-    def _find_members_by_seal(self) -> bool:
-        """Fill `_members` by the seal at the end; False if it does not describe the whole file.
+    def _find_members_by_checksums(self) -> bool:
+        """Fill `_members` by the checksums at the end; False if they do not describe the whole file.
 
-        Walking from header to header needs a request for each on a storage service. The seal's checksums are verified in any case.
+        Walking from header to header needs a request for each on a storage service. The checksums are verified in any case.
         """
         size = self._file.size_in_bytes
         start = max(size - _TAIL_BYTES, 0) // BLOCK * BLOCK
         tail = self._file.read_at(start, size - start)
         for offset in range(len(tail) // BLOCK * BLOCK - BLOCK, -1, -BLOCK):
-            header = parse_header(tail[offset : offset + BLOCK]) if tail.startswith(_SEAL_NAME, offset) else None
+            header = parse_header(tail[offset : offset + BLOCK]) if tail.startswith(_CHECKSUMS_NAME, offset) else None
             if header is not None:
                 return self._add_members(tail[offset + BLOCK : offset + BLOCK + header.size_in_bytes], start + offset)
         return False
 
     def _add_members(self, seal: bytes, end: int) -> bool:
-        """Add the members that a seal names, if they fill the file up to its own header at byte `end`."""
+        """Add the members that the checksums name, if they fill the file up to the header of `seal.json` at byte `end`."""
         try:
-            sealed = parse_json(seal, layout.MAX_SEALED_VALUES)
+            checksums = parse_json(seal, layout.MAX_CHECKSUM_VALUES)
         except FormatError:
             return False
-        rows = sealed.get("members") if isinstance(sealed, dict) else None
+        rows = checksums.get("members") if isinstance(checksums, dict) else None
         position, members = 0, list[tuple[str, ArchiveMember]]()
         for name, row in rows.items() if isinstance(rows, dict) else ():
             match row:
@@ -140,12 +140,12 @@ class BundleSource(ArchiveSource):
                     return False
         if position != end or not members:
             return False
-        for name, member in [*members, (layout.SEAL, ArchiveMember(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))]:
+        for name, member in [*members, (layout.CHECKSUMS, ArchiveMember(EntryKind.FILE, len(seal), 0, TarPlace(end + BLOCK)))]:
             self._members.add(name, member)
         return True
 
     def _member(self, name: str, limit: int) -> bytes:
-        """The bytes of a member of the tar. Raises SourceError if it is missing, too large, truncated, or differs from the seal."""
+        """The bytes of a member of the tar. Raises SourceError if it is missing, too large, truncated, or has a wrong checksum."""
         member = self._members.find(name)
         place = member.place if isinstance(member, ArchiveMember) and member.kind is EntryKind.FILE else None
         if not isinstance(member, ArchiveMember) or not isinstance(place, TarPlace):
@@ -157,40 +157,44 @@ class BundleSource(ArchiveSource):
         data = self._file.read_at(place.position, member.size_in_bytes)
         if len(data) < member.size_in_bytes:
             raise SourceError(self.name, f"cut short in the data of {name}")
-        if name != layout.SEAL and self._sealed is not None and self._sealed.get(name) != [len(data), sha256(data).hexdigest()]:
+        if (
+            name != layout.CHECKSUMS
+            and self._checksums is not None
+            and self._checksums.get(name) != [len(data), sha256(data).hexdigest()]
+        ):
             raise SourceError(self.name, f"the checksum of {name} is wrong: the bundle was changed or damaged")
         return data
 
-    def _read_seal(self) -> dict[str, object] | None:
-        """[size, SHA-256] of every member; None without a readable seal."""
+    def _read_checksums(self) -> dict[str, object] | None:
+        """[size, SHA-256] of every member; None without a readable `seal.json`."""
         try:
-            sealed = parse_json(self._member(layout.SEAL, layout.MAX_SEAL_BYTES), layout.MAX_SEALED_VALUES)
+            checksums = parse_json(self._member(layout.CHECKSUMS, layout.MAX_CHECKSUM_BYTES), layout.MAX_CHECKSUM_VALUES)
         except (SourceError, FormatError):
             note(self.problems, "checksums are missing: it was cut short or is not finished; its content is read")
             return None
-        match sealed:
+        match checksums:
             case {"members": dict(members)}:
                 return members
         note(self.problems, "its checksums are invalid: its content is read")
         return None
 
-    def _compare_with_seal(self) -> None:
-        """Note members that the seal does not name, and members that are missing."""
-        if self._sealed is None:
+    def _check_members(self) -> None:
+        """Note members without a checksum, and members that are missing."""
+        if self._checksums is None:
             return
-        found = set(_member_names(self._members.root)) - {layout.SEAL}
+        found = set(_member_names(self._members.root)) - {layout.CHECKSUMS}
         for names, difference in (
-            (found - self._sealed.keys(), "that its checksums do not list"),
-            (self._sealed.keys() - found, "fewer than its checksums list"),
+            (found - self._checksums.keys(), "that its checksums do not list"),
+            (self._checksums.keys() - found, "fewer than its checksums list"),
         ):
             if names:
                 count = f"{len(names)} members" if len(names) > 1 else "1 member"
                 note(self.problems, f"{count} {difference}, such as {min(names)[:_MAX_TEXT]}: the bundle was changed or damaged")
 
-    def _read_about(self) -> BundleDescription:
+    def _read_description(self) -> BundleDescription:
         """The content of bundle.json. Raises SourceError if it is not of a bundle of this version."""
         try:
-            fields: Any = parse_json(self._member(layout.ABOUT, layout.MAX_ABOUT_BYTES))
+            fields: Any = parse_json(self._member(layout.DESCRIPTION, layout.MAX_DESCRIPTION_BYTES))
         except FormatError as error:
             raise SourceError(self.name, f"not a bundle: {error.reason}") from error
         match fields:
@@ -200,9 +204,11 @@ class BundleSource(ArchiveSource):
                     raise SourceError(self.name, f"bundle version {version} is not supported {reads}")
                 key_name = fields.get("redaction")
                 if key_name is not None and not (isinstance(key_name, str) and _KEY_NAME.fullmatch(key_name)):
-                    reason = f"{layout.ABOUT} has an invalid value of redaction, so pseudonyms cannot be distinguished from names"
+                    reason = (
+                        f"{layout.DESCRIPTION} has an invalid value of redaction, so pseudonyms cannot be distinguished from names"
+                    )
                     raise SourceError(self.name, f"invalid bundle: {reason}")
-                return _about(fields)
+                return _description(fields)
         raise SourceError(self.name, "not a bundle of facts: bundle.json does not describe one")
 
     def _read_listing(self) -> None:
@@ -248,7 +254,7 @@ class BundleSource(ArchiveSource):
                 if not all(_is_text(text) for text in (path, refused, left_out, checksum)):
                     raise FormatError("a file with an impossible name")
                 place = BundlePlace(list(map(_section, sections)), allocated, left_out, is_log, refused, checksum, is_cut)
-                self._tree.add(path, ArchiveMember(_KINDS[kind], size, mtime_ns, place, target=_NOWHERE))
+                self._tree.add(path, ArchiveMember(_KINDS[kind], size, mtime_ns, place, target=_NO_MEMBER))
                 if left_out is None and _KINDS[kind] is EntryKind.FILE:
                     place.contradiction = _contradiction(path, size, place)
                 if place.contradiction is not None:
@@ -386,10 +392,10 @@ class CollectedFile(ByteFile):
 
     def read_at(self, position: int, size: int) -> bytes:
         """See ByteFile."""
-        wanted = self.available(position, size)
-        buffer = bytearray(wanted)
+        requested = self.available(position, size)
+        buffer = bytearray(requested)
         for section in self._sections:
-            start, end = max(section.start, position), min(section.end, position + wanted)
+            start, end = max(section.start, position), min(section.end, position + requested)
             if start < end:
                 data = self._source.section(self._path, section)
                 buffer[start - position : end - position] = data[start - section.start : end - section.start]
@@ -616,7 +622,7 @@ def _is_text(text: str | None) -> bool:
         return False
 
 
-def _about(fields: dict[str, Any]) -> BundleDescription:
+def _description(fields: dict[str, Any]) -> BundleDescription:
     broker, paths, compacted = fields.get("broker"), fields.get("paths"), fields.get("compacted")
     partitions = fields.get(layout.TRANSACTION_PARTITIONS, 0)
     return BundleDescription(

@@ -26,7 +26,7 @@ _FORBIDDEN: Final = re.compile(
 )
 _FINAL: Final = re.compile(r"status(?: code)?:? (?:301|307|400|416|501)|INVALID_RANGE|InvalidRange|INVALID_PARAMETER|\b416 ")
 _NO_ENDPOINT: Final = "no endpoint is set (AWS_ENDPOINT_URL_S3, or the storage option endpoint), so the request went to Amazon"
-_OURS: Final = frozenset({"builtins", "kafka_forensics"})
+_NOT_LIBRARIES: Final = frozenset({"builtins", "kafka_forensics"})
 _LONGEST: Final = 400
 """Characters of a service's message that are shown."""
 
@@ -47,7 +47,7 @@ class RequestFailedError(Exception):
         self.failure = failure
 
 
-class _Caught:
+class _CaughtErrors:
     """Catches what libraries of storage services raise; `failure` is then the reason, else None.
 
     Errors of back ends have no common base class; a Python error of our own code (TypeError, AssertionError, ...) is not caught.
@@ -63,7 +63,7 @@ class _Caught:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, Exception):
             return False
-        is_foreign = type(error).__module__.partition(".")[0] not in _OURS
+        is_foreign = type(error).__module__.partition(".")[0] not in _NOT_LIBRARIES
         if not is_foreign and not isinstance(error, OSError | ValueError | LookupError | RuntimeError | EOFError | ImportError):
             return False
         self.failure = _failure(error, self._options)
@@ -79,11 +79,11 @@ def attempt(
 ) -> Answer:
     """The result of `request`, repeated after each of `pauses` (seconds, default `PAUSES`) while its error may be transient.
 
-    `give_up` may look closer at a failure, and return what it really is. Raises RequestFailedError.
+    `give_up` may examine a failure, and return its real reason. Raises RequestFailedError.
     """
     pauses_left = iter(PAUSES if pauses is None else pauses)
     while True:
-        caught = _Caught(options)
+        caught = _CaughtErrors(options)
         with caught:
             return request()
         failure = caught.failure
@@ -127,7 +127,7 @@ def source_error(path: str, failure: RequestFailure) -> SourceError:
 def with_missing_variables(reason: str, elsewhere: Iterable[str]) -> str:
     """The reason of a failure on a worker of Spark, with what its environment lacks of the driver's `variables_here`.
 
-    For a worker without the endpoint this replaces what Amazon said. Reasons that no variable can cure stay.
+    For a worker without the endpoint this replaces Amazon's reason. Reasons that no variable can cure stay.
     """
     missing = [name for name in elsewhere if not os.environ.get(name)]
     if not missing or not (is_transient(reason) or DENIED in reason):

@@ -72,24 +72,24 @@ class RemoteFile(ByteFile):
 
     def read_at(self, position: int, size: int) -> bytes:
         """See ByteFile."""
-        wanted = self.available(position, size)
+        requested = self.available(position, size)
         chunks: list[memoryview] = []
         done = 0
-        while done < wanted:
-            chunks.append(self._read_some(position + done, wanted - done))
+        while done < requested:
+            chunks.append(self._read_some(position + done, requested - done))
             done += len(chunks[-1])
         return b"".join(chunks)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """See ByteFile."""
         buffer = buffer.cast("B")
-        wanted = self.available(position, len(buffer))
+        requested = self.available(position, len(buffer))
         done = 0
-        while done < wanted:
-            data = self._read_some(position + done, wanted - done)
+        while done < requested:
+            data = self._read_some(position + done, requested - done)
             buffer[done : done + len(data)] = data
             done += len(data)
-        return wanted
+        return requested
 
     def close(self) -> None:
         """Drop all data and pending requests; a second call does nothing."""
@@ -132,10 +132,10 @@ class RemoteFile(ByteFile):
         """(start, bytes) of the block with `position`; requests the blocks after it, and drops those before it."""
         number = (position - self._stream_start) // self._block_bytes
         count = -(-(self._stream_end - self._stream_start) // self._block_bytes)
-        wanted = range(number, min(number + 1 + BLOCKS_AHEAD, count))
-        for old in [block for block in self._blocks if block not in wanted]:
+        requested = range(number, min(number + 1 + BLOCKS_AHEAD, count))
+        for old in [block for block in self._blocks if block not in requested]:
             self._blocks.pop(old).cancel()
-        for block in wanted:
+        for block in requested:
             if block not in self._blocks:
                 start = self._stream_start + block * self._block_bytes
                 size = min(self._block_bytes, self._stream_end - start)
@@ -172,7 +172,7 @@ class RemoteFile(ByteFile):
 
 # Ranged reads of one object, each of which is checked to be complete.
 #
-# pyarrow's S3 reader believes that a range is filled however few bytes the service sent, for example after an object was replaced
+# pyarrow's S3 reader reports a full range however few bytes the service sent, for example after an object was replaced
 # by a shorter one: the rest of the buffer is uninitialised memory. So every range is read into a buffer that ends in random bytes;
 # if these are still there, the range was not filled.
 
@@ -331,7 +331,7 @@ ROOM: Final = 64 << 20
 class SmallObjects:
     """A cache of small objects by path, and of the edges of larger ones, fetched on `pool` by `fetch(path, size)`.
 
-    All who wait for an object get its error; the next one to ask fetches it again. Threads may share it.
+    All threads that wait for an object get its error; the next request fetches it again. Threads may share it.
     """
 
     def __init__(self, pool: Executor, fetch: Callable[[str, int], bytes]) -> None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
     from pyarrow.fs import FileSystem, FSSpecHandler
 
-MOST_MATCHES: Final = 10_000
+MAX_MATCHES: Final = 10_000
 """Paths that a pattern may match."""
 _PATTERN: Final = frozenset("*?[")
-_MOST_SIBLINGS: Final = 10_000
+_MAX_SIBLINGS: Final = 10_000
 """Names considered for a hint."""
 _BUCKETS: Final = "check its name and the rights of the credentials (docs/storage.md)"
 
@@ -56,10 +56,10 @@ def expand(uri: str, options: StorageOptions) -> list[tuple[str, StorageOptions]
     paths = [""]
     for number, pattern in enumerate(parts[first:], first):
         paths = [path for above in paths for path in _matching(source, above, pattern, last=number == len(parts) - 1)]
-        if len(paths) > MOST_MATCHES:
-            raise UsageError(f"{place.name}: matches more than {MOST_MATCHES:,} paths", hint="give a narrower pattern")
+        if len(paths) > MAX_MATCHES:
+            raise UsageError(f"{place.name}: matches more than {MAX_MATCHES:,} paths", hint="give a narrower pattern")
     if not paths:
-        raise PathMissingError(f"{place.name}: matches nothing", hint=f"there is {_some(source)}")
+        raise PathMissingError(f"{place.name}: matches nothing", hint=f"there is {_first_names(source)}")
     return [(f"{base.name}/{path}", options) for path in sorted(paths)]
 
 
@@ -92,7 +92,7 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     if slash and not above.endswith("/") and place.scheme != "gs":  # gs lists everything below to list one level
         try:
             beside = source.beside()
-            names = [entry.name for entry in islice(beside.list(), _MOST_SIBLINGS)] if not beside.is_missing else []
+            names = [entry.name for entry in islice(beside.list(), _MAX_SIBLINGS)] if not beside.is_missing else []
         except SourceError:
             names = []
         near = nearest(name, names)
@@ -100,7 +100,7 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     return PathMissingError(f"{place.name}: no such object or directory", hint=hint)
 
 
-def _some(source: RemoteSource) -> str:
+def _first_names(source: RemoteSource) -> str:
     names = [entry.name for entry in source.list()]
     more = ", ..." if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more} in {source.name}" if names else f"nothing in {source.name}"
@@ -160,23 +160,23 @@ def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
     if (options.secret_key is None) != (options.access_key is None):
         only = "access_key" if options.secret_key is None else "secret_key"
         raise UsageError(f"{place.name}: access_key requires secret_key", hint=f"only {only} is given: give both, or neither")
-    given: Json = {name: options.get(name) for name in ("role_arn", "external_id")}
-    given |= {"access_key": options.access_key, "secret_key": options.secret_key, "session_token": options.session_token}
-    given |= {"endpoint_override": options.endpoint, "scheme": options.scheme, "region": options.region}
-    given["anonymous"] = options.anonymous or None
+    settings: Json = {name: options.get(name) for name in ("role_arn", "external_id")}
+    settings |= {"access_key": options.access_key, "secret_key": options.secret_key, "session_token": options.session_token}
+    settings |= {"endpoint_override": options.endpoint, "scheme": options.scheme, "region": options.region}
+    settings["anonymous"] = options.anonymous or None
     if options.get("force_virtual_addressing"):
-        given["force_virtual_addressing"] = options.get("force_virtual_addressing") == "true"
+        settings["force_virtual_addressing"] = options.get("force_virtual_addressing") == "true"
     if options.region is None:
-        given["region"] = "us-east-1"
+        settings["region"] = "us-east-1"
         if options.endpoint is None:
             try:
-                given["region"] = resolve_s3_region(place.root.partition("/")[0])
+                settings["region"] = resolve_s3_region(place.root.partition("/")[0])
             except OSError:
-                del given["region"]  # no such bucket, or no connection: the first request says which
-    attempts = len(PAUSES) + 1 if uploads else 1  # all others are retried by `attempt`, for every service alike
+                del settings["region"]  # no such bucket, or no connection: the first request says which
+    attempts = len(PAUSES) + 1 if uploads else 1  # `attempt` retries all other requests, of every service
     strategy = AwsStandardS3RetryStrategy(max_attempts=attempts)
-    given |= {"connect_timeout": CONNECT_SECONDS, "request_timeout": REQUEST_SECONDS, "retry_strategy": strategy}
-    return S3FileSystem(**_set(given)), place.root
+    settings |= {"connect_timeout": CONNECT_SECONDS, "request_timeout": REQUEST_SECONDS, "retry_strategy": strategy}
+    return S3FileSystem(**_set(settings)), place.root
 
 
 def _gs(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[FileSystem, str]":
@@ -185,12 +185,12 @@ def _gs(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[Fi
     from pyarrow.fs import GcsFileSystem
 
     _require_known(place, options, ("access_token", "project"))
-    given: Json = {"endpoint_override": options.endpoint, "scheme": options.scheme, "project_id": options.get("project")}
-    given["anonymous"] = options.anonymous or None
+    settings: Json = {"endpoint_override": options.endpoint, "scheme": options.scheme, "project_id": options.get("project")}
+    settings["anonymous"] = options.anonymous or None
     if token := options.get("access_token"):
-        given |= {"access_token": token, "credential_token_expiration": datetime.now(UTC) + timedelta(hours=1)}
+        settings |= {"access_token": token, "credential_token_expiration": datetime.now(UTC) + timedelta(hours=1)}
     limit = timedelta(seconds=_GCS_SECONDS if uploads else 1)
-    return GcsFileSystem(**_set(given), retry_time_limit=limit), place.root
+    return GcsFileSystem(**_set(settings), retry_time_limit=limit), place.root
 
 
 def _abfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple[FileSystem, str]":
@@ -198,24 +198,24 @@ def _abfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple
     from pyarrow.fs import AzureFileSystem
 
     _require_known(place, options, _AZURE)
-    given = {name: options.get(name) for name in _AZURE}
+    settings = {name: options.get(name) for name in _AZURE}
     for name, variables in _AZURE_ENVIRONMENT.items():
-        given[name] = given[name] or next((os.environ[variable] for variable in variables if os.environ.get(variable)), None)
+        settings[name] = settings[name] or next((os.environ[variable] for variable in variables if os.environ.get(variable)), None)
     authority, slash, path = place.root.partition("/")
     container, at, host = authority.rpartition("@")
     root = place.root
     if at:
-        given["account_name"] = host.partition(".")[0]
+        settings["account_name"] = host.partition(".")[0]
         root = f"{container}{slash}{path}"
-    if not given["account_name"]:
+    if not settings["account_name"]:
         hint = "write abfs://container@account.dfs.core.windows.net/path, or give --storage-option account_name=..."
         raise UsageError(f"{place.name}: no storage account is given", hint=hint)
-    if given["account_key"]:
-        given["sas_token"] = None  # the account key grants more
+    if settings["account_key"]:
+        settings["sas_token"] = None  # the account key grants more
     if options.endpoint is not None:
-        given |= {"blob_storage_authority": options.endpoint, "dfs_storage_authority": options.endpoint}
-        given |= {"blob_storage_scheme": options.scheme, "dfs_storage_scheme": options.scheme}
-    return AzureFileSystem(**_set(given)), root
+        settings |= {"blob_storage_authority": options.endpoint, "dfs_storage_authority": options.endpoint}
+        settings |= {"blob_storage_scheme": options.scheme, "dfs_storage_scheme": options.scheme}
+    return AzureFileSystem(**_set(settings)), root
 
 
 def _hdfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple[FileSystem, str]":
@@ -224,8 +224,8 @@ def _hdfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple
     _require_known(place, options, ("user", "kerb_ticket"))
     authority, _, path = place.root.partition("/")
     parts = urlsplit(f"//{authority}")
-    given = {"user": options.get("user"), "kerb_ticket": options.get("kerb_ticket")}
-    return HadoopFileSystem(parts.hostname or "default", parts.port or 8020 if parts.hostname else 0, **_set(given)), f"/{path}"
+    settings = {"user": options.get("user"), "kerb_ticket": options.get("kerb_ticket")}
+    return HadoopFileSystem(parts.hostname or "default", parts.port or 8020 if parts.hostname else 0, **_set(settings)), f"/{path}"
 
 
 def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple[FileSystem, str]":
@@ -240,13 +240,13 @@ def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tup
         ) from None
     from pyarrow.fs import PyFileSystem
 
-    given: Json = dict(options.other)
-    query = given.pop("query", None)
+    settings: Json = dict(options.other)
+    query = settings.pop("query", None)
     named = {"access_key": options.access_key, "secret_key": options.secret_key, "endpoint": options.endpoint}
-    given |= _set(named | {"region": options.region, "session_token": options.session_token})
+    settings |= _set(named | {"region": options.region, "session_token": options.session_token})
     uri = place.name if query is None else f"{place.name}?{query}"
     try:
-        filesystem, path = fsspec.core.url_to_fs(uri, **given)
+        filesystem, path = fsspec.core.url_to_fs(uri, **settings)
     except (ValueError, TypeError) as error:
         known = ", ".join(f"{scheme}://" for scheme in PYARROW_SCHEMES)
         raise UsageError(
@@ -276,9 +276,19 @@ def _require_known(place: RemotePlace, options: StorageOptions, known: tuple[str
     """Raise UsageError for an option that this scheme does not have."""
     unknown = sorted({name for name, _ in options.other} - set(known))
     if unknown:
-        every = ("endpoint", "region", "scheme", "access_key", "secret_key", "session_token", "anonymous", "block_mib", *known)
-        raise UsageError(f"{place.scheme}:// has no storage option {unknown[0]}", hint=f"it has {', '.join(every)}")
+        known_options = (
+            "endpoint",
+            "region",
+            "scheme",
+            "access_key",
+            "secret_key",
+            "session_token",
+            "anonymous",
+            "block_mib",
+            *known,
+        )
+        raise UsageError(f"{place.scheme}:// has no storage option {unknown[0]}", hint=f"it has {', '.join(known_options)}")
 
 
-def _set(given: Json) -> Json:
-    return {name: value for name, value in given.items() if value is not None}
+def _set(settings: Json) -> Json:
+    return {name: value for name, value in settings.items() if value is not None}

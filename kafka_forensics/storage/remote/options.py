@@ -20,7 +20,7 @@ NON_SECRET_OPTIONS: Final = frozenset({"endpoint", "region", "scheme", "anonymou
 """Options whose values may be shown."""
 _HARMLESS: Final = frozenset({"account_name", "host", "port", "user", "project", "tenant_id", "client_id", "kerb_ticket"})
 """Other options whose values may appear in errors; all the rest are secret."""
-_SHORTEST_SECRET: Final = 4
+_MIN_SECRET_LENGTH: Final = 4
 """Characters; replacing a shorter value would spoil messages and protect nothing."""
 _ENVIRONMENT: Final = {
     "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
@@ -96,14 +96,14 @@ class StorageOptions:
 
     def with_options(self, pairs: Iterable[tuple[str, str]]) -> "StorageOptions":
         """These options, updated by `pairs`."""
-        own = ((name, str(value)) for name, value in self._named())
-        return replace(from_pairs([*own, *self.other, *pairs], {}), environment_secrets=self.environment_secrets)
+        fields = ((name, str(value)) for name, value in self._named())
+        return replace(from_pairs([*fields, *self.other, *pairs], {}), environment_secrets=self.environment_secrets)
 
     def hide(self, text: str) -> str:
         """`text` with all secrets replaced."""
         secrets = [self.access_key, self.secret_key, self.session_token, *self.environment_secrets]
         secrets += [value for name, value in self.other if name not in _HARMLESS]
-        for secret in sorted({text for text in secrets if text and len(text) >= _SHORTEST_SECRET}, key=len, reverse=True):
+        for secret in sorted({text for text in secrets if text and len(text) >= _MIN_SECRET_LENGTH}, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         return text
 
@@ -112,15 +112,16 @@ OptionsArgument: TypeAlias = StorageOptions | Mapping[str, str] | Iterable[tuple
 """Forms in which a caller may pass options."""
 
 
-def storage_options(given: OptionsArgument, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
+def storage_options(values: OptionsArgument, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
     """Options from a mapping or pairs, else from the environment (by default this process's).
 
-    Options that apply to certain URIs only (`uris.apart`) are included if they apply to `uri`. Credentials in the environment are
-    left to the service's own library, which knows more places. Raises UsageError, with names of options but no values.
+    Options that apply to certain URIs only (`uris.without_uri_options`) are included if they apply to `uri`. Credentials in the
+    environment are left to the service's own library, which knows more places. Raises UsageError, with names of options but no
+    values.
     """
-    if isinstance(given, StorageOptions):
-        return given
-    pairs = given.items() if isinstance(given, Mapping) else given or ()
+    if isinstance(values, StorageOptions):
+        return values
+    pairs = values.items() if isinstance(values, Mapping) else values or ()
     return from_pairs(options_for_uri(uri, pairs), os.environ if environment is None else environment)
 
 
@@ -179,6 +180,6 @@ def _flag(name: str, text: str) -> bool:
 
 def _block_mib(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 4 and MIN_BLOCK_MIB <= int(text) <= MAX_BLOCK_MIB):
-        wanted = f"a number of MiB from {MIN_BLOCK_MIB} to {MAX_BLOCK_MIB}"
-        raise UsageError(f"the storage option block_mib is {wanted}", hint="give, for example, block_mib=8")
+        requested = f"a number of MiB from {MIN_BLOCK_MIB} to {MAX_BLOCK_MIB}"
+        raise UsageError(f"the storage option block_mib is {requested}", hint="give, for example, block_mib=8")
     return int(text)

@@ -71,18 +71,18 @@ def below(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) ->
     infos = filesystem.get_file_info(FileSelector(directory, recursive=True, allow_not_found=allow_not_found))
     for info in infos:
         path = info.path.removeprefix(prefix)
-        above = path if info.type == FileType.Directory else _above(path)
-        while above not in found:  # a service does not list all directories
-            found[above] = []
-            above = _above(above)
+        parent = path if info.type == FileType.Directory else _parent_directory(path)
+        while parent not in found:  # a service does not list all directories
+            found[parent] = []
+            parent = _parent_directory(parent)
         if info.type != FileType.Directory:
-            found[_above(path)].append(info)
+            found[_parent_directory(path)].append(info)
     for path in [path for path in found if path]:
-        found[_above(path)].append(FileInfo(prefix + path, FileType.Directory))
+        found[_parent_directory(path)].append(FileInfo(prefix + path, FileType.Directory))
     return found, len(infos)
 
 
-def _above(path: str) -> str:
+def _parent_directory(path: str) -> str:
     """The directory of `path`; "/" for a name that begins with a slash, because its first part is empty and so never read."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") and path != "/" else "")
 
@@ -91,7 +91,7 @@ THREADS: Final = 16
 """Concurrent requests of one source."""
 LISTED_AHEAD: Final = 4
 """Levels below the root whose directories are listed ahead: as deep as log directories are searched."""
-MOST_WALKED: Final = 30_000
+MAX_WALKED_DIRECTORIES: Final = 30_000
 """Directories that `walk` lists each by itself."""
 LISTED_TOGETHER: Final = 250_000
 """Objects in the listings of `walk` that run at the same time, if one has as many as the one before: for their memory."""
@@ -107,7 +107,7 @@ class RemoteSource(ByteSource):
 
     `name` is the URI without credentials; `root` the path in `filesystem`. Threads may share it. Errors and entries carry the path
     below the root. Directories down to `ahead` levels below the root are listed ahead. Raises SourceError if the root cannot be
-    looked up; a missing root is no error (`is_missing`).
+    looked up; a missing root is not an error (`is_missing`).
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RemoteSource(ByteSource):
         self._listings: dict[str, Future[Listing]] = {}
         self._old_listings: dict[str, Listing] = {}
         """Before `forget_listings`."""
-        self._believed: dict[str, Entry] = {}
+        self._accepted: dict[str, Entry] = {}
         self._directories: dict[str, Sequence[str]] = {}
         """Directory → sorted paths of the directories in it."""
         self._rejected_in: dict[str, list[str]] = {}
@@ -171,10 +171,10 @@ class RemoteSource(ByteSource):
         is_flat = self._filesystem.type_name == "gcs"
         infos = self._infos(path, recursive=is_flat)
         directories = deque() if is_flat else deque(inner for info in infos if not info.is_file and (inner := self._inner(info)))
-        if len(directories) > MOST_WALKED:
+        if len(directories) > MAX_WALKED_DIRECTORIES:
             infos, directories = self._infos(path, recursive=True), deque()
         yield from self._files(infos)
-        _let_requests_run_together()
+        _allow_concurrent_requests()
         running: deque[Future[Infos]] = deque()
         most_running = 1
         while directories or running:
@@ -214,7 +214,7 @@ class RemoteSource(ByteSource):
 
     def open(self, path: str) -> ByteFile:
         """Open object `path` ("" is a root that is one). Raises SourceError for anything else, and if it became shorter."""
-        entry = self._believed.get(path) or self.stat(path)
+        entry = self._accepted.get(path) or self.stat(path)
         if entry.kind is EntryKind.DIRECTORY:
             raise SourceError(path, "is a directory")
         size, block_bytes = entry.size_in_bytes, self._options.block_mib << 20
@@ -226,14 +226,14 @@ class RemoteSource(ByteSource):
             return BytesFile(data)
         return RemoteFile(path, EdgedObject(size, data, partial(self._reader, path, size)), self._pool, block_bytes)
 
-    def believe(self, entries: Iterable[Entry]) -> None:
+    def accept_listing(self, entries: Iterable[Entry]) -> None:
         """Accept entries that were listed in another process: opening them then needs no listing here."""
-        self._believed.update((entry.path, entry) for entry in entries)
+        self._accepted.update((entry.path, entry) for entry in entries)
 
     def forget_listings(self) -> None:
-        """List everything again: directories that were listed before are listed anew on threads.
+        """List everything again: directories that were listed before are listed again on threads.
 
-        If that fails, the entries stay as they were, with a warning, because a failure is no sign of a change.
+        If that fails, the entries stay as they were, with a warning, because a failure does not show a change.
         """
         with self._lock:
             done = {path: future for path, future in self._listings.items() if future.done() and future.exception() is None}
@@ -241,7 +241,7 @@ class RemoteSource(ByteSource):
             self._listings = {}
             self._directories = {}
             self._listed_count = 0
-        self._believed = {}
+        self._accepted = {}
         self._small.forget()
         for path, entries in self._old_listings.items():
             known = [entry for entry in entries.values() if entry.path in self._old_listings or not _is_directory(entry)]
@@ -300,8 +300,8 @@ class RemoteSource(ByteSource):
             self._pool.submit(self._list_below, path, waiting)
 
     def _list_below(self, path: str, waiting: "dict[str, Future[Listing]]") -> None:
-        """List everything below directory `path`, and set the `waiting` listings of directories in it; each of those that this does
-        not give is listed separately, so that it has an error of its own."""
+        """List everything below directory `path`, and set the `waiting` listings of directories in it; the others are listed
+        separately, each with its error."""
         full, prefix = self._full(path), f"{path}/" if path else ""
         try:
             with suppress(SourceError):
@@ -352,7 +352,7 @@ class RemoteSource(ByteSource):
         return entries
 
     def _entry(self, path: str, info: "FileInfo") -> Entry | None:
-        """`info` as an entry, None if nothing is there. Directories get an identity, so that none is read twice."""
+        """`info` as an entry, None if nothing is there. Directories get an identity, to read each once."""
         from pyarrow.fs import FileType
 
         if info.type == FileType.Directory:
@@ -401,13 +401,13 @@ class RemoteSource(ByteSource):
 
     def _next_directories(self, directory: str) -> "Sequence[str]":
         """Paths of the directories that follow `directory` in its parent; none if that is not listed yet."""
-        above = directory.rpartition("/")[0]
-        if above not in self._directories:
-            listing = self._finished_listing(above)
+        parent = directory.rpartition("/")[0]
+        if parent not in self._directories:
+            listing = self._finished_listing(parent)
             if listing is None:
                 return []
-            self._directories[above] = sorted(entry.path for entry in listing.values() if entry.kind is EntryKind.DIRECTORY)
-        directories = self._directories[above]
+            self._directories[parent] = sorted(entry.path for entry in listing.values() if entry.kind is EntryKind.DIRECTORY)
+        directories = self._directories[parent]
         index = bisect_right(directories, directory)
         return directories[index : index + NEIGHBOURS_AHEAD]
 
@@ -423,7 +423,7 @@ class RemoteSource(ByteSource):
         logging.getLogger(__name__).warning("%s: it is unknown whether it changed while it was read: %s", where, error.reason)
 
 
-def _let_requests_run_together() -> None:
+def _allow_concurrent_requests() -> None:
     """Let pyarrow list as many directories at the same time as there are threads here; it has 8 threads for that by default."""
     import pyarrow as pa
 

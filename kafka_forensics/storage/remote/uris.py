@@ -87,7 +87,7 @@ def _credentials(scheme: str, user: str) -> tuple[list[tuple[str, str]], str]:
     return [("username", name), *([("password", secret)] if colon else [])], ""
 
 
-# Options of a URI are taken out of it, so that its name can be shown, and apply to what is at the URI or below.
+# Options of a URI are taken out of it, because its name is shown. They apply to what is at the URI or below.
 #
 # They are passed on with the other options, as one option `at_N` per URI, whose JSON value has the URI and its options; so every
 # process that opens a path with all options, on another machine too, uses the options that the user gave for it.
@@ -126,7 +126,7 @@ def without_uri_options(paths: Sequence[str], options: Iterable[tuple[str, str]]
 
 
 def options_of_uris(options: Iterable[tuple[str, str]]) -> Pairs:
-    """The options of all URIs among the paths (see `apart`)."""
+    """The options of all URIs among the paths (see `without_uri_options`)."""
     return tuple(
         (str(name), str(value))
         for place, described in options

@@ -80,7 +80,7 @@ class SegmentName(msgspec.Struct, rename="camel"):
 
 
 class SegmentMetadata(msgspec.Struct, rename="camel"):
-    """What the broker said of the segment when it was copied (RemoteLogSegmentMetadata)."""
+    """The broker's metadata of the segment when it was copied (RemoteLogSegmentMetadata)."""
 
     remote_log_segment_id: SegmentName
     start_offset: Int64
@@ -111,7 +111,7 @@ def parse_manifest(data: bytes) -> SegmentManifest:
 
 
 def parse_metadata(manifest: SegmentManifest) -> SegmentMetadata | None:
-    """What the broker said of the segment; None in the oldest manifests. Raises FormatError."""
+    """The broker's metadata of the segment; None in the oldest manifests. Raises FormatError."""
     try:
         return _METADATA_DECODER.decode(manifest.remote_log_segment_metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

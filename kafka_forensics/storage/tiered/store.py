@@ -122,12 +122,12 @@ def merged_log(logs: Sequence[StoredLog]) -> StoredLog:
     logs = sorted(logs, key=lambda log: -len(log.segments))
     log, segments = logs[0], dict[str, StoredSegment]()
 
-    def wholeness(segment: StoredSegment) -> tuple[int, int]:
+    def completeness(segment: StoredSegment) -> tuple[int, int]:
         return len(segment.objects), segment.objects.get(log.needed[0], -1)
 
     for segment in (segment for log in logs for segment in log.segments.values()):
         known = segments.setdefault(segment.segment_id, segment)
-        if wholeness(segment) > wholeness(known):
+        if completeness(segment) > completeness(known):
             segments[segment.segment_id] = segment
     return replace(log, segments=segments)
 

@@ -86,15 +86,15 @@ def test_a_flipped_epoch_field_is_a_stray_if_neighbours_contradict_it(log: list[
     low = log[at - 1] if at else 0
     high = log[at + 1] if at + 1 < len(log) else 2**31 - 1
     state = fold_of(*changed)
-    strays = state.strays(None)
+    contradicted_runs = state.contradicted_runs(None)
     if at > 1 and log[at - 2] == wrong != log[at - 1]:
-        assert len(strays) == 1, "0 0 0 8 0 8: either of the lonely two may be the wrong one"
+        assert len(contradicted_runs) == 1, "0 0 0 8 0 8: either of the lonely two may be the wrong one"
     elif wrong == -1:
         assert state.batches_without_epoch == 1
     elif low <= wrong <= high:
-        assert strays == []
+        assert contradicted_runs == []
     else:
-        ((run, expected),) = strays
+        ((run, expected),) = contradicted_runs
         assert (run.start_offset, run.leader_epoch, run.batches) == (at, wrong, 1)
         assert expected in (low, high)
         assert EpochEntry(wrong, at) not in state.lineage()
@@ -106,19 +106,19 @@ def test_an_epoch_with_a_leader_is_no_stray_at_the_log_end(leader: int | None, l
     """The checkpoint ends with epoch 0: it lacks epoch 2 if the controller's log has epoch 2; else the last batch is wrong."""
     state = fold_of(0, 0, 2)
     control = PartitionControl(leader, leader_epoch, [1], [], [1, 2])
-    assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)], control)] == ([2] if stray else [])
+    assert [run.leader_epoch for run, _ in state.contradicted_runs([EpochEntry(0, 0)], control)] == ([2] if stray else [])
 
 
 def test_the_checkpoint_decides_at_the_log_end() -> None:
     state = fold_of(0, 0, 0, 9)
-    assert state.strays(None) == []
-    assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)])] == [9]
-    assert state.strays([EpochEntry(0, 0), EpochEntry(9, 3)]) == []
-    assert state.strays([]) == [], "an empty checkpoint witnesses nothing"
+    assert state.contradicted_runs(None) == []
+    assert [run.leader_epoch for run, _ in state.contradicted_runs([EpochEntry(0, 0)])] == [9]
+    assert state.contradicted_runs([EpochEntry(0, 0), EpochEntry(9, 3)]) == []
+    assert state.contradicted_runs([]) == [], "an empty checkpoint witnesses nothing"
 
 
 @pytest.mark.parametrize(
-    ("log", "strays", "regressions", "lineage"),
+    ("log", "contradicted_runs", "regressions", "lineage"),
     [
         pytest.param((), [], [], [], id="empty"),
         pytest.param((0, 1, 2, 5), [], [], [(0, 0), (1, 1), (2, 2), (5, 3)], id="epochs that stand alone"),
@@ -131,11 +131,11 @@ def test_the_checkpoint_decides_at_the_log_end() -> None:
     ],
 )
 def test_strays_and_regressions(
-    log: tuple[int, ...], strays: list[object], regressions: list[object], lineage: list[tuple[int, int]]
+    log: tuple[int, ...], contradicted_runs: list[object], regressions: list[object], lineage: list[tuple[int, int]]
 ) -> None:
     """Epoch, first offset, and the epoch expected there or the highest before."""
     state = fold_of(*log)
-    assert [(run.leader_epoch, run.start_offset, expected) for run, expected in state.strays(None)] == strays
+    assert [(run.leader_epoch, run.start_offset, expected) for run, expected in state.contradicted_runs(None)] == contradicted_runs
     assert [(run.leader_epoch, run.start_offset, highest) for run, highest in state.regressions()] == regressions
     assert state.lineage() == entries(*lineage)
 

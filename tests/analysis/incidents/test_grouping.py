@@ -105,7 +105,7 @@ TOGETHER: dict[str, tuple[list[Finding], dict[str, Any]]] = {
         {"cause": Cause.HANGING_TRANSACTION, "from_ms": NOON, "kinds": {"TXN_HANGING": 1, "TXN_LATE_WRITE": 3}},
     ),
     "a directory that is gone with what it cost": (
-        WIPED, {"cause": Cause.LOG_DIRECTORY_GONE, "brokers": [2], "held_by": [1, 3], "lost_at_least": 4, "lost_at_most": 34}
+        WIPED, {"cause": Cause.LOG_DIRECTORY_MISSING, "brokers": [2], "held_by": [1, 3], "lost_at_least": 4, "lost_at_most": 34}
     ),
     "an old copy of a broker": (SHORT, {"cause": Cause.SHORT_REPLICA, "brokers": [3], "lost_at_least": 0, "lost_at_most": 500}),
     "offsets that several tell": (

@@ -161,7 +161,7 @@ def restated(offset: int, *values: bytes) -> MetadataSnapshot:
 def test_a_snapshot_completes_a_log_that_begins_later() -> None:
     replay = ControllerReplay(40)
     assert replay.in_doubt
-    replay.restate(restated(40, topic(), setting("cleanup.policy", "compact"), partition([3, 1], 3, leader_epoch=7)))
+    replay.replace_state(restated(40, topic(), setting("cleanup.policy", "compact"), partition([3, 1], 3, leader_epoch=7)))
     assert not replay.in_doubt
     feed(replay, [partition_change(leader=1)], 40)
     history = replay.finish(41)
@@ -174,7 +174,7 @@ def test_a_snapshot_completes_a_log_that_begins_later() -> None:
 def test_a_snapshot_makes_state_known_and_adds_events_only_for_differences() -> None:
     replay = ControllerReplay(0)
     feed(replay, [topic(), partition([1, 2], 1), topic("gone", OTHER_ID), BAD_CHANGE])
-    replay.restate(restated(4, topic(), partition([1, 2], 1)))
+    replay.replace_state(restated(4, topic(), partition([1, 2], 1)))
     feed(replay, [partition_change(isr=[1])], 4)
     history = replay.finish(5)
     assert (last(history).isr, last(history).unknown_after, history.unknown_after) == ([1], None, None)

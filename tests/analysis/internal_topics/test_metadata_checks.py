@@ -30,14 +30,14 @@ def test_nothing_is_reported_after_a_gap_until_a_snapshot(name: str) -> None:
     checks = MetadataChecks()
     checks.gap()
     assert problems(values, checks) == [None] * len(values)
-    checks.restate(MetadataSnapshot(9, 0, ()))
+    checks.replace_state(MetadataSnapshot(9, 0, ()))
     assert problems(values, checks)[-1] == reason
 
 
 def test_a_snapshot_with_an_unreadable_record_makes_no_state_known() -> None:
     bad = MetadataBatch(0, 0, ((0, decode_metadata_record(b"\1\2\x63")),))
     checks = MetadataChecks()
-    checks.restate(MetadataSnapshot(9, 0, (bad,)))
+    checks.replace_state(MetadataSnapshot(9, 0, (bad,)))
     assert problems((partition_change(leader=1),), checks) == [None]
 
 
@@ -48,5 +48,5 @@ def test_nothing_is_reported_after_an_unreadable_record() -> None:
 def test_checks_use_the_state_of_a_snapshot() -> None:
     records = tuple((0, decode_metadata_record(value)) for value in MADE)
     checks = MetadataChecks()
-    checks.restate(MetadataSnapshot(9, 0, (MetadataBatch(0, 0, records),)))
+    checks.replace_state(MetadataSnapshot(9, 0, (MetadataBatch(0, 0, records),)))
     assert problems((partition_change(leader=1), topic(), record(20)), checks) == [None, "a_topic_of_this_name_exists", None]

@@ -80,7 +80,7 @@ def test_the_sample_does_not_depend_on_the_cut(count: int, draw: st.DataObject) 
     length = [(at * 7) % 5 - 1 for at in range(count)]
     rows = np.array([[at * 3, at, length[at], at * 11, at * 13] for at in range(count)], np.int64).reshape(-1, KEY_SAMPLE_COLUMNS).T
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_placement, "MOST_KEPT", 8)
+        patch.setattr(key_placement, "MAX_SAMPLES", 8)
         state = fold_in_parts(draw, KeyPlacementFold, lambda fold, a, b: fold.step(rows[:, a:b]), count)
         whole = KeyPlacementFold()
         whole.step(rows)
@@ -92,7 +92,7 @@ def test_the_sample_does_not_depend_on_the_cut(count: int, draw: st.DataObject) 
 
 
 def test_the_sample_of_many_records_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_placement, "MOST_KEPT", 8)
+    monkeypatch.setattr(key_placement, "MAX_SAMPLES", 8)
     sizes = []
     for count in (60, 6000):
         fold = KeyPlacementFold()

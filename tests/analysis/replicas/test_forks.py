@@ -17,7 +17,7 @@ from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.analysis.replicas.comparison import compare, with_holders
 from kafka_forensics.analysis.replicas.controller_state import with_controller_findings
 from kafka_forensics.analysis.replicas.forks import brokers_epochs, fork_findings
-from kafka_forensics.analysis.replicas.single_replica import own_findings
+from kafka_forensics.analysis.replicas.single_replica import single_replica_findings
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.model.findings import Finding
@@ -349,7 +349,7 @@ def findings_of(name: str) -> Any:
     logs = Logs()
     replicas = replicas_of(logs, FORKS[name])
     compared = compare(replicas, logs)
-    of_replicas = [finding for replica in replicas for finding in own_findings(replica)]
+    of_replicas = [finding for replica in replicas for finding in single_replica_findings(replica)]
     answer = [[compared.agreement.kind, compared.agreement.common_end_offset], rows(compared.findings)]
     answer += [
         rows(with_holders(replicas, of_replicas, compared, all_read=all_read))
@@ -430,7 +430,7 @@ def test_a_truncated_segment_is_reported_once(beyond: int, cut: int) -> None:
     replica = whole(context(segment_base_offsets=[0, 10]), state)
     replica.index_entries_beyond_log[0, "index"] = beyond
     expected = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
-    assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | expected
+    assert Counter(finding.kind for finding in single_replica_findings(replica)) == {"OFFSET_GAP": 1} | expected
 
 
 @pytest.mark.parametrize(("blocks", "unread"), [(2, 0), (3, 1), (6, 4)])

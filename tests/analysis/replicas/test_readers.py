@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.readers import Readable, held_back_finding, readable
+from kafka_forensics.analysis.replicas.readers import ReadersLimit, held_back_finding, readable
 from kafka_forensics.cli.commands.groups import readers_text
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.wording import message
@@ -31,7 +31,7 @@ def stamp(replica: Replica, offset: int) -> int | None:
     return BASE_TIMESTAMP - 60_000
 
 
-def judged(found: list[Replica], about: PartitionControl | None) -> Readable:
+def judged(found: list[Replica], about: PartitionControl | None) -> ReadersLimit:
     return readable(found, about, stamp)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import kafka_forensics
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.replicas.diff import walked
+from kafka_forensics.analysis.replicas.diff import read_in_steps
 from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run
 from kafka_forensics.analysis.segments.misplaced import (
     LogEndWitnesses,
@@ -217,7 +217,7 @@ class RecordingReader:
 def test_each_batch_is_read_once(spans: Spans) -> None:
     reader = RecordingReader(spans)
     replica = Logs().add(1, batches((0, "a")))
-    found = [row for rows in walked(reader, replica, 2, 2**62) for row in rows[BatchColumn.BASE_OFFSET].tolist()]  # type: ignore[arg-type]
+    found = [row for rows in read_in_steps(reader, replica, 2, 2**62) for row in rows[BatchColumn.BASE_OFFSET].tolist()]  # type: ignore[arg-type]
     assert found == [start for start, _ in spans]
     assert len(reader.ranges_read) <= 70 * len(spans)
 

@@ -86,8 +86,8 @@ def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
     assert (missing_file.evidence["occurrences"], missing_file.evidence["file_missing"]) == (100, True)
     many = compared(log, {0: []})
     assert (len(many), {finding.evidence["occurrences"] for finding in many}) == (16, {100})
-    phantoms = compared(log, {0: [(7, 2 * n, 2 * n + 1) for n in range(100)] + [(8, 0, n) for n in range(50)]})
-    assert (len(phantoms), {finding.evidence["occurrences"] for finding in phantoms}) == (16, {50})
+    unmatched_entries = compared(log, {0: [(7, 2 * n, 2 * n + 1) for n in range(100)] + [(8, 0, n) for n in range(50)]})
+    assert (len(unmatched_entries), {finding.evidence["occurrences"] for finding in unmatched_entries}) == (16, {50})
 
 
 def test_a_damaged_index_is_not_judged_against_the_log() -> None:

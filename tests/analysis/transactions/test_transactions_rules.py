@@ -187,7 +187,7 @@ def columns_of(batches: list[dict[BatchColumn, int]]) -> NDArray[np.int64]:
     return columns
 
 
-def walked(columns: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
+def read_in_steps(columns: NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
     """(ended transactions, open transactions): the numbers of the data of each, and of the marker of ended ones."""
     opened: dict[int, list[int]] = {}
     ended = []
@@ -220,7 +220,7 @@ def plain(paired: NDArray[np.int64], *, ended: bool) -> list[list[int]]:
 @given(st.lists(BATCH, max_size=40), st.lists(st.integers(0, 40), max_size=4))
 def test_pairing_equals_a_plain_loop_at_any_cut(batches: list[dict[BatchColumn, int]], cuts: list[int]) -> None:
     columns, paired = columns_of(batches), Pairing()
-    ended, still_open = walked(columns)
+    ended, still_open = read_in_steps(columns)
     parts = np.split(columns, sorted(min(cut, len(batches)) for cut in cuts), axis=1)
     assert [transaction for part in parts for transaction in plain(paired.take(part), ended=True)] == ended
     assert plain(paired.still_open(), ended=False) == still_open
@@ -324,7 +324,7 @@ def test_markers_are_dropped_with_the_transactions_they_ended() -> None:
     rows[:, markers.OFFSET], ended[:, 4] = np.arange(8), np.arange(4, 8)
     facts = facts_of(0, rows, ended)
     facts.trim()
-    assert [facts.had_data(offset) for offset in facts.markers[:, markers.OFFSET].tolist()] == [True] * 4
+    assert [facts.had_transaction_data(offset) for offset in facts.markers[:, markers.OFFSET].tolist()] == [True] * 4
 
 
 def test_commits_are_found_by_producer_and_partition_without_going_through_all() -> None:

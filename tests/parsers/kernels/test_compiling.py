@@ -19,11 +19,11 @@ from kafka_forensics.parsers.kernels.compiling import (
     Kernel,
     call_before_compiling,
     compile_as_needed,
+    gains_by_threads,
     kernel,
     kernel_directory,
     use_compiled,
     using_compiled,
-    worth_threads,
 )
 from kafka_forensics.storage.code_cache import set_cache_directory
 
@@ -110,7 +110,7 @@ def test_the_environment_variable_takes_precedence(monkeypatch: pytest.MonkeyPat
     use_compiled(not expected)
     assert using_compiled() is expected
     compile_as_needed(0 if expected else WORK)
-    assert using_compiled() is worth_threads() is expected
+    assert using_compiled() is gains_by_threads() is expected
 
 
 def fresh(name: str = "at_least_seven") -> Kernel[int]:
@@ -157,7 +157,7 @@ def test_kernels_are_compiled_or_loaded_after_enough_use(clock: Clock, cached: b
     assert using_compiled() is (work > compiling.COMPILED_ABOVE_BYTES)
     clock.step = step
     assert calls_until_compiled(fresh()) == calls
-    assert work != WORK or worth_threads()
+    assert work != WORK or gains_by_threads()
 
 
 def test_a_kernel_is_ready_once_kernels_are_compiled_or_cached(clock: Clock) -> None:
@@ -290,7 +290,7 @@ def test_code_that_cannot_be_cached_is_written_nowhere_else(
         monkeypatch.setenv(name, str(tmp_path / name))
     uncached = fresh("never_cached")
     (Path(kernel_directory(make=True)) / f"{uncached._cache_name}-{compiling._digest(('int',))}").write_bytes(b"")
-    compiling._say_not_cached.cache_clear()
+    compiling._log_not_cached.cache_clear()
     with caplog.at_level("INFO", logger="kafka_forensics"):
         assert uncached.compiled(1) == 7
     assert "kernels are compiled in memory, only for this process: " in caplog.text

@@ -14,7 +14,7 @@ from kafka_forensics.parsers.kernels.matching import (
     FAR,
     NOT_FOUND,
     PAYLOAD_ROWS,
-    UNSURE,
+    UNDECIDED,
     PayloadRow,
     find_bytes,
     mark_containing,
@@ -24,9 +24,9 @@ from kafka_forensics.parsers.kernels.matching import (
     small_or_varlong,
 )
 from kafka_forensics.parsers.kernels.records import (
-    COUNT_LIE,
     FULL,
     OK,
+    WRONG_COUNT,
     gather_records,
     read_varint,
     read_varlong,
@@ -226,7 +226,7 @@ def test_gathering_returns_why_it_stops() -> None:
     out, batch_of = np.empty((RECORD_COLUMNS, 4), np.int64), np.empty(4, np.int64)
     assert call_both_forms(gather_records, data, payloads, 0, out[:, :3].copy(), batch_of) == (1, 2, FULL)
     assert call_both_forms(gather_records, data, payloads[:, :2].copy(), 0, out, batch_of) == (2, 4, OK)
-    assert call_both_forms(gather_records, data, payloads, 2, out, batch_of) == (2, 0, COUNT_LIE)
+    assert call_both_forms(gather_records, data, payloads, 2, out, batch_of) == (2, 0, WRONG_COUNT)
     assert call_both_forms(gather_records, data, payloads, 3, out, batch_of) == (3, 0, OK)
 
 
@@ -285,7 +285,7 @@ def test_numbers_too_large_to_be_added_are_refused(row: PayloadRow) -> None:
     batch = write_batch([RecordToWrite(b"a", b"b")], base_offset=5, base_timestamp=7)
     payloads, query = payloads_of([batch]), record_query((None, None), (None, None))
     out, batch_of = np.empty((RECORD_COLUMNS, 2), np.int64), np.empty(2, np.int64)
-    for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNSURE), (-FAR - 1, UNSURE)):
+    for number, code in ((FAR, OK), (-FAR, OK), (FAR + 1, UNDECIDED), (-FAR - 1, UNDECIDED)):
         payloads[row] = number
         assert call_both_forms(match_records, batch, payloads, 0, query, out, batch_of)[2] == code
 

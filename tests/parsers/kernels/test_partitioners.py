@@ -14,10 +14,10 @@ from kafka_forensics.parsers.kernels import partitioners
 from kafka_forensics.parsers.kernels.crc import crc32
 from kafka_forensics.parsers.kernels.records import readable
 from kafka_forensics.parsers.log.records import (
-    BYTES_FOR_EACH,
-    COMPRESSED_GRAINS,
-    LEAST_GRAIN,
-    MOST_FOR_ONE_MORE,
+    BYTES_PER_STEP,
+    COMPRESSED_INTERVALS,
+    MAX_RECORDS_PER_SAMPLE,
+    MIN_SAMPLE_INTERVAL,
     SAMPLED_BATCHES,
     BatchChecks,
     KeySampler,
@@ -174,7 +174,7 @@ def long_batch(base_offset: int, **fields: Any) -> bytes:
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
 def test_the_first_records_of_a_batch_are_sampled(compiled: bool, codec: str) -> None:
     with kernels(compiled=compiled):
-        for log_bytes, sampled_records in ((0, 64), (4 * BYTES_FOR_EACH, 26), (BYTES_FOR_EACH * MOST_FOR_ONE_MORE, 4)):
+        for log_bytes, sampled_records in ((0, 64), (4 * BYTES_PER_STEP, 26), (BYTES_PER_STEP * MAX_RECORDS_PER_SAMPLE, 4)):
             rows = sampled(long_batch(7, compression_type=codec), log_bytes)
             assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(sampled_records)]
         appended = long_batch(0, compression_type=codec, timestamp_type="LogAppendTime", max_timestamp=99)
@@ -192,7 +192,7 @@ def test_the_same_batches_are_sampled_when_many_are_decoded_together(codec: str)
     batches = [numbered(number) for number in range(2500)]
     batches[1300] = numbered(1300, records_count=2)
     starts = itertools.accumulate((len(batch) for batch in batches), initial=0)
-    grain = LEAST_GRAIN * (1 if codec == "none" else COMPRESSED_GRAINS)
+    grain = MIN_SAMPLE_INTERVAL * (1 if codec == "none" else COMPRESSED_INTERVALS)
     chosen = [number for number, start in zip(range(2500), starts, strict=False) if -start % grain < len(batches[number])]
     assert sampled(b"".join(batches)) == [expected(number, number, b"key-%d" % number) for number in chosen]
 
@@ -208,7 +208,7 @@ def test_old_messages_are_sampled_but_not_markers_or_damaged_batches() -> None:
 def test_few_batches_of_a_long_log_are_sampled_with_any_cut() -> None:
     log = [write_batch([RecordToWrite(b"k", b"v" * 100)], base_offset=n, base_timestamp=5) for n in range(300)]
     data, size = b"".join(log), len(log[0])
-    assert len(sampled(data)) == sum(partitioners.is_sampled.interpreted(at * size, size, LEAST_GRAIN) for at in range(300))
+    assert len(sampled(data)) == sum(partitioners.is_sampled.interpreted(at * size, size, MIN_SAMPLE_INTERVAL) for at in range(300))
     whole = sampled(data, 4000 * SAMPLED_BATCHES)
     assert len(whole) == -(-len(data) // 4000)
     sampler = KeySampler(4000 * SAMPLED_BATCHES)

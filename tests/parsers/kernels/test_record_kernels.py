@@ -6,13 +6,13 @@ from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import RecordColumn
 from kafka_forensics.parsers.kernels.records import (
-    COUNT_LIE,
     FULL,
     MALFORMED,
     MORE,
     OK,
     OUT_OF_BOUNDS,
     VARINT_OVERLONG,
+    WRONG_COUNT,
     check_batches,
     check_payloads,
     check_records,
@@ -165,12 +165,12 @@ FAULTS = {
 def test_a_malformed_record_has_a_code(name: str) -> None:
     record, code = FAULTS[name]
     assert agreed(GOOD + record, 2) == (1, code, len(GOOD))
-    assert agreed(GOOD + record, 1) == (1, COUNT_LIE, len(GOOD)), "after the last counted record, the count is wrong"
+    assert agreed(GOOD + record, 1) == (1, WRONG_COUNT, len(GOOD)), "after the last counted record, the count is wrong"
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, 4, 2**31 - 1])
 def test_a_wrong_count_has_a_code(count: int) -> None:
-    assert agreed(GOOD * 3, count) == (3, COUNT_LIE, 3 * len(GOOD))
+    assert agreed(GOOD * 3, count) == (3, WRONG_COUNT, 3 * len(GOOD))
 
 
 def test_null_and_empty_differ() -> None:

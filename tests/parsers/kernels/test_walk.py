@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
-from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, TROUBLE, plausible_size, search, walk
+from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, NOT_A_BATCH, plausible_size, search, walk
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
 from tests.support.segments import BASE_TIMESTAMP, batch, flip_bit, legacy_entry, log, replace_bytes
 from tests.support.strategies import any_segments
@@ -81,7 +81,7 @@ def test_the_walk_agrees_with_the_naive_walk(data: bytes) -> None:
     accepted, stopped = naive_walk(data)
     (stop, count, reason, _), columns = walk_all(data)
     assert (stop, count) == (stopped, len(accepted))
-    assert reason == (DONE if stopped == len(data) else TROUBLE)
+    assert reason == (DONE if stopped == len(data) else NOT_A_BATCH)
     assert list(zip(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist(), strict=True)) == accepted
 
 
@@ -96,7 +96,7 @@ def test_an_empty_batch_confirms_the_size_of_a_corrupt_batch_before_it(following
     for size in range(61):
         cut = corrupt + emptied[:size]
         (stop, count, reason, _), _ = walk_all(cut)
-        assert (stop, count, reason) == ((0, 0, TROUBLE) if size else (len(corrupt), 1, DONE))
+        assert (stop, count, reason) == ((0, 0, NOT_A_BATCH) if size else (len(corrupt), 1, DONE))
 
 
 @pytest.mark.parametrize("magic", [0, 1])

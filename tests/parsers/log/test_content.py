@@ -36,7 +36,7 @@ class DigestsByPosition:
 def digests_of(data: bytes, key: bytes) -> DigestsByPosition:
     """The digests of all batches of a segment."""
     digests, found = ContentDigests(key), DigestsByPosition()
-    reader = SegmentReader(MemoryFile(data), inspect=digests.inspect, inspect_alone=digests.alone)
+    reader = SegmentReader(MemoryFile(data), inspect=digests.inspect, inspect_batch=digests.inspect_batch)
     for chunk in reader.chunks():
         columns = chunk.columns
         taken = digests.take(columns)
@@ -120,9 +120,9 @@ class _CutFile(MemoryFile):
 def test_a_batch_that_became_shorter_has_the_digest_zero() -> None:
     digests = ContentDigests(SECRET)
     data = large(0, 9000)
-    assert digests.alone(_CutFile(data), 0, len(data)) == []
+    assert digests.inspect_batch(_CutFile(data), 0, len(data)) == []
     assert digests.take(columns_at(0)).tolist() == [[0, 0]]
-    assert digests.alone(MemoryFile(data), 0, len(data)) == []
+    assert digests.inspect_batch(MemoryFile(data), 0, len(data)) == []
     assert digests.take(columns_at(9, 0))[1].tobytes() == expected(data, SECRET)
     assert digests.take(columns_at(0)).tolist() == [[0, 0]]
 

@@ -90,7 +90,7 @@ def test_markers_and_corrupt_batches_have_no_records_and_malformed_batches_are_u
     assert found.unread.tolist() == [starts[4]]
     monkeypatch.setattr(hashed_records, "MAX_BATCH_BYTES", 10)
     hashes = SegmentHashes(HASHERS[0])
-    hashes.alone(MemoryFile(data), starts[2], starts[3] - starts[2])
+    hashes.inspect_batch(MemoryFile(data), starts[2], starts[3] - starts[2])
     assert hashes.take().unread.tolist() == [starts[2]]
     assert not len(hashes.take().unread)
 

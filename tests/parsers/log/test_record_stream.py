@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafka_forensics.model.batches import RecordColumn
-from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
+from kafka_forensics.parsers.kernels.records import MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG, WRONG_COUNT
 from kafka_forensics.parsers.log.record_stream import MAX_BAD_RECORDS, RecordStream, plain_records
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
@@ -90,7 +90,7 @@ def test_reading_stops_after_many_malformed_records() -> None:
 def test_trailing_bytes_are_a_wrong_count() -> None:
     records = RecordStream(GOOD + b"\x80\x80trailing", None, 1)
     records.check()
-    assert summary(records) == (1, COUNT_LIE, 1, len(GOOD))
+    assert summary(records) == (1, WRONG_COUNT, 1, len(GOOD))
 
 
 @pytest.mark.parametrize("held", [64, 4096])

@@ -19,20 +19,20 @@ def test_a_sound_segment_gives_its_batches_without_damage() -> None:
     assert (reading.damage, reading.base_offsets) == ([], [0, 1, 2, 4, 6, 8, 10])
     assert reading.column(BatchColumn.POSITION) == batch_positions(batches)[:-1]
     assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(batch) for batch in batches]
-    assert reading.decoded == reading.landed == sum(map(len, batches))
+    assert reading.decoded == reading.end_position == sum(map(len, batches))
 
 
 def test_an_empty_segment_is_one_empty_chunk() -> None:
     reading = read(b"")
     assert [chunk.rows for chunk in reading.chunks] == [0]
-    assert (reading.damage, reading.total, reading.landed) == ([], 0, 0)
+    assert (reading.damage, reading.total, reading.end_position) == ([], 0, 0)
 
 
 @given(any_segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]), st.integers(4, 7))
 def test_kernels_windows_and_chunks_do_not_change_what_is_read(data: bytes, ordinary: int, largest: int, rows: int) -> None:
     with kernels(compiled=False):
         whole = read(data)
-    assert whole.landed == whole.total == len(data)
+    assert whole.end_position == whole.total == len(data)
     spans_are_within(data, whole.columns)
     with kernels(compiled=True):
         compiled = read(data)
@@ -49,8 +49,8 @@ def test_kernels_windows_and_chunks_do_not_change_what_is_read(data: bytes, ordi
     for other in (compiled, narrow):
         assert np.array_equal(other.columns, whole.columns)
         assert other.damage == whole.damage
-    assert (streamed.landed, streamed.total, streamed.good) == (len(data), len(data), whole.good)
-    assert (small.landed, small.total) == (len(data), len(data))
+    assert (streamed.end_position, streamed.total, streamed.good) == (len(data), len(data), whole.good)
+    assert (small.end_position, small.total) == (len(data), len(data))
     if whole.good == sorted(whole.good):  # after a wrong offset, only a chain of batches is accepted, and `small` cuts chains
         assert small.good == whole.good
     assert max(chunk.rows for chunk in small.chunks) <= rows
@@ -83,7 +83,7 @@ def test_adjacent_ranges_give_the_batches_of_the_whole_segment(data: bytes, draw
     position, parts = 0, []
     for end in [*cuts, len(data)]:
         parts.append(read(data, position, max(end, position)))
-        position = parts[-1].landed
+        position = parts[-1].end_position
     assert position == len(data)
     assert np.array_equal(np.concatenate([part.columns for part in parts], axis=1), whole.columns)
     assert [found for part in parts for found in part.damage] == whole.damage
@@ -138,7 +138,7 @@ def test_a_file_that_shrinks_is_read_to_its_end() -> None:
     data = b"".join(batches)
     for cut in (len(data), batch_positions(batches)[2], batch_positions(batches)[2] + 10, batch_positions(batches)[2] + 70, 0):
         reading = read(Shrinking(data[:cut], size_in_bytes=len(data) + 1000))
-        assert reading.landed == cut
+        assert reading.end_position == cut
         assert reading.good == [
             offset for offset, end in zip((0, 2, 4, 6), batch_positions(batches)[1:], strict=True) if end <= cut
         ]
@@ -157,7 +157,7 @@ def test_batches_larger_than_any_window_are_inspected_in_the_file(monkeypatch: p
         inspected.append((position, size))
         return [Damage("RECORD_MALFORMED", position, size)]
 
-    reading = read(data, inspect_alone=alone)
+    reading = read(data, inspect_batch=alone)
     assert inspected == [(at[1], len(batches[1])), (at[2], len(batches[2]))]
     assert [found.kind for found in reading.damage if found.position == at[1]] == ["RECORD_MALFORMED"]
     assert [found.kind for found in reading.damage if found.position == at[2]] == ["BATCH_MAGIC_UNKNOWN", "RECORD_MALFORMED"]

@@ -224,7 +224,7 @@ def test_too_many_consecutive_damaged_batches_are_one_range(monkeypatch: pytest.
 
 
 def test_reading_stops_after_many_damaged_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "MAX_TROUBLES", 2)
+    monkeypatch.setattr(segment, "MAX_DAMAGED_PLACES", 2)
     batches = log(9)
     at, data = batch_positions(batches), b"".join(batches)
     for which in (1, 4, 7):

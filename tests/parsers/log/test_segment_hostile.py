@@ -70,7 +70,7 @@ def test_a_mebibyte_of_malice_is_read_in_bounded_time(name: str, compiled: bool)
     with kernels(compiled=compiled):
         reading = read(data)
     assert time.process_time() - started < SECONDS
-    assert reading.landed == reading.total == len(data)
+    assert reading.end_position == reading.total == len(data)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -81,7 +81,7 @@ def test_bytes_are_read_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(damage, "FIRST_BUDGET_BYTES", 8 * MEBIBYTE)
     data = HOSTILE[name](40_000)
     file = MemoryFile(data)
-    assert read(file).landed == len(data)
+    assert read(file).end_position == len(data)
     assert file.bytes_read <= damage.FIRST_BUDGET_BYTES + 8 * (len(data) + MEBIBYTE)
     assert file.furthest_byte <= len(data)
 

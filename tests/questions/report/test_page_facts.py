@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions import report as report_module
-from kafka_forensics.questions.report import Reported, ReportOptions, report
+from kafka_forensics.questions.report import ReportContent, ReportOptions, report
 from tests.support.brokers import put_replica
 from tests.support.places import SAMPLES
 from tests.support.segments import BASE_TIMESTAMP, batch
@@ -18,11 +18,11 @@ SAMPLE: Final = SAMPLES / "unclean-election"
 
 
 @pytest.fixture(scope="module")
-def reported() -> Reported:
+def reported() -> ReportContent:
     return report([str(SAMPLE)], ScanOptions(), ReportOptions(payloads=True, hashes=True))
 
 
-def test_partitions_that_elections_may_cost_have_a_plan(reported: Reported) -> None:
+def test_partitions_that_elections_may_cost_have_a_plan(reported: ReportContent) -> None:
     planned = reported.facts.planned["audit", 0]
     assert set(reported.facts.planned) == {("audit", 0)}
     assert reported.plans is not None
@@ -30,7 +30,7 @@ def test_partitions_that_elections_may_cost_have_a_plan(reported: Reported) -> N
     assert planned.plan.recommended == 2
 
 
-def test_times_of_records_are_those_of_the_batches(reported: Reported) -> None:
+def test_times_of_records_are_those_of_the_batches(reported: ReportContent) -> None:
     facts = reported.facts
     assert facts.committed_ms == {1: 1795233370131, 2: 1795233359117, 3: 1795233347381}
     assert (facts.oldest_ms, facts.newest_ms) == (1795233325689, 1795233374386)
@@ -51,7 +51,7 @@ def test_the_newest_committed_record_is_below_the_high_watermark(tmp_path: Path)
     assert facts.history is None
 
 
-def test_a_fork_has_the_bytes_of_both_sides(reported: Reported) -> None:
+def test_a_fork_has_the_bytes_of_both_sides(reported: ReportContent) -> None:
     difference = reported.facts.differences["audit", 0]
     assert (difference.offset, [side.broker for side in difference.sides]) == (300, [1, 2])
     first, second = difference.sides
@@ -64,11 +64,11 @@ def test_a_fork_has_the_bytes_of_both_sides(reported: Reported) -> None:
 def test_brokers_with_equal_bytes_share_a_side() -> None:
     found = report([str(SAMPLE.parent / "silent-divergence")], ScanOptions(), ReportOptions(payloads=True))
     difference = found.facts.differences["ledger", 0]
-    assert [(side.broker, side.alike) for side in difference.sides] == [(1, ()), (2, (3,))]
+    assert [(side.broker, side.equal_brokers) for side in difference.sides] == [(1, ()), (2, (3,))]
     assert {side.rows[0][0] for side in difference.sides} == {"entry"}
 
 
-def test_every_file_is_hashed_once_by_path(reported: Reported) -> None:
+def test_every_file_is_hashed_once_by_path(reported: ReportContent) -> None:
     assert reported.facts.hashes is not None
     paths = [file.path for file in reported.facts.hashes]
     assert paths == sorted(set(paths))

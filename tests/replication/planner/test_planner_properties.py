@@ -131,7 +131,7 @@ def check(given_logs: list[Log], plan: plans.Plan, cuts: dict[tuple[int, int], i
             assert isinstance(follower.broker, int)
             log = given_logs[follower.broker]
             cut = cuts[follower.broker, candidate.broker]
-            assert follower.begins_anew is (cut < leader.start), "the leader has no records below its log start"
+            assert follower.restarts_empty is (cut < leader.start), "the leader has no records below its log start"
             cut = max(cut, leader.start)
             assert follower.truncation_offset == cut
             lost = {
@@ -259,7 +259,9 @@ def test_any_values_give_a_consistent_plan(given_partition: plans.PlanPartition,
         for follower in candidate.followers:
             assert counted(follower.kept) <= counted(follower.lost)
             assert (
-                follower.truncation_offset is None or follower.begins_anew or follower.truncation_offset <= follower.log_end_offset
+                follower.truncation_offset is None
+                or follower.restarts_empty
+                or follower.truncation_offset <= follower.log_end_offset
             )
         needs = election_needs(given_partition, plan, candidate)
         assert needs.started[0] == needs.leader == candidate.broker

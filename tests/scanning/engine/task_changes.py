@@ -8,7 +8,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.questions.changes import partition, snapshots
-from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
+from kafka_forensics.questions.changes.snapshots import SnapshotPaths, gather_snapshots, snapshot_paths
 from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import StretchRow, TaskArguments, shared_inputs
@@ -23,7 +23,7 @@ from tests.support.evidence_schema import evidence_errors
 SPLIT_BYTES = 1 << 28
 
 
-def changes_with_key_tasks(paths: Given, options: ScanOptions) -> SnapshotsResult:
+def changes_with_key_tasks(paths: SnapshotPaths, options: ScanOptions) -> SnapshotsResult:
     """The local engine's result, which tasks that read keys file by file and compare them separately must give, too."""
     local_result = snapshots.changes(paths, options).result
     task_result, _ = changes(paths, options, deferred_keys_bytes=0)
@@ -38,8 +38,10 @@ def comparable(result: SnapshotsResult) -> tuple[object, ...]:
     return scans, result.changes, result.findings, result.incomplete, result.notes
 
 
-def changes(paths: Given, options: ScanOptions, *, deferred_keys_bytes: int | None) -> tuple[SnapshotsResult, list[KeyQuestion]]:
-    """The result, and the key questions that its tasks asked."""
+def changes(
+    paths: SnapshotPaths, options: ScanOptions, *, deferred_keys_bytes: int | None
+) -> tuple[SnapshotsResult, list[KeyQuestion]]:
+    """The result, and the key questions of its tasks."""
     gathered = gather_snapshots(snapshot_paths(paths, options, (), []), options)
     key, order = digest_key(), random.Random(0)
     running: list[Scan] = []

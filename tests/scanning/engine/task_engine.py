@@ -14,7 +14,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine import local
-from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, read_keys, sweep_keys
+from kafka_forensics.scanning.engine.key_tasks import KeyQuestionRun, KeyRows, compare_sorted_keys, read_keys
 from kafka_forensics.scanning.engine.serialization import pack, unpack
 from kafka_forensics.scanning.engine.task_values import (
     PartitionSlice,
@@ -25,7 +25,7 @@ from kafka_forensics.scanning.engine.task_values import (
     merge_notes,
     shared_inputs,
     slices,
-    thin_plans,
+    trimmed_plans,
 )
 from kafka_forensics.scanning.engine.tasks import fold, judge, judge_small_slices, read_witness_logs
 from kafka_forensics.scanning.engine.work_plan import FILE_COST_BYTES, fold_works, is_small, small_slice_works
@@ -62,7 +62,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
     common = TaskArguments(options, digest_key(), total, sizes.split_bytes, shared_inputs(inputs))
     witness_answer: WitnessAnswer = unpack(
-        read_witness_logs(pack(common), pack(thin_plans(inputs.internal))), lambda name, _: by_name[name]
+        read_witness_logs(pack(common), pack(trimmed_plans(inputs.internal))), lambda name, _: by_name[name]
     )
     inputs.incomplete += witness_answer.task_notes.incomplete
     inputs.controller = witness_answer.witnesses.controller
@@ -117,7 +117,7 @@ def answered(common: bytes, under_way: KeyQuestionRun, work_bytes: int, order: r
         rows_of_part = [(question, row) for question, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
         rows_of_part.sort(key=lambda numbered: (numbered[0], *numbered[1][columns].tolist()))
         chunks = (KeyRows(question, row[np.newaxis]) for question, row in rows_of_part)
-        for question, packed in sweep_keys(under_way.comparisons(), chunks):
+        for question, packed in compare_sorted_keys(under_way.comparisons(), chunks):
             under_way.take_tally(question, unpack(packed))
     return under_way.answers()
 

@@ -117,7 +117,7 @@ def crafted(plain: Any) -> bytes:
     return head + b"\0" + len(encoded).to_bytes(8, "little") + pa.compress(encoded, "zstd", asbytes=True)
 
 
-unlisted_names = ["ValueError", "LostSource", "builtins.eval", "Scan.__init__", "", "os"]
+unlisted_names = ["ValueError", "UnopenedSource", "builtins.eval", "Scan.__init__", "", "os"]
 crafted_values = st.recursive(
     leaves.filter(lambda leaf: not isinstance(leaf, int) or abs(leaf) < 2**63)
     | st.sampled_from([*sorted(SERIALIZABLE), *unlisted_names]),

@@ -173,7 +173,7 @@ def test_large_compacted_partitions_may_ask_keys(
     for plan in part.replicas:
         plan.context.compacted = compacted
     deferred_keys_bytes = sum(plan.bytes for plan in part.replicas) if asks else least_bytes
-    assert job._may_ask(part, job.TaskSizes(deferred_keys_bytes=deferred_keys_bytes)) is asks
+    assert job._may_have_key_questions(part, job.TaskSizes(deferred_keys_bytes=deferred_keys_bytes)) is asks
 
 
 @pytest.mark.parametrize(("work_bytes", "works"), [(None, 1), (1, 2), (1 << 40, 1)])
@@ -183,6 +183,6 @@ def test_small_logs_are_one_work_by_default(tmp_path: Path, deep: bool, work_byt
     parts = list(enumerate(slices(gather([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], ScanOptions()))))
     spark: Any = FakeSession()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "fold_works_there", lambda *_: iter(()))
+        patch.setattr(job, "fold_on_worker", lambda *_: iter(()))
         _, works_count = job.fold_states(spark, b"", parts, job.TaskSizes(work_bytes=work_bytes), deep=deep)
     assert works_count == works

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def hashed(file: ByteFile, hasher: RecordHasher) -> HashedRecords:
     hashes = SegmentHashes(hasher)
-    for _ in SegmentReader(file, inspect=hashes.inspect, inspect_alone=hashes.alone).chunks():
+    for _ in SegmentReader(file, inspect=hashes.inspect, inspect_batch=hashes.inspect_batch).chunks():
         pass
     return hashes.take()
 

@@ -144,12 +144,12 @@ def test_a_failure_in_the_merge_releases_waiting_threads(brokers: Brokers, monke
 
 def test_a_large_stretch_waits_for_memory_or_its_turn() -> None:
     budget = prefetch.MemoryBudget()
-    budget.hold(0, prefetch.MAX_WAITING_BYTES)
-    budget.hold(1, prefetch.LARGE - 1)
+    budget.wait_for_memory(0, prefetch.MAX_WAITING_BYTES)
+    budget.wait_for_memory(1, prefetch.LARGE - 1)
     passed = threading.Event()
 
     def later() -> None:
-        budget.hold(1, prefetch.LARGE)
+        budget.wait_for_memory(1, prefetch.LARGE)
         passed.set()
 
     thread = threading.Thread(target=later)

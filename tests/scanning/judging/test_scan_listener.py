@@ -29,7 +29,7 @@ class LineListener:
         assert not self.text
         self.text += "".join(json_document.broker_lines(brokers))
 
-    def settled(self, partition: PartitionSummary, findings: list[Finding]) -> None:
+    def on_final(self, partition: PartitionSummary, findings: list[Finding]) -> None:
         self.text += "".join(json_document.partition_lines(partition, findings))
         self.partitions.append((partition.topic, partition.partition))
 

@@ -35,7 +35,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[str]:
 def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
     """The rows of `RECORDS` by decoding each batch."""
     file = MemoryFile(data)
-    states = RecordStates(file, goes_on=False)
+    states = RecordStates(file, log_continues=False)
     rows: list[tuple[Any, ...]] = []
     for chunk in SegmentReader(file).chunks():
         for column in chunk.columns.T:
@@ -66,7 +66,7 @@ def one_by_one(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
 def as_columns(data: bytes, *, payloads: bool = True) -> list[tuple[Any, ...]]:
     """The rows of `RECORDS` by columns, which must be valid Arrow."""
     file = MemoryFile(data)
-    states = LazyRecordStates(lambda: RecordStates(file, goes_on=False))
+    states = LazyRecordStates(lambda: RecordStates(file, log_continues=False))
     tables = []
     for chunk in SegmentReader(file).chunks():
         good = np.flatnonzero(chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED])
@@ -115,8 +115,8 @@ def test_a_file_that_ends_early_gives_the_records_before_its_end(form: str) -> N
 
 def test_states_of_many_batches_equal_those_of_each_one() -> None:
     for data in map(Path.read_bytes, LOGS):
-        for goes_on in (False, True):
-            states = RecordStates(MemoryFile(data), goes_on=goes_on)
+        for log_continues in (False, True):
+            states = RecordStates(MemoryFile(data), log_continues=log_continues)
             for chunk in SegmentReader(MemoryFile(data)).chunks():
                 state_of_each = [
                     states.state(*transaction_facts(column), int(column[BatchColumn.POSITION])) for column in chunk.columns.T

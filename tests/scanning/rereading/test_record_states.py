@@ -30,8 +30,8 @@ def busy() -> DataLog:
     return log
 
 
-def states(data: bytes, *, goes_on: bool = False, limit: int = 100) -> list[str]:
-    states_of = RecordStates(MemoryFile(data), goes_on=goes_on, limit=limit)
+def states(data: bytes, *, log_continues: bool = False, limit: int = 100) -> list[str]:
+    states_of = RecordStates(MemoryFile(data), log_continues=log_continues, limit=limit)
     lookups = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
     return [states_of.state(TXN, producer_id, position_of(offset)) for producer_id, offset in lookups]
 
@@ -47,8 +47,8 @@ def bytes_of(log: DataLog) -> bytes:
 
 def test_the_next_marker_of_the_producer_decides() -> None:
     assert states(bytes_of(busy())) == ["committed", "aborted", "aborted", "open"]
-    assert states(bytes_of(busy()), goes_on=True) == ["committed", "aborted", "aborted", "unknown"]
-    states_of = RecordStates(MemoryFile(bytes_of(busy())), goes_on=False)
+    assert states(bytes_of(busy()), log_continues=True) == ["committed", "aborted", "aborted", "unknown"]
+    states_of = RecordStates(MemoryFile(bytes_of(busy())), log_continues=False)
     marker = position_of(4)
     assert [states_of.state(*lookup) for lookup in ((0, APP_ID, 0), (TXN | 0x20, APP_ID, marker), (TXN, -1, 0))] == ["none"] * 3
     assert [states_of.state(TXN, 77, 0), states_of.state(TXN, APP_ID, marker)] == ["open", "aborted"]
@@ -56,17 +56,17 @@ def test_the_next_marker_of_the_producer_decides() -> None:
 
 def test_a_part_reads_only_what_its_records_need() -> None:
     data = bytes_of(busy())
-    whole = RecordStates(MemoryFile(data), goes_on=False)
+    whole = RecordStates(MemoryFile(data), log_continues=False)
     lookups = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
     for start, end in ((0, position_of(4)), (position_of(2), position_of(7)), (position_of(4), len(data))):
-        part = RecordStates(MemoryFile(data), goes_on=False, part=(start, end))
+        part = RecordStates(MemoryFile(data), log_continues=False, part=(start, end))
         inside = [(producer_id, place) for producer_id, offset in lookups if start <= (place := position_of(offset)) < end]
         assert inside
         assert [part.state(TXN, *lookup) for lookup in inside] == [whole.state(TXN, *lookup) for lookup in inside]
     more = data + b"".join(batch(100 + number, value=bytes(1 << 20)) for number in range(8))
     complete_part, open_part = MemoryFile(more), MemoryFile(more)
-    RecordStates(complete_part, goes_on=False, part=(0, position_of(7)))
-    RecordStates(open_part, goes_on=False, part=(0, len(data)))
+    RecordStates(complete_part, log_continues=False, part=(0, position_of(7)))
+    RecordStates(open_part, log_continues=False, part=(0, len(data)))
     assert complete_part.furthest_byte < 4 << 20
     assert open_part.furthest_byte == len(more)
 

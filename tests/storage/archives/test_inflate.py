@@ -57,7 +57,7 @@ def test_reading_backwards_gives_the_same_bytes(form: str) -> None:
 
 
 def test_gzip_is_read_backwards_from_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_forensics.storage.archives.inflate._MOST_SNAPSHOTS", 4)
+    monkeypatch.setattr("kafka_forensics.storage.archives.inflate._MAX_SNAPSHOTS", 4)
     data = content(40)
     stream = stream_of("gz", in_parts(FORMS["gz"][1])(data))
     stream._snapshot_distance = 2

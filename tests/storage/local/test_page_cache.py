@@ -101,7 +101,7 @@ def test_a_read_of_any_range_keeps_the_cached_pages(on_disk: Path, pages: set[in
 
 
 def test_pages_are_dropped_while_a_file_is_read(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_cache, "MOST_BROUGHT_BYTES", 8 * PAGE_BYTES)
+    monkeypatch.setattr(page_cache, "MAX_ADDED_BYTES", 8 * PAGE_BYTES)
     set_cached_pages(on_disk, set())
     with uncached_source(on_disk).open("") as file:
         for page in range(PAGES):

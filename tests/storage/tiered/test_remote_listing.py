@@ -40,7 +40,7 @@ EXPECTED = sorted((kafka_id(number // 2), number % 2, number, number) for number
 @pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize(("most_walked", "most_together"), [(30_000, 250_000), (30_000, 0), (3, 250_000)])
 def test_every_object_is_listed(bucket: str, most_walked: int, most_together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_source, "MOST_WALKED", most_walked)
+    monkeypatch.setattr(remote_source, "MAX_WALKED_DIRECTORIES", most_walked)
     monkeypatch.setattr(remote_source, "LISTED_TOGETHER", most_together)
     store = list_store(open_source(bucket), "")
     assert sizes(store) == EXPECTED

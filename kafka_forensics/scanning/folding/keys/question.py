@@ -98,7 +98,7 @@ class DamageEnd:
 
 @dataclass(slots=True)
 class KeyPart:
-    """What reading keys in a part of a log gives besides rows; parts in file order can be merged.
+    """What reading keys in a part of a log gives in addition to rows; parts in file order can be merged.
 
     `failed` says why its rows are not complete.
     """
@@ -165,7 +165,7 @@ class KeyReadOptions:
     """See `hash_key_of`."""
 
 
-Gist = tuple[tuple[tuple[int, ...], ...], ...]
+QuestionIdentity = tuple[tuple[tuple[int, ...], ...], ...]
 
 
 @dataclass(slots=True)
@@ -213,7 +213,7 @@ class KeyQuestion:
         return KeyReadOptions(self.cuts, self.seed, self.delete_retention_ms, self.hash_key)
 
     @property
-    def identity(self) -> Gist:
+    def identity(self) -> QuestionIdentity:
         """What identifies the question: all but the seed and the transactions."""
         pairs = tuple((pair.left, pair.right, pair.start, pair.end) for pair in self.pairs)
         logs = tuple((number, keyed_log.plan, keyed_log.log_end_offset) for number, keyed_log in sorted(self.logs.items()))
@@ -230,16 +230,17 @@ class KeyQuestion:
 class KeyAnswer:
     """The answer to a question: what each replica's log holds, and the tally; `failed` says why they are not complete."""
 
-    identity: Gist
+    identity: QuestionIdentity
     parts: dict[int, KeyPart]
     tally: KeyTally
     failed: str | None = None
 
 
 def key_question(
-    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[ReplicaPair], every: list[ReplicaPlan], as_of_ms: int | None
+    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[ReplicaPair], all_plans: list[ReplicaPlan], as_of_ms: int | None
 ) -> KeyQuestion:
-    """The question about pairs of replicas; `every` has the plans of all replicas of the partition, ages count to `as_of_ms`."""
+    """The question about pairs of replicas; `all_plans` has the plans of all replicas of the partition, ages count to
+    `as_of_ms`."""
     logs = {}
     numbers = sorted({number for pair in pairs for number in (pair.left, pair.right)})
     for number in numbers:
@@ -255,7 +256,7 @@ def key_question(
             *(log.entry for log in plan.directory.logs()),
         ]
         changed_ms = max((entry.mtime_ns // 1_000_000 for entry in files), default=-1)
-        place = next(place for place, replica_plan in enumerate(every) if replica_plan is plan)
+        place = next(place for place, replica_plan in enumerate(all_plans) if replica_plan is plan)
         logs[number] = KeyedLog(place, replica.log_end_offset, in_order, changed_ms, TransactionOutcomes.of(replica))
     hash_key = hash_key_of(plans[number] for number in numbers)
     kept = retention(replicas).milliseconds
@@ -264,7 +265,7 @@ def key_question(
 
 @dataclass(slots=True)
 class DeferredKeys:
-    """Questions about a partition's keys that get tasks of their own: those about logs of `least_bytes` or more.
+    """Questions about a partition's keys that get separate tasks: those about logs of `least_bytes` or more.
 
     Before they are answered they are collected in `questions`, and the result of judging the partition is void.
     """
@@ -273,11 +274,11 @@ class DeferredKeys:
     plans: list[ReplicaPlan]
     """Of all replicas of the partition, in every snapshot."""
     answers: list[KeyAnswer] | None
-    """None before any question was asked."""
+    """None before the first question."""
     questions: list[KeyQuestion] = field(default_factory=list)
 
     def is_deferred(self, question: KeyQuestion) -> bool:
-        """Whether the question gets tasks of its own."""
+        """Whether the question gets separate tasks."""
         return sum(self.plans[keyed_log.plan].bytes for keyed_log in question.logs.values()) >= self.least_bytes
 
     @property
@@ -292,14 +293,14 @@ class DeferredKeys:
                 yield from part.incomplete
 
     def answer(self, question: KeyQuestion) -> KeyAnswer | None:
-        """The answer to the question, if it was asked."""
+        """The answer to the question, if there is one."""
         identity = question.identity
         return next((key_answer for key_answer in self.answers or () if key_answer.identity == identity), None)
 
 
 CAPACITY: Final = 1 << 17
 """Rows kept in memory before they are sorted: 8 MiB, and several times that while they are sorted and compared."""
-LEAST_ROWS: Final = 64
+MIN_ROWS: Final = 64
 """Rows of a run that are read at a time, however many runs there are."""
 _ROW_BYTES: Final = 8 * ROW_WIDTH
 
@@ -371,7 +372,7 @@ class KeyRuns:
         if not self._runs:
             yield in_memory
             return
-        size = max(len(self._buffer) // len(self._runs), LEAST_ROWS)
+        size = max(len(self._buffer) // len(self._runs), MIN_ROWS)
         heads = [in_memory, *(np.empty((0, ROW_WIDTH), np.int64) for _ in self._runs)]
         rest = [(0, 0), *self._runs]
         while True:

@@ -114,7 +114,7 @@ class KeyReader:
     def _chunks(self, file: "ByteFile", limit: int) -> Iterator[BatchChunk]:
         """The chunks of a file; adds their records."""
         if self._collected is None:
-            reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
+            reader = SegmentReader(file, max_plausible_offset=limit, inspect=self._inspect, inspect_batch=self._inspect_batch)
             yield from reader.chunks()
             return
         for chunk in SegmentReader.with_checks(file, limit).chunks():
@@ -151,10 +151,10 @@ class KeyReader:
             if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
                 move(columns[:, row], wrong.offset)
         reaches = columns[BatchColumn.LAST_OFFSET, first:end] >= self.options.cuts[0]
-        wanted, control = data_batches(columns, first, end)
+        requested, control = data_batches(columns, first, end)
         marked = columns[BatchColumn.BASE_OFFSET, first:end][reaches & control]
         np.add.at(self.part.counts.markers, np.searchsorted(self.options.cuts, marked, side="right"), 1)
-        rows = np.flatnonzero(wanted & reaches) + first
+        rows = np.flatnonzero(requested & reaches) + first
         if self._collected is not None:
             self._add_collected(self._collected, columns, rows)
             return []
@@ -208,7 +208,7 @@ class KeyReader:
                 shifts[index : index + 1] = np.array([wrong.offset]) - wrong.written
         return shifts
 
-    def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+    def _inspect_batch(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Add the records of a batch after damage, or of a large one."""
         if size <= MAX_BATCH_BYTES:
             self._decode(file.read_at(position, size), position)
@@ -240,34 +240,34 @@ class KeyReader:
                 horizon = header.delete_horizon_ms
         for records in self._reader.opened(batch, position):
             self._bad.update(records.unread.tolist())
-            every = np.ones(len(records.offsets), np.int64)
-            self._add(records, state * every, flags * every, horizon * every)
+            ones = np.ones(len(records.offsets), np.int64)
+            self._add(records, state * ones, flags * ones, horizon * ones)
 
     def _add(self, records: HashedRecords, states: "Ints", flags: "Ints", horizons: "Ints") -> None:
         """Add records as rows, each with its `RecordState`, its flags other than TOMBSTONE, and its batch's delete horizon."""
         intervals = np.searchsorted(self.options.cuts, records.offsets, side="right")
-        wanted = intervals > 0
-        keyless = wanted & (records.key_lengths < 0)
+        requested = intervals > 0
+        keyless = requested & (records.key_lengths < 0)
         np.add.at(self.part.counts.keyless, intervals[keyless], 1)
-        wanted &= ~keyless
-        np.add.at(self.part.counts.records, (states[wanted], intervals[wanted]), 1)
-        count = int(wanted.sum())
+        requested &= ~keyless
+        np.add.at(self.part.counts.records, (states[requested], intervals[requested]), 1)
+        count = int(requested.sum())
         if not count:
             return
-        deleted = records.value_lengths[wanted] < 0
-        timestamps = records.timestamps[wanted]
+        deleted = records.value_lengths[requested] < 0
+        timestamps = records.timestamps[requested]
         rows = np.empty((count, ROW_WIDTH), np.int64)
-        rows[:, KeyColumn.KEY_HIGH : KeyColumn.PLACE] = records.keys[wanted]
-        rows[:, KeyColumn.PLACE] = pack_place(self.number, intervals[wanted], states[wanted])
-        rows[:, KeyColumn.OFFSET] = records.offsets[wanted]
-        rows[:, KeyColumn.VALUE] = np.where(deleted, 0, records.values[wanted])
+        rows[:, KeyColumn.KEY_HIGH : KeyColumn.PLACE] = records.keys[requested]
+        rows[:, KeyColumn.PLACE] = pack_place(self.number, intervals[requested], states[requested])
+        rows[:, KeyColumn.OFFSET] = records.offsets[requested]
+        rows[:, KeyColumn.VALUE] = np.where(deleted, 0, records.values[requested])
         rows[:, KeyColumn.EXPIRY] = np.minimum(
             np.minimum(timestamps, INT64_MAX - self.options.delete_retention_ms) + self.options.delete_retention_ms,
-            horizons[wanted],
+            horizons[requested],
         )
-        rows[:, KeyColumn.FLAGS] = flags[wanted] + TOMBSTONE * deleted
+        rows[:, KeyColumn.FLAGS] = flags[requested] + TOMBSTONE * deleted
         rows[:, KeyColumn.RECORDS] = 1
-        rows[:, KeyColumn.KEY_SHOWN] = records.shown[wanted]
+        rows[:, KeyColumn.KEY_SHOWN] = records.shown[requested]
         self.runs.add(rows)
 
 
