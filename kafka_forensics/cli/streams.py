@@ -225,7 +225,7 @@ def write_pieces(stream: TextIO, pieces: Iterable[str | memoryview]) -> None:
 COMMAND_START: Final = "  $ "
 """The beginning of a line that is a command to be copied."""
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
-_TAKES_VALUE: Final = re.compile(r"--(?!live$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
+_TAKES_VALUE: Final = re.compile(r"--(?!live$|deep$|hash$|whole$|partial$|explain$|all-partitions$|verbose$)[a-z-]+")
 """Options of printed commands that take a value."""
 _CONTINUATION: Final = " \\"
 _COMMAND: Final = re.compile(r"`(kafka-[^`\s]+ [^`]+)`([.;](?=\s|$)|$)?")

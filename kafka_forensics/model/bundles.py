@@ -17,8 +17,12 @@ class BundleDescription:
     is_deep: bool
     """Whether every batch was decoded."""
     live: bool
-    is_selected: bool
-    """Whether it has only selected partitions."""
+    is_hashed: bool
+    """Whether it has the SHA-256 of every file."""
+    topics: str | None
+    """The pattern of its topics; None: all."""
+    partition: int | None
+    """The number of its partitions; None: all."""
     transaction_partitions: int
     """A lower bound for the partitions of `__transaction_state`; stated because pseudonyms of ids no longer show it."""
     redaction: str | None
@@ -26,12 +30,19 @@ class BundleDescription:
     compacted: str | None
     """The pattern of topics that were taken as compacted, if it was given."""
 
+    @property
+    def is_selected(self) -> bool:
+        """Whether it has only selected partitions."""
+        return self.topics is not None or self.partition is not None
+
     def collect_command(self, records: Iterable[str]) -> str:
         """The command that makes the bundle again, with `records`: values of `--with-records`."""
         name, output = ("", "again.kfb") if self.broker is None else (f"{self.broker}=", f"broker-{self.broker}-again.kfb")
         paths = shlex.join(f"{name}{path}" for path in self.paths) or "LOG_DIR"
-        options = ["--live"] if self.live else []
-        options += [] if self.compacted is None else ["--compacted", self.compacted]
+        flags = {"--live": self.live, "--deep": self.is_deep, "--hash": self.is_hashed}
+        options = [flag for flag, is_set in flags.items() if is_set]
+        values = {"--topic": self.topics, "--partition": self.partition, "--compacted": self.compacted}
+        options += [word for option, value in values.items() if value is not None for word in (option, str(value))]
         options += [word for value in records for word in ("--with-records", value)]
         return f"kafka-forensics collect {paths} {shlex.join([*options, '--output', output])}"
 

@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_forensics.cli.outputs.recover import _MAY_HOLD_MORE, more_lines
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import recovered as files
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, RECOVERED_FACT
+from kafka_forensics.questions.collect import CollectOptions
 from kafka_forensics.questions.recover import Recovery
 from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -219,13 +221,15 @@ def test_an_invalid_kept_broker_is_refused(
 def test_a_printed_command_collects_missing_records(
     run: Run, diverged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundles = [make_bundle(diverged / f"broker-{broker}", tmp_path / f"{broker}.kfb") for broker in (1, 2)]
+    options = CollectOptions(ScanOptions(topic_glob="orders", partition=0), hashes=True)
+    bundles = [make_bundle(diverged / f"broker-{broker}", tmp_path / f"{broker}.kfb", options) for broker in (1, 2)]
     status, out, err = run("recover", *bundles, "--keep", 1, "--output", tmp_path / "lost", "--format", "text")
     assert status == 3
     assert "No given copy has the records of 4 offsets: not collected." in " ".join(out.split())
     commands = [shlex.split(command) for command in printed_commands(err)]
     for broker, offsets, command in zip((1, 2), ("2..5", "2..5"), commands, strict=True):
-        arguments = ("--with-records", f"orders:0:{offsets}", "--output", f"broker-{broker}-again.kfb")
+        repeated = ("--deep", "--hash", "--topic", "orders", "--partition", "0")
+        arguments = (*repeated, "--with-records", f"orders:0:{offsets}", "--output", f"broker-{broker}-again.kfb")
         assert command == ["kafka-forensics", "collect", f"{broker}={diverged / f'broker-{broker}'}", *arguments]
     monkeypatch.chdir(tmp_path)
     assert [run(*command[1:])[0] for command in commands] == [0, 0]

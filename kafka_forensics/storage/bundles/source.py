@@ -624,13 +624,15 @@ def _is_text(text: str | None) -> bool:
 
 def _description(fields: dict[str, Any]) -> BundleDescription:
     broker, paths, compacted = fields.get("broker"), fields.get("paths"), fields.get("compacted")
-    partitions = fields.get(layout.TRANSACTION_PARTITIONS, 0)
+    topics, partition, partitions = fields.get("topics"), fields.get("partition"), fields.get(layout.TRANSACTION_PARTITIONS, 0)
     return BundleDescription(
         broker if is_number(broker, -1, 1 << 31) or (isinstance(broker, str) and _is_text(broker)) else None,
         tuple(filter(_is_path, paths))[:_MAX_PATHS] if isinstance(paths, list) else (),
         fields.get("deep") is True,
         fields.get("live") is True,
-        fields.get("topics") is not None or fields.get("partition") is not None,
+        fields.get("hashes") is True,
+        topics if isinstance(topics, str) and _is_text(topics) else None,
+        partition if is_number(partition, end=1 << 31) else None,
         partitions if is_number(partitions, end=_MAX_TRANSACTION_PARTITIONS) else 0,
         fields.get("redaction"),
         compacted if isinstance(compacted, str) and _is_text(compacted) else None,
