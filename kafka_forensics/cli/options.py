@@ -65,7 +65,7 @@ def time_ms(text: str, hint: str = "write it like 2026-03-01T12:00:00Z, or as mi
 
 
 def moment_ms(text: str) -> int:
-    """The same, or `now` for the current time. Raises UsageError."""
+    """Milliseconds since 1970 of a text that `time_ms` takes, or of `now`. Raises UsageError."""
     if text == "now":
         return time_ns() // 1_000_000
     return time_ms(text, "write it like 2026-03-01T12:00:00Z, as milliseconds since 1970, or now")

@@ -33,24 +33,33 @@ def test_readers_go_on_after_the_printed_commands(tmp_path: Path) -> None:
     cluster = unpack("stuck-readers", tmp_path / "again")
     write_scripts(tmp_path / "bin", VERSION.jars)
     copies = [str(archive_of("stuck-readers"))]
-    commands = [row.command for row in transactions(copies, ScanOptions()).rows if row.safe_to_abort]
+    hanging = [row for row in transactions(copies, ScanOptions()).rows if row.safe_to_abort]
     ends = {(row["topic"], row["partition"]): row["end"] for row in truth_of("stuck-readers")["partitions"]}
     programs = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+
+    def printed_by(command: str | None) -> list[str]:
+        """The lines that Kafka's tool prints, without its heading."""
+        assert command is not None
+        shown, environment = command.replace("HOST:PORT", cluster.bootstrap), os.environ | {"PATH": programs}
+        done = subprocess.run(["sh", "-c", shown], env=environment, check=True, timeout=120, stdout=subprocess.PIPE, text=True)
+        return done.stdout.splitlines()[1:]
+
     try:
         cluster.start(*cluster.controllers, *cluster.brokers)
-        for command in commands:
-            assert command is not None
-            shown = command.replace("HOST:PORT", cluster.bootstrap)
-            subprocess.run(["sh", "-c", shown], env=os.environ | {"PATH": programs}, check=True, timeout=120)
+        for row in hanging:
+            (listed,) = printed_by(row.find_hanging)
+            fields = [row.topic, row.partition, row.producer_id, row.producer_epoch, -1, row.first_offset]
+            assert listed.split()[:6] == list(map(str, fields))
+            assert printed_by(row.command) == []
         wait_until(
             "no partition has an open transaction",
             lambda: all(offset >= ends[place] for place, offset in last_stable_offsets(cluster, ends).items()),
             timeout_seconds=90,
             step_seconds=1.0,
         )
+        assert [printed_by(row.find_hanging) for row in hanging] == [[], [], []]
     finally:
         cluster.stop()
-    assert len(commands) == 3
 
 
 @pytest.mark.timeout(600)

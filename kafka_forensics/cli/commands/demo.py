@@ -14,10 +14,7 @@ ARCHIVE: Final = Path(__file__).with_name("samples.tar.gz")
 """`sample_logs/` of the repository; `python -m lab.sample_archive` makes it."""
 TO_RUN: Final = (
     ("What an unclean election lost, and who still holds it", ("scan {}/unclean-election",)),
-    (
-        "What each possible election would lose, and which broker to elect",
-        ("plan {}/unclean-election --topic audit --partition 0",),
-    ),
+    ("What each election would lose, and which broker to elect", ("plan {}/unclean-election --topic audit --partition 0",)),
     ("Who led the partition, and who was in sync, since when", ("metadata {}/unclean-election --topic audit",)),
     ("Replicas in sync that hold different records, side by side", ("scan {}/silent-divergence", "compare {}/silent-divergence")),
     ("A tiered topic whose remote store lost an object", ("scan {}/tiered",)),

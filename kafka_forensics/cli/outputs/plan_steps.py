@@ -103,7 +103,7 @@ def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[Opera
     """What to do, in this order; empty where no broker can lead any partition. Steps end where a new plan is needed."""
     elect = arguments.elect
     if plans.only_remote:
-        return [_salvage_remote_logs(plans)]
+        return [_salvage_remote_logs(plans), *_open_transactions(plans, arguments)]
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
     elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
@@ -194,9 +194,12 @@ def _open_transactions(plans: Plans, arguments: PlanArguments) -> Iterator[Opera
         if evidence.get("find_hanging") is not None:
             hanging[finding.kind][place.topic, place.partition] = None
     for kind, partitions in hanging.items():
-        text = f"On the running cluster, confirm that transactions in {partitions_words(list(partitions))} hang, and abort them."
+        text = (
+            f"On the running cluster, confirm that transactions in {partitions_words(list(partitions))} hang, and abort them if "
+            "that is safe. This command prints how:"
+        )
         command = rerun_command("transactions", plans.result.rerun_arguments, *arguments.selection, *state_options({kind}))
-        yield OperatorStep("end_transactions", f"{text} This command prints how:", command, (), tuple(partitions))
+        yield OperatorStep("end_transactions", text, command, (), tuple(partitions))
 
 
 def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep]:
