@@ -204,7 +204,7 @@ def report_of(recovery: Recovery, request: Json, written: list[RecordsFile]) -> 
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": tool("local"),
-        "asked": request,
+        "requested": request,
         "partitions_looked_at": recovery.looked_at,
         "records": recovery.count.all.recovered,
         "offsets": object_of(_TALLY, recovery.count.all),

@@ -193,7 +193,7 @@ def test_a_salvage_restores_what_only_the_store_has(lab: Lab, gone: tuple[str, .
     salvaged = salvage(
         list(map(str, paths)), tmp_path / "out", ScanOptions(copied=CopyExtent.WHOLE), SalvageOptions(allow_gaps=allow_gaps)
     )
-    assert salvaged.refused == salvaged.begun_empty == []
+    assert salvaged.refused == salvaged.started_empty == []
     assert files_of(tmp_path / "copies" / STORE) == files_of(state.folder / STORE)
     gaps = {partition.key: [(gap.start, gap.end) for gap in partition.gaps] for partition in salvaged.partitions}
     tiered_ends = {place: end + 1 for place, end in state.truth.offsets["latest-tiered"].items()}

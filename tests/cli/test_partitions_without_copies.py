@@ -37,11 +37,11 @@ def test_salvage_refuses_the_partition_and_keeps_its_checkpoint_lines(run: Run, 
 def test_salvage_with_allow_gaps_lists_the_partition_as_begun_empty(run: Run, copies: Path, tmp_path: Path) -> None:
     arguments = ("salvage", copies, "--allow-gaps", "--output")
     status, out, _ = run(*arguments, tmp_path / "out", "--topic", "orders", "--format", "tsv")
-    row = next(line.split("\t") for line in out.splitlines() if "begun_empty" in line)
-    assert (status, row[:3], row[-1]) == (0, ["orders", "1", "begun_empty"], f"{REASON}69 committed offsets of it")
+    row = next(line.split("\t") for line in out.splitlines() if "started_empty" in line)
+    assert (status, row[:3], row[-1]) == (0, ["orders", "1", "started_empty"], f"{REASON}69 committed offsets of it")
     document = json.loads((tmp_path / "out" / "manifest.json").read_text())
     validate("salvage", document)
-    assert [(row["topic"], row["partition"]) for row in document["begun_empty"]] == [("orders", 1)]
+    assert [(row["topic"], row["partition"]) for row in document["started_empty"]] == [("orders", 1)]
     assert "orders 1" not in (tmp_path / "out/broker-1/broker-1/replication-offset-checkpoint").read_text()
     out = " ".join(run(*arguments, tmp_path / "all", "--format", "text")[1].split())
     assert f"begun empty orders-1: {REASON}69 committed offsets of it " in out

@@ -216,7 +216,7 @@ def test_a_malformed_checkpoint_is_repaired_before_a_new_plan(
     assert "1. Before broker 2 starts, repair its audit-0/leader-epoch-checkpoint, which cannot be read: Kafka" in text
     assert "Recommended: broker 2, which loses least: 45 records" in text
     assert text.endswith("Copy again and plan again.")
-    assert [step["kind"] for step in plan_document(copies)["steps"]] == ["mend"]
+    assert [step["kind"] for step in plan_document(copies)["steps"]] == ["repair"]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_file_that_stops_a_broker_is_repaired_before_the_broker_starts(
 ) -> None:
     (copies / "broker-3" / file).write_bytes(data)
     steps = plan_document(f"3={copies / 'broker-3'}", copies / "broker-1", copies / "broker-2")["steps"]
-    repairs = [number for number, step in enumerate(steps) if step["kind"] == "mend"]
+    repairs = [number for number, step in enumerate(steps) if step["kind"] == "repair"]
     if not data and file.endswith("offset-checkpoint"):
         assert repairs == []
         return
@@ -358,7 +358,7 @@ def test_a_salvage_is_recommended_for_copies_with_different_damage(
     assert [candidate["at_most"] for candidate in partition["candidates"]] == [3, 3]
     assert (partition["recommended"], partition["salvage"]) == (None, {"committed": 0, "at_most": 0, "options": []})
     assert not any(candidate["is_recommended"] for candidate in partition["candidates"])
-    assert [step["kind"] for step in document["steps"]] == ["ask", "stop", "salvage"]
+    assert [step["kind"] for step in document["steps"]] == ["check_replicas", "stop", "salvage"]
     text = plan_text(copies)
     assert "Recommended: salvage, which joins what the copies hold and loses nothing. The best election loses 3 offsets." in text
     assert " * " not in text
@@ -461,7 +461,7 @@ def test_a_high_watermark_beyond_the_log_end_is_a_witness_up_to_the_end(
     assert "high watermark 300 of broker 2, whose log ends at 6" in plan_text(tmp_path, "--elect", "1")
     (partition,) = plan_document(tmp_path)["partitions"]
     (loss,) = next(candidate["losses"] for candidate in partition["candidates"] if candidate["broker"] == 1)
-    expected = {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 6, "said_end_offset": 300}
+    expected = {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 6, "claimed_end_offset": 300}
     assert loss["witness"] == expected
 
 

@@ -109,7 +109,7 @@ def test_json_obeys_its_schema_and_agrees_with_json_lines(
     assert [row["at_least"] for row in partition["candidates"]] == [70, 45, 115]
     (loss,) = partition["candidates"][0]["losses"]
     assert (loss["offset_start"], loss["offset_end"], loss["held_by"], loss["records"]) == (300, 370, [2], 70)
-    assert loss["witness"] == {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 370, "said_end_offset": None}
+    assert loss["witness"] == {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 370, "claimed_end_offset": None}
     follower = partition["candidates"][0]["followers"][0]
     assert (follower["truncation_offset_by_checkpoint"], follower["truncation_offset_by_batches"]) == (300, 300)
     assert (partition["findings"], partition["missing_witnesses"]) == (["UNCLEAN_LOSS"], [])
@@ -157,11 +157,11 @@ def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, pl
         "replicas, which may hold more.",
     ]
     document = plan_document(*roots)
-    kinds = ["ask", "stop", "check_unclean", "controllers", "start", "elect", "start", "verify"]
+    kinds = ["check_replicas", "stop", "check_unclean", "controllers", "start", "elect", "start", "verify"]
     assert (document["partitions_planned"], [step["kind"] for step in document["steps"]]) == (3, kinds)
     assert [step["brokers"] for step in document["steps"] if step["kind"] == "start"] == [[2], [1]]
     assert "; settings that only a controllers' log shows may allow them, too" in document["steps"][2]["text"]
-    assert document["controller_unsaid"] == [{"kind": "no_controller_log", "partitions": 3}]
+    assert document["assignment_unknown"] == [{"kind": "no_controller_log", "partitions": 3}]
     status, _, err = run_plan(*roots, "--elect", "1")
     assert (status, "--elect needs one partition, 3 are left" in err) == (2, True)
     assert run_plan(*roots, "--topic", "a", "-q")[2] == ""

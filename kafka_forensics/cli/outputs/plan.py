@@ -50,11 +50,11 @@ _UNREAD: Final[Columns] = {
 _FOLLOWER: Final = attributes(
     "broker log_end_offset truncation_offset truncation_offset_by_checkpoint=by_checkpoint truncation_offset_by_batches=by_batches"
     " checkpoint_disagrees=disagrees halts_unless_unclean=halts lost kept_different=kept below_leaders_start"
-    " begins_anew=restarts_empty"
+    " restarts_empty"
 )
 _REMOTE_FATE: Final = attributes("remote_segments_unreferenced=unreferenced remote_segments_deleted=deleted")
 _SIZE: Final = attributes("records bytes")
-_WITNESS: Final = attributes("kind broker name end_offset said_end_offset=claimed_end_offset")
+_WITNESS: Final = attributes("kind broker name end_offset claimed_end_offset")
 
 
 def write_plans(plans: Plans, format_name: str, to: Destination, arguments: PlanArguments, *, by: str = "incident") -> None:
@@ -97,7 +97,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         ],
         "recommended": plan.recommended if planned.recommends_one_leader else None,
         "salvage": _salvage_object(planned),
-        **object_of(attributes("loses_alike=equally_good chosen_by contested_by"), plan),
+        **object_of(attributes("equally_good chosen_by contested_by"), plan),
         "candidates": [_candidate_object(planned, candidate) for candidate in candidates_of(planned, elect)],
         "advice": advice_sentences(planned, elect),
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],
@@ -144,7 +144,7 @@ def _candidate_object(planned: Planned, candidate: Candidate) -> Json:
     return {
         "broker": candidate.broker,
         **_cost(planned, candidate),
-        "own_recovery_drops": candidate.recovery_cut,
+        "recovery_cut": candidate.recovery_cut,
         **object_of(_REMOTE_FATE, candidate.remote),
         "losses": [_loss_object(planned, loss) for loss in candidate.losses],
         "followers": [object_of(_FOLLOWER, follower) for follower in candidate.followers],
@@ -177,7 +177,7 @@ def _summary_object(plans: Plans, arguments: PlanArguments) -> Json:
         "copies_absent": _by_broker(plans.absent),
         "do_not_start": _by_broker(plans.not_to_start),
         "copies_not_read": _by_broker(plans.not_read),
-        "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.assignment_unknown.items())],
+        "assignment_unknown": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.assignment_unknown.items())],
         "steps": [step.document(minutes) for step in steps_of(plans, arguments)],
     }
 

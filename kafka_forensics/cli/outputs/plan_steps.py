@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brokers, capital, holders_on_disk, mend_words, refusal
+from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brokers, capital, holders_on_disk, repair_words, refusal
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     OF_ALL_BROKERS,
@@ -266,7 +266,7 @@ def _plan_again(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[O
         yield OperatorStep("copy", text, None, plans.without_logs)
     for broker, finding in plans.files_to_repair:
         if finding.evidence.get("reason") != ABSENT:
-            yield OperatorStep("mend", mend_words(broker, finding), None, (broker,))
+            yield OperatorStep("repair", repair_words(broker, finding), None, (broker,))
     missing = [missing for election in elections for missing in election.planned.plan.missing]
     not_read = [gap.broker for gap in missing if gap.kind in ("log_not_read", "copy_not_read")]
     if unread := _distinct(broker for broker in not_read if broker is not None and broker not in plans.without_logs):
@@ -308,10 +308,10 @@ def _find_watermarks(elections: Sequence[_ElectionSteps]) -> Iterator[OperatorSt
 def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
     """What to repair and look for before any broker starts."""
     for broker, finding in plans.files_to_repair:
-        yield OperatorStep("mend", mend_words(broker, finding), None, (broker,))
+        yield OperatorStep("repair", repair_words(broker, finding), None, (broker,))
     if any(missing.kind in ASSIGNMENT_UNKNOWN for election in elections for missing in election.planned.plan.missing):
         yield OperatorStep(
-            "ask",
+            "check_replicas",
             "Check that no other broker has a replica: no given controllers' log shows it, and another replica may hold more.",
         )
     if lost := tuple(election.partition for election in elections if election.planned.held_by_no_copy):
@@ -498,7 +498,7 @@ def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:
             if replica.is_live and (reason := refusal(planned, replica.broker)) is not None:
                 who = capital(brokers([replica.broker]))
                 text = f"{who} would not start with this copy, {reason}: copy its log directories, and scan them to see more."
-                yield OperatorStep("mend", text, None, (replica.broker,))
+                yield OperatorStep("repair", text, None, (replica.broker,))
 
 
 def _holders(election: _ElectionSteps) -> set[Broker]:

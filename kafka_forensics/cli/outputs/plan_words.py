@@ -497,7 +497,7 @@ def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:
     return text
 
 
-def mend_words(broker: Broker, finding: Finding) -> str:
+def repair_words(broker: Broker, finding: Finding) -> str:
     """How to repair a small file that keeps a broker from starting or from serving its logs."""
     file = printable(str(finding.place.file))
     what = f"{on_start(finding)}. Copy its log directories elsewhere, then {repair_advice(finding)}."

@@ -61,7 +61,7 @@ def _text(salvaged: Salvaged, to: Destination, by: str) -> Iterator[str]:
 def _first_screen(salvaged: Salvaged, steps: Sequence[OperatorStep]) -> FirstScreen:
     gaps = [gap for partition in salvaged.partitions for gap in partition.gaps]
     left = [left for partition in salvaged.partitions for left in partition.left_behind]
-    verdict = "warning" if gaps or left or salvaged.begun_empty else "clean"
+    verdict = "warning" if gaps or left or salvaged.started_empty else "clean"
     if not salvaged.is_whole or salvaged.has_new_findings:
         verdict = "error"
     lines = [("manifest", f"{printable(salvaged.output)}/{MANIFEST} says which copy each byte is from")]
@@ -69,8 +69,8 @@ def _first_screen(salvaged: Salvaged, steps: Sequence[OperatorStep]) -> FirstScr
         missing = sum(gap.end - gap.start for gap in gaps if gap.end is not None)
         more = "" if all(gap.end is not None for gap in gaps) else ", and unknown numbers of later ones"
         lines.append(("gaps", f"no copy holds {plural(missing, 'offset')} of the salvaged partitions{more}"))
-    if salvaged.begun_empty:
-        lines.append(("empty", f"{partitions_words([empty.key for empty in salvaged.begun_empty])} start without records"))
+    if salvaged.started_empty:
+        lines.append(("empty", f"{partitions_words([empty.key for empty in salvaged.started_empty])} start without records"))
     if left:
         others = sum(part.end - part.start for part in left)
         lines.append(("left", f"other copies hold {plural(others, 'offset')} that are not salvaged"))
@@ -112,7 +112,7 @@ def _markdown(salvaged: Salvaged) -> Iterator[str]:
 def remote_warnings(salvaged: Salvaged) -> list[str]:
     """A warning not to start brokers while tiered partitions are refused or have no copy here; none if DIR is for others."""
     lacking = [
-        name(refusal.topic, refusal.partition) for refusal in (*salvaged.refused, *salvaged.begun_empty) if refusal.is_tiered
+        name(refusal.topic, refusal.partition) for refusal in (*salvaged.refused, *salvaged.started_empty) if refusal.is_tiered
     ]
     named = listed(lacking if len(lacking) <= _TIERED_NAMED else [*lacking[:_TIERED_NAMED], f"{len(lacking) - _TIERED_NAMED} more"])
     text = f"start no broker before {named} is salvaged or copied back: Kafka would delete what it has in remote storage"
@@ -188,7 +188,7 @@ def _new_findings(salvaged: Salvaged, most: int | None = None) -> Iterator[str]:
 
 def _refusals(salvaged: Salvaged) -> Iterator[str]:
     """Partitions that were not salvaged: those with the same kind of reason, brokers and advice together."""
-    for outcome, refusals in (("begun empty", salvaged.begun_empty), ("refused", salvaged.refused)):
+    for outcome, refusals in (("begun empty", salvaged.started_empty), ("refused", salvaged.refused)):
         groups = grouped(refusals, lambda refusal: (refusal.kind, refusal.hint, *refusal.brokers))
         hints = Counter(group[0].hint for group in groups.values())
         for group in groups.values():
@@ -205,7 +205,7 @@ def _rows(salvaged: Salvaged) -> Iterator[Json]:
     yield from (empty | object_of(_SALVAGED_COLUMNS, partition) for partition in salvaged.partitions)
     if salvaged.new:
         yield empty | {"new": ", ".join(map(_finding_text, salvaged.new))}
-    for outcome, refusals in (("begun_empty", salvaged.begun_empty), ("refused", salvaged.refused)):
+    for outcome, refusals in (("started_empty", salvaged.started_empty), ("refused", salvaged.refused)):
         yield from (empty | object_of(_REFUSED_COLUMNS, refusal) | {"outcome": outcome} for refusal in refusals)
 
 

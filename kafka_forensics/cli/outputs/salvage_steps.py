@@ -103,7 +103,7 @@ def _put_on_other_cluster(salvaged: Salvaged) -> Iterator[OperatorStep]:
 def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
     """Stop the brokers, move their log directories aside, and copy the salvaged ones to their places."""
     targets, absent, order = salvaged.log_dirs, _absent(salvaged), _order(salvaged)
-    if empty := tuple((refusal.topic, refusal.partition) for refusal in salvaged.begun_empty):
+    if empty := tuple((refusal.topic, refusal.partition) for refusal in salvaged.started_empty):
         text = f"DIR has nothing of {partitions_words(empty)}, and brokers start without its records. Look for more copies"
         yield OperatorStep("copy", f"{text} first, and salvage again with them. Go on only if there are none.", None, (), empty)
     nodes = tuple(sorted({target.node for target in targets}, key=broker_order))
@@ -165,7 +165,7 @@ def _complete_log_dirs(salvaged: Salvaged, nodes: tuple[int | str, ...]) -> Iter
     for finding in salvaged.files_to_repair:
         whose = () if finding.place.broker is None else (finding.place.broker,)
         file, log_dir = printable(str(finding.place.file)), printable(str(finding.place.log_dir))
-        yield OperatorStep("mend", f"Repair {file} in place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
+        yield OperatorStep("repair", f"Repair {file} in place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
 
 
 def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:

@@ -32,7 +32,7 @@ class KeptSide:
         if self.some_are_dead:
             why = "no known leader comes back, and the copies of the other brokers do not conflict"
         reasons = {
-            "asked": "as requested with --keep",
+            "requested": "as requested with --keep",
             "plan": "recommended by the plan",
             "leader": "the leader in the controller's log",
             "recommended": f"recommended by the plan: {why}",
@@ -86,7 +86,7 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
         requested = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
         if requested is None:
             return Undecided(f"broker {keep} cannot lead with these copies", f"brokers that can lead here: {names}")
-        return KeptSide(requested, "asked")
+        return KeptSide(requested, "requested")
     current = planned.current_leader
     is_absent = current is not None and any(replica.is_absent for replica in partition.replicas if replica.broker == current.broker)
     if current is not None and not (is_absent and current.losses):

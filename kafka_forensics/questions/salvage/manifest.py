@@ -201,7 +201,7 @@ class Salvaged:
     output: str
     partitions: list[SalvagedPartition] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
-    begun_empty: list[Refused] = field(default_factory=list)
+    started_empty: list[Refused] = field(default_factory=list)
     """Partitions without a copy that brokers may start empty."""
     incomplete: list[Incomplete] = field(default_factory=list)
     inherited: list[Finding] = field(default_factory=list)
@@ -261,7 +261,7 @@ def document(salvaged: Salvaged) -> Json:
         "log_dirs": [{**object_of(_LOG_DIR, target), "partitions": len(target.partitions)} for target in salvaged.log_dirs],
         "partitions": [_partition(partition) for partition in salvaged.partitions],
         "refused": [_refused(refused) for refused in salvaged.refused],
-        **({"begun_empty": [_refused(row) for row in salvaged.begun_empty]} if salvaged.begun_empty else {}),
+        **({"started_empty": [_refused(row) for row in salvaged.started_empty]} if salvaged.started_empty else {}),
         "incomplete": [object_of(_INCOMPLETE, row) for row in salvaged.incomplete],
         **_findings(salvaged),
     }

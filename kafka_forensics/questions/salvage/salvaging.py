@@ -349,7 +349,7 @@ class _Salvager:
             key = partition.topic, partition.partition
             if key not in handled and fits(key, self._options):
                 self._salvaged.refused.append(Refused(*key, "nothing_read", "no copy of it could be read"))
-        without_copy = self._salvaged.begun_empty if self._salvage_options.allow_gaps else self._salvaged.refused
+        without_copy = self._salvaged.started_empty if self._salvage_options.allow_gaps else self._salvaged.refused
         lost = {key: rows for key, rows in self._lost.items() if fits(key, self._options)}
         if not self._salvage_options.from_store:
             self._keep_remote_parts()

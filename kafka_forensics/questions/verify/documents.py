@@ -50,7 +50,7 @@ class PlannedElection:
 
     broker: Broker
     election: str
-    own_recovery_drops: Count
+    recovery_cut: Count
     losses: list[PlannedLoss]
     followers: list[PlannedFollower]
 

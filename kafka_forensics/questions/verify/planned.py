@@ -91,7 +91,7 @@ def without_plan(topic: str, partition: int, lost: LostRecords) -> Verified:
 def _planned_end(planned: PlannedPartition, election: PlannedElection) -> int | None:
     """The end of the leader's log after its own recovery."""
     before = planned.replica(election.broker)
-    return None if before is None or before.log_end_offset is None else before.log_end_offset - election.own_recovery_drops
+    return None if before is None or before.log_end_offset is None else before.log_end_offset - election.recovery_cut
 
 
 class _ElectionPromises:

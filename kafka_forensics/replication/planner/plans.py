@@ -26,7 +26,7 @@ LOSS_UNKNOWN: Final = MAY_HIDE_RECORDS | {"controller_log_older", "voters_behind
 """Kinds of `Missing`: it is unknown whether an ordinary start loses anything."""
 WITHOUT_UPPER_BOUND: Final = MAY_HIDE_RECORDS.union(ASSIGNMENT_UNKNOWN)
 """Kinds of `Missing`: there is no upper bound of the loss."""
-CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "force", "log_start", "election", "high_watermark", "assignment", "order")
+CHOSEN_BY: Final = ("replicas_to_repair", "checkpoints", "force", "log_start", "election", "high_watermark", "assignment", "order")
 """What decides between candidates with equal losses, in the order of `planner._Planning.preference`."""
 NO_END: Final = INT64_MAX
 

@@ -328,7 +328,7 @@ def test_files_that_keep_a_broker_from_starting_are_repaired_and_not_copied_back
         (Path(copies[1]) / file).write_bytes(b"garbage")
     (tmp_path / "broker-2").rename(tmp_path / "two")
     steps = steps_of(whole([copies[0], str(tmp_path / "two"), copies[2]], tmp_path / "out"))
-    repaired_files = [step.text.split()[1] for step in steps if step.kind == "mend"]
+    repaired_files = [step.text.split()[1] for step in steps if step.kind == "repair"]
     assert sorted(repaired_files) == [f"{METADATA}/quorum-state", "bootstrap.checkpoint", "meta.properties"]
     assert [step.command for step in steps if step.kind == "copy_back"] == [f"cp -a LOG_DIR.before/{METADATA} LOG_DIR"]
 

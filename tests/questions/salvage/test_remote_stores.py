@@ -302,7 +302,7 @@ def test_a_store_of_another_cluster_is_as_none(copies: Path, local: tuple[int, i
     put_store(copies, topic_id=OTHER_ID)
     put_brokers(copies, local, events=None, end=30)
     salvaged = salvaged_of(copies, allow_gaps=allow_gaps)
-    lost = {row.key: row for row in (*salvaged.refused, *salvaged.begun_empty)}
+    lost = {row.key: row for row in (*salvaged.refused, *salvaged.started_empty)}
     key = "__remote_log_metadata", METADATA
     assert lost[key].reason.endswith(" has no topic id of these copies: does the store belong to another cluster?")
     assert key not in [row.key for row in salvaged.partitions]
@@ -320,7 +320,7 @@ def test_a_tiered_log_begins_empty_only_if_metadata_lists_nothing(copies: Path, 
     directory.rename(directory.with_name(f"t-1-{TOPIC_ID}"))
     put_brokers(copies, None, events=events)
     salvaged = salvaged_of(copies, allow_gaps=True)
-    assert (("t", 0) in [row.key for row in salvaged.begun_empty]) == (events == ())
+    assert (("t", 0) in [row.key for row in salvaged.started_empty]) == (events == ())
     assert (("t", 0) in [row.key for row in salvaged.refused]) == (events != ())
 
 

@@ -173,9 +173,7 @@ def test_an_invalid_plan_is_refused(text: str, tmp_path: Path) -> None:
         read_promises(str(tmp_path / "none.json"))
 
 
-@pytest.mark.parametrize(
-    ("place", "value"), [(("candidates", "own_recovery_drops"), -1), (("replicas", "log_start_offset"), 2**63)]
-)
+@pytest.mark.parametrize(("place", "value"), [(("candidates", "recovery_cut"), -1), (("replicas", "log_start_offset"), 2**63)])
 def test_impossible_numbers_are_refused(place: tuple[str, str], value: int, plan: Path) -> None:
     document = json.loads(plan.read_text())
     for row in document["partitions"][0][place[0]]:
