@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
+from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.constants import INT64_MAX
 
 Range = tuple[int, int]
@@ -85,13 +86,15 @@ def offset_range(start: object, end: object, noun: str = "") -> str:
     return f"{noun}{'' if last == start else 's'} {numbers}" if noun else numbers
 
 
-_RANGES_NAMED: Final = 4
+_RANGES_NAMED: Final = 3
 
 
-def offset_ranges(ranges: Sequence[Range]) -> str:
-    """The first ranges of a set as text: `offset 5`, `offsets 1 to 3, 7 and more`."""
+def offset_ranges(ranges: Sequence[Range], noun: str = "offset") -> str:
+    """The first ranges of a set as text: `offset 5`, `offsets 1 to 3, 7 and 2 more ranges`; without a noun only the numbers."""
     numbers = ", ".join(offset_range(start, end) for start, end in ranges[:_RANGES_NAMED])
-    return f"offset{'' if numbers.isdigit() else 's'} {numbers}{' and more' if len(ranges) > _RANGES_NAMED else ''}"
+    more = len(ranges) - _RANGES_NAMED
+    numbers += f" and {plural(more, 'more range')}" if more > 0 else ""
+    return f"{noun}{'' if numbers.isdigit() else 's'} {numbers}" if noun else numbers
 
 
 def range_argument(start: int, end: int) -> str:

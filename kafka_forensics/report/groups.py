@@ -125,12 +125,12 @@ def groups_of(
 ) -> list[PartitionGroup]:
     """The partitions that differ, or have a finding above `info`, in groups; the largest loss first."""
 
-    def severity_order(row: PartitionRow) -> tuple[int, int, int, str, int]:
+    def largest_loss_first(row: PartitionRow) -> tuple[int, int, int, str, int]:
         loss = losses.get((row.topic, row.partition), Lost())
         return -loss.proven, -loss.at_most, -VERDICTS.index(row.verdict), row.topic, row.partition
 
     by_shape: defaultdict[object, list[PartitionRow]] = defaultdict(list)
-    for row in sorted(rows, key=severity_order):
+    for row in sorted(rows, key=largest_loss_first):
         key = row.topic, row.partition
         if row.verdict in ("warning", "error", "critical") or row.agreement.kind not in _AGREEING:
             by_shape[_shape(row, findings.get(key, ()), planned.get(key))].append(row)

@@ -8,7 +8,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, offset_ranges, without
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner import (
     NO_END,
@@ -71,18 +71,6 @@ STRAYS: Final = {
 }
 """What brokers do with a topic that the controllers do not know."""
 _CONTRADICTIONS_SHOWN: Final = 5
-
-
-def ranges_words(ranges: Ranges) -> str:
-    """`0 to 2, 7 and 3 more ranges`: the first few ranges of offsets."""
-    shown = ", ".join(offset_range(*offsets) for offsets in ranges[:3])
-    return shown + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
-
-
-def offsets_words(ranges: Ranges) -> str:
-    """`offset 5`, `offsets 0 to 2, 7 and 3 more ranges`: the first few ranges of offsets."""
-    single = len(ranges) == 1 and ranges[0][1] - ranges[0][0] == 1
-    return f"{'offset' if single else 'offsets'} {ranges_words(ranges)}"
 
 
 def labels(planned: Planned) -> dict[Broker, str]:
@@ -163,7 +151,7 @@ def loss_words(planned: Planned, loss: Loss) -> str:
     where = f"on {brokers(loss.held_by)}" if loss.held_by else "in remote storage, in no given log"
     if loss.held_by and not holders_on_disk(planned, loss):
         where = f"in remote storage, of the log of {brokers(loss.held_by)}"
-    text = f"{records}{offsets_words(((loss.start, loss.end),))}, {where}{suffix}"
+    text = f"{records}{offset_range(loss.start, loss.end, 'offset')}, {where}{suffix}"
     if loss.committed and loss.witness is not None:
         part = "all" if loss.committed_end == loss.end else f"those at {offset_range(loss.start, loss.committed_end)}"
         text += f", {part} proven committed ({witness_words(loss.witness)})"
@@ -195,7 +183,7 @@ def _damage_lines(planned: Planned) -> Iterator[str]:
         ranges = damaged_offsets_of(planned, replica.broker)
         if ranges:
             yield (
-                f"Damaged: {brokers([replica.broker])} holds {offsets_words(ranges)} in batches with a wrong checksum. "
+                f"Damaged: {brokers([replica.broker])} holds {offset_ranges(ranges)} in batches with a wrong checksum. "
                 "They count as held and at risk: unless another copy has them, only this copy can give them back."
             )
 
@@ -239,9 +227,9 @@ def _follower_sentence(planned: Planned, candidate: Candidate, follower_plan: Fo
             f"halts if unclean elections are off, because its log ends at {end}, beyond the leader's {leader.log_end_offset} "
             f'("log truncation is not allowed"); if they are on, it {text}'
         )
-    kept = f", keeps its different records at {ranges_words(follower_plan.kept)} permanently," if follower_plan.kept else ""
+    kept = f", keeps its different records at {offset_ranges(follower_plan.kept, '')} permanently," if follower_plan.kept else ""
     if kept and not without(follower_plan.kept, damaged_offsets_of(planned, candidate.broker)):
-        kept = f", keeps its records at {ranges_words(follower_plan.kept)}, which are damaged in the leader's log,"
+        kept = f", keeps its records at {offset_ranges(follower_plan.kept, '')}, which are damaged in the leader's log,"
     text += f"{kept} and copies the leader from {follower_plan.truncation_offset} on"
     if follower_plan.disagrees:
         text += f" (by the checkpoints that brokers load; by the epochs in the batches it would cut at {follower_plan.by_batches})"
@@ -284,8 +272,9 @@ def notes_below_table(planned: Planned, shown: Sequence[Candidate], *, every_fol
     for lost in planned.plan.already_lost:
         absent = f" and nothing at {offset_range(lost.replaced_end, lost.end)}" if lost.replaced_end < lost.end else ""
         other = f"other records at {offset_range(lost.start, lost.replaced_end)}" if lost.replaced_end > lost.start else "none"
+        offsets = offset_range(lost.start, lost.end, "offset")
         yield (
-            f"Already happened: {brokers(lost.brokers)} has lost {offsets_words(((lost.start, lost.end),))}, which were committed "
+            f"Already happened: {brokers(lost.brokers)} has lost {offsets}, which were committed "
             f"({witness_words(lost.witness)}), when it truncated to its high watermark or was elected without them: it holds "
             f"{other}{absent}. {capital(brokers(lost.held_by))} {'holds' if len(lost.held_by) == 1 else 'hold'} these records."
         )
@@ -384,7 +373,7 @@ def _node_id_clashes(planned: Planned) -> Iterator[str]:
 
 
 def _unread_offsets(replica: PlanReplica) -> str:
-    inside = f"at {offsets_words(replica.unread)}" if replica.unread else ""
+    inside = f"at {offset_ranges(replica.unread)}" if replica.unread else ""
     return " and ".join(filter(None, (inside, "" if replica.end_is_known else "to its end")))
 
 
@@ -450,7 +439,7 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
         segments = plural(candidate.remote.deleted, "remote segment")
         deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted and planned.plan.matters else ""
         lost = planned.held_by_no_copy
-        held_by_no_copy = f" Committed, but in no given copy: {offsets_words(lost)}." if lost else ""
+        held_by_no_copy = f" Committed, but in no given copy: {offset_ranges(lost)}." if lost else ""
         return f"{lead}. {subject} would be lost{whoever}.{held_by_no_copy}{deletes}{damage}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
@@ -489,11 +478,11 @@ def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:
     text = ""
     if served:
         text += (
-            f" Its copy is damaged at {offsets_words(served)}: it serves these bytes unchanged, consumers stop there "
+            f" Its copy is damaged at {offset_ranges(served)}: it serves these bytes unchanged, consumers stop there "
             "with an error, and followers cannot copy past them."
         )
     if cut:
-        text += f" Its copy is damaged at {offsets_words(cut)}: when it starts, recovery cuts its log at {end}."
+        text += f" Its copy is damaged at {offset_ranges(cut)}: when it starts, recovery cuts its log at {end}."
     return text
 
 

@@ -83,7 +83,7 @@ class _Group(NamedTuple):
         return [finding for finding in self.findings if finding.severity is Severity.INFO]
 
     @property
-    def severity_order(self) -> tuple[int, tuple[int, bool, int]]:
+    def worst_first(self) -> tuple[int, tuple[int, bool, int]]:
         """Sort key, the worst verdict first."""
         return -VERDICTS.index(self.verdict), min(map(severity_order, self.findings), default=(0, False, 0))
 
@@ -191,7 +191,7 @@ def _write_partitions(page: "_ScanPage", groups: list[_Group], *, verbose: bool)
     shown = [
         group for group in groups if group not in clean and (verbose or group.is_partly_read or not is_harmless(group.findings))
     ]
-    for group in sorted(shown, key=attrgetter("severity_order")):
+    for group in sorted(shown, key=attrgetter("worst_first")):
         page.block(group)
     if verbose:
         page.count_clean(clean)
