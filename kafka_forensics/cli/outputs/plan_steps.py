@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
-from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brokers, capital, holders_on_disk, repair_words, refusal
+from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brokers, capital, holders_on_disk, refusal, repair_words
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     OF_ALL_BROKERS,
@@ -109,7 +109,7 @@ def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[Opera
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
     ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, arguments)]
     steps = [*_find_copies(plans), *again, *ordered]
-    starts = any(step.kind == "start" for step in ordered)
+    starts = any(step.kind == "start" for step in ordered) and any(planned.matters for planned in plans.planned)
     if starts:
         steps += [*_recover(plans, elections, arguments), *_reset_groups(elections, arguments.files or FILES)]
     steps += _open_transactions(plans, arguments)

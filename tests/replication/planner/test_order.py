@@ -196,7 +196,8 @@ def test_the_order_elects_recommended_leaders(cluster: list[tuple[planner.PlanPa
         assert lost(plans[topic], leader) == lost(plans[topic], plans[topic].recommended)
     final = Plans(planned, len(planned))
     final.recommend_by_start_order()
-    leaders = {topic: step.brokers for step in steps_of(final) if step.kind == "leads" for topic, _ in step.partitions}
+    leads = [step for step in steps_of(final) if step.kind in ("elect", "leads")]
+    leaders = {topic: step.brokers for step in leads for topic, _ in step.partitions}
     assert leaders == {
         planned.plan.topic: (planned.plan.recommended,) for planned in final.planned if planned.plan.topic in leaders
     }
