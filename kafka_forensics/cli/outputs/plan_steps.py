@@ -318,7 +318,7 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
         text = (
             f"{'' if plans.live else 'Start no broker yet. '}Committed offsets of {partitions_words(lost)} are in no given copy. "
             "Look for more copies (other log directories, backups, names ending in .deleted), and plan again with them. "
-            "If there are none, these records are lost for good: go on."
+            "Without any, these records are lost for good."
         )
         yield OperatorStep("copy", text, None, (), lost)
 
@@ -427,9 +427,8 @@ def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
         clusters = {summary.cluster_id for summary in plans.result.brokers if summary.cluster_id} if plans.result else set()
         cluster_id = shlex.quote(clusters.pop()) if len(clusters) == 1 else "CLUSTER_ID"
         text = (
-            f"The log directory of {brokers([broker])} is empty, and a node with KRaft does not start on it. If you need its "
-            "replicas at once, follow the steps of `kafka-forensics salvage` instead of these: it builds the directory from the "
-            "other copies. Otherwise format it; after its start the broker copies its replicas from their leaders:"
+            f"Format the empty log directory of {brokers([broker])}, which copies its replicas from the leaders when it starts. To "
+            "have them before, follow the steps of `kafka-forensics salvage` instead of these:"
         )
         yield OperatorStep(
             "format", text, f"kafka-storage.sh format --cluster-id {cluster_id} --config server.properties", (broker,)

@@ -118,8 +118,8 @@ def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
     too = " and all controllers" if with_metadata else ""
     yield OperatorStep("stop", f"Stop {running}{too}. If a broker ran since it was copied, salvage again.", None, (*nodes, *absent))
     text = (
-        f"Move the log directories of {brokers(nodes)} that were given aside, of a mount point all that is in it. Never delete "
-        "them: they are evidence. All other log directories stay where they are."
+        f"Move the given log directories of {brokers(nodes)} aside; of a mount point, its content. Never delete them: they are "
+        "evidence. Do not move other log directories."
     )
     yield OperatorStep("move_aside", text, "mv LOG_DIR LOG_DIR.before", nodes)
     places = [
@@ -189,7 +189,7 @@ def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
         yield OperatorStep("in_sync", f"Check that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = rerun_command("verify", None, "--live", "--against", f"{salvaged.output}/{MANIFEST}")
-    yield OperatorStep("verify", "Copy the log directories of the running brokers, and check that every byte is there:", command)
+    yield OperatorStep("verify", "Copy the log directories again while brokers run, and check every byte:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
         yield from _retention_restored(passed, topics)
 
