@@ -273,7 +273,7 @@ def divided_at_commands(text: str, width: int, *, only_long: bool = False) -> It
                 yield before + (":" if before[-1] != "." else ""), False
             yield match[1], True
             begin = match.end()
-    if begin == 0 or (rest := text[begin:].strip(" .,;")):
+    if begin == 0 or (rest := text[begin:].lstrip(" .,;")):
         yield rest if begin else text, False
 
 
