@@ -40,8 +40,9 @@ from kafka_forensics.cli.commands.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.commands.transactions import transactions
 from kafka_forensics.cli.commands.verify import verify
 from kafka_forensics.cli.options import EXIT_INCOMPLETE, EXIT_INTERRUPTED, PROGRAM, choose
-from kafka_forensics.cli.streams import destination, printable, say, warnings_to
+from kafka_forensics.cli.streams import destination, say, warnings_to
 from kafka_forensics.errors import ForensicsError, UsageError, nearest
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.scanning.engine.garbage import OBJECTS_BETWEEN
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from kafka_forensics.export.facts.rows import repeated
 from kafka_forensics.model.changes import ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Finding, Severity, worst_first
 from kafka_forensics.model.results import Drawing, PartitionSummary, ReplicaSummary, ScanResult
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.changes import ComparedSnapshots
-from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, escape_unprintable, message
+from kafka_forensics.wording import CHANGE_HEADS, advice, change_cells, message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,7 +168,7 @@ def html_severity(name: str) -> str:
 def html_cell(value: str) -> str:
     """`value` as text of a page: shortened, without markup, with control and bidirectional characters escaped."""
     short = value if len(value) <= _CELL_CHARACTERS else value[: _CELL_CHARACTERS - 1] + "…"
-    return html.escape(escape_unprintable(short))
+    return html.escape(printable(short))
 
 
 _SNAPSHOT_HEADS: Final = ("snapshot", "verdict", "partitions", "replicas", "findings")

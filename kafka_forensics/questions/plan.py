@@ -262,7 +262,7 @@ def held_by_no_copy(findings: Iterable[Finding]) -> Ranges:
 class Planned:
     """One partition's plan, the planner's input, and the sizes of its losses."""
 
-    given: PlanPartition
+    planner_input: PlanPartition
     plan: Plan
     findings: list[Finding] = field(default_factory=list)
     """Findings of the scan that affect elections."""
@@ -303,14 +303,14 @@ class Planned:
     @property
     def current_leader(self) -> Candidate | None:
         """The candidate that leads by the controllers' log; None where nobody does, or without a copy of it."""
-        leader = None if self.given.control is None else self.given.control.leader
-        return next((candidate for candidate in self.plan.candidates if self.given.node(candidate.broker) == leader), None)
+        leader = None if self.planner_input.control is None else self.planner_input.control.leader
+        return next((candidate for candidate in self.plan.candidates if self.planner_input.node(candidate.broker) == leader), None)
 
     @property
     def without_topic_id(self) -> dict[Broker, str | None]:
         """Live brokers that would not serve their log because it has no topic id → that id, None if no other file tells it."""
         brokers = {missing.broker for missing in self.plan.missing if missing.kind == "no_topic_id"}
-        brokers -= {replica.broker for replica in self.given.replicas if not replica.is_live}
+        brokers -= {replica.broker for replica in self.planner_input.replicas if not replica.is_live}
         return {
             finding.place.broker: finding.evidence.get("topic_id")
             for finding in self.findings
@@ -329,7 +329,7 @@ class Planned:
 
     def replica(self, broker: Broker | None) -> PlanReplica | None:
         """The replica of this broker."""
-        return next((replica for replica in self.given.replicas if replica.broker == broker), None)
+        return next((replica for replica in self.planner_input.replicas if replica.broker == broker), None)
 
     def end_as_leader(self, candidate: Candidate) -> int | None:
         """The end of this leader's log after its own recovery; None if unknown."""
@@ -347,7 +347,7 @@ class Planned:
 
     def needs(self, candidate: Candidate) -> ElectionNeeds:
         """What that election requires of brokers and their copies."""
-        return election_needs(self.given, self.plan, candidate)
+        return election_needs(self.planner_input, self.plan, candidate)
 
     def recommend(self, leader: Broker, chosen_by: str) -> None:
         """Recommend another of the candidates that lose equally little."""
@@ -423,7 +423,7 @@ class Plans:
         requests = {}
         for planned in self.planned:
             chosen = planned.chosen(elect)
-            request = None if chosen is None else leader_request(planned.given, planned.plan, planned.needs(chosen))
+            request = None if chosen is None else leader_request(planned.planner_input, planned.plan, planned.needs(chosen))
             if request is not None:
                 requests[planned.plan.topic, planned.plan.partition] = request
         brokers = {candidate.broker for planned in self.planned for candidate in planned.plan.candidates}
@@ -605,8 +605,8 @@ class PlanMaker:
         findings = [finding for finding in result.findings if finding.kind in kinds]
         planned = Planned(partition, plan_partition(partition, truncate_by), findings, builder.not_read)
         if planned.plan.at_stake or any(candidate.losses for candidate in planned.plan.candidates):
-            planned.given = builder.build(partial(builder.witnesses, self._transaction_log))
-            planned.plan = plan_partition(planned.given, truncate_by)
+            planned.planner_input = builder.build(partial(builder.witnesses, self._transaction_log))
+            planned.plan = plan_partition(planned.planner_input, truncate_by)
             by_broker = {replica.broker: replica for replica in builder.read}
             if self._options.counted:
                 _count_losses(planned, by_broker, reader)
@@ -620,7 +620,7 @@ class PlanMaker:
         """The salvage of a partition if it loses less than every election, or than having no leader."""
         best = planned.recommended
         costs = costs_of(planned.plan.at_stake) if best is None else best.costs()
-        some_will_start = planned.plan.strays is None and any(replica.is_live for replica in planned.given.replicas)
+        some_will_start = planned.plan.strays is None and any(replica.is_live for replica in planned.planner_input.replicas)
         if self._options.forecast is None or not any(costs) or not some_will_start:
             return None
         copies = [(self._plan_of[id(replica.context)], replica) for replica in replicas]
@@ -806,7 +806,7 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
 
 def _count_losses(planned: Planned, by_broker: Mapping[Broker, Replica], reader: LogReader) -> None:
     """Measure the losses of a plan in the log of the holder with the fewest damaged offsets, at most `LOSSES_COUNTED` of them."""
-    damaged = {replica.broker: replica.damaged for replica in planned.given.replicas}
+    damaged = {replica.broker: replica.damaged for replica in planned.planner_input.replicas}
     for losses in [planned.plan.at_stake, *(candidate.losses for candidate in planned.plan.candidates)]:
         for loss in (*losses, *_joined(losses)):
             if loss.held_by and _loss_key(loss) not in planned.sizes and len(planned.sizes) < LOSSES_COUNTED:

@@ -52,7 +52,7 @@ def election_losses(planned: Planned, candidate: Candidate) -> Iterator[tuple[st
         size = "" if all(loss.committed_end >= loss.end for loss in losses) else "at most "
         size += plural(counted(ranges), "offset") if records is None else plural(records, "record")
         size += ", still on disk" if all(loss.kept_by for loss in losses) else ""
-        who = "nobody here has" if not holders else f"{named(holders)} lose{'s' * (len(holders) == 1)}"
+        who = "no given copy has" if not holders else f"{named(holders)} lose{'s' * (len(holders) == 1)}"
         tag = f" ({', '.join(tags)})" if tags else ""
         yield f"elect {candidate.broker}: {who} {offset_list(ranges)}, {size}{tag}", holders, ranges
 
@@ -69,7 +69,7 @@ def fork_of(row: PartitionRow, findings: Sequence[FindingRow]) -> int | None:
 
 
 def leader_of(planned: Planned) -> Candidate | None:
-    """The present leader, or where nobody leads the only one that an ordinary start can elect."""
+    """The present leader, or, without one, the only one that an ordinary start can elect."""
     ordinary = planned.plan.ordinary
     return planned.current_leader or (planned.candidate(ordinary[0]) if len(ordinary) == 1 else None)
 

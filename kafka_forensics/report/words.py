@@ -7,7 +7,7 @@ from typing import Final
 from kafka_forensics.model import amounts
 from kafka_forensics.model.json_objects import time_text
 from kafka_forensics.model.offset_ranges import Range, normalised
-from kafka_forensics.wording import escape_unprintable
+from kafka_forensics.model.safe_text import printable
 
 UNKNOWN: Final = "not known"
 _LETTERS_SHOWN: Final = 400
@@ -24,7 +24,7 @@ def shown(value: object, limit: int = _LETTERS_SHOWN) -> str:
         more = [f"{len(value) - _ITEMS_SHOWN} more"] if len(value) > _ITEMS_SHOWN else []
         return ", ".join([*(shown(item, limit) for item in list(value)[:_ITEMS_SHOWN]), *more]) or "none"
     text = str(value)
-    return escape_unprintable(text if len(text) <= limit else f"{text[: limit - 1]}…")
+    return printable(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
 def moment(time_ms: int | None) -> str:

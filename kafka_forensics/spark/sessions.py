@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakKeyDictionary
 
 from kafka_forensics.errors import ForensicsError, UsageError
-from kafka_forensics.wording import escape_unprintable
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ class JavaOutput:
         for line in reversed(list(self._last)):
             text = line.decode("utf-8", "backslashreplace")
             if _NO_REASON.match(text) is None and _NOISE.match(line) is None:
-                return escape_unprintable(text).strip().removeprefix("# ")[:_MAX_REASON_LENGTH]
+                return printable(text).strip().removeprefix("# ")[:_MAX_REASON_LENGTH]
         return None
 
     def _listen(self) -> None:

@@ -18,7 +18,6 @@ from kafka_forensics.wording.values import (
     COST_OF_START_WITHOUT,
     damaged_bytes,
     duration,
-    escape_unprintable,
     named_brokers,
     on_start,
     repair_advice,

@@ -8,6 +8,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.model.offset_ranges import offset_range, offset_ranges
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, StartOutcome, table_name
 
 TEXT_LIMIT: Final = 160
@@ -25,15 +26,8 @@ def clean(value: object, limit: int = TEXT_LIMIT) -> str:
         number = int(value)
         return str(number) if number.bit_length() <= 128 else "a huge number"
     text = str(value) if isinstance(value, (str, float)) else f"({type(value).__name__})"
-    shown = escape_unprintable(text[:limit])
+    shown = printable(text[:limit])
     return shown if len(text) <= limit else f"{shown}…"
-
-
-def escape_unprintable(text: str) -> str:
-    """`text` with unprintable characters as escapes, fit for messages and pages."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text)
 
 
 def listed(value: object) -> str | None:

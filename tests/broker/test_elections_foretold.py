@@ -69,14 +69,14 @@ def plan_of(done: Round, topic: str) -> Planned:
 
 def forecast_leaders(planned: Planned, steps: Iterable[int]) -> list[ElectionResult]:
     """The leader after each step, by the rules of elections and the controller's last state."""
-    control = planned.given.control
+    control = planned.planner_input.control
     assert control is not None
     assert control.assignment is not None
     assert control.isr is not None
     alive: set[int] = set()
     now = ElectionResult(control.leader or -1, "none", frozenset(control.isr), frozenset(control.elr or ()))
     electeds = []
-    crashed = {replica.broker for replica in planned.given.replicas if replica.crashed}
+    crashed = {replica.broker for replica in planned.planner_input.replicas if replica.crashed}
     for step in steps:
         if step != FORCE:
             alive.add(step)
@@ -146,7 +146,7 @@ def test_the_steps_say_whether_the_first_must_be_forced(seen: dict[tuple[int, st
     """Other candidates are down, as the steps demand. If the steps say that any order works, one of the brokers leads at the
     end."""
     election = seen[which]
-    first, control = election.done.steps[0], election.planned.given.control
+    first, control = election.done.steps[0], election.planned.planner_input.control
     candidate = election.planned.candidate(first)
     assert candidate is not None
     assert control is not None
@@ -162,7 +162,7 @@ def test_the_steps_say_whether_the_first_must_be_forced(seen: dict[tuple[int, st
 def test_brokers_log_the_forecast_truncations(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
     """Their application logs have every truncation that removes records, and no other."""
     election, topic = seen[which], which[1]
-    ends = {replica.broker: replica.log_end_offset for replica in election.planned.given.replicas}
+    ends = {replica.broker: replica.log_end_offset for replica in election.planned.planner_input.replicas}
     expected = {broker: cut for broker, cut in election.real.cuts.items() if cut < ends[broker]}
     assert {
         broker: election.done.truncated[broker, topic] for broker in BROKERS if (broker, topic) in election.done.truncated

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.streams import printable
+from kafka_forensics.model.safe_text import printable
 from tests.cli.runs import Run, assert_golden, rows
 from tests.support.brokers import put_consumer_offsets, put_replica, put_share_state, write_checkpoint
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic

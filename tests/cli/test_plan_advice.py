@@ -49,12 +49,12 @@ def test_without_a_controllers_log_equal_logs_need_no_order(run_plan: Run, plan_
     put_copies(tmp_path, (1, 2, 3), batch(0, 3), high_watermark=3)
     for options in ((), ("--elect", "2")):
         text = plan_text(tmp_path, *options)
-        assert "Nothing that the copies hold would be lost, whoever leads: any order of starts is safe." in text
+        assert "Nothing that the copies hold would be lost, whichever broker leads: any order of starts is safe." in text
         assert (
             "1. Check that no other broker has a replica: no given controllers' log shows it, and another replica may hold more."
             in text
         )
-        assert "2. Start the brokers in any order: whoever of them is elected, nothing is lost." in text
+        assert "2. Start the brokers in any order: whichever of them is elected, nothing is lost." in text
         assert ("Stop" in text, "kafka-leader-election.sh" in text) == (False, False)
     assert "Broker 2 can be made the leader without force once it is in the ISR." in text
     summary, hint = run_plan(tmp_path)[2].splitlines()
@@ -94,9 +94,12 @@ def test_committed_records_on_no_copy_are_searched_before_brokers_start(run_plan
     """By the checkpoints six records were committed, but every log ends at three."""
     put_copies(tmp_path, (1, 2), batch(0, 3), high_watermark=6, clean=True)
     text = plan_text(tmp_path)
-    assert "Nothing that the copies hold would be lost, whoever leads. Committed, but in no given copy: offsets 3 to 5." in text
+    assert (
+        "Nothing that the copies hold would be lost, whichever broker leads. Committed, but in no given copy: offsets 3 to 5."
+        in text
+    )
     assert "Start no broker yet. Committed offsets of orders-0 are in no given copy. Look for more copies" in text
-    assert "whoever of them is elected, nothing that the copies hold is lost." in text
+    assert "whichever of them is elected, nothing that the copies hold is lost." in text
     assert run_plan(tmp_path)[2] == "1 partition: committed offsets are in no given copy\n"
 
 
@@ -154,7 +157,7 @@ def test_without_a_living_isr_member_a_lossless_election_is_forced(
     document = plan_document(tmp_path, "--topic", "[t]*", "--dead", "3")
     assert [step["kind"] for step in document["steps"]][-4:] == ["start", "elect", "start", "verify"]
     err = run_plan(tmp_path, "--topic", "[t]*", "--dead", "3")[2]
-    assert err.splitlines()[0] == "1 partition: no election would lose anything; nobody leads until an election is forced"
+    assert err.splitlines()[0] == "1 partition: no election would lose anything; no replica leads until you force an election"
 
 
 def test_combined_nodes_form_a_controller_majority_first(plan_document: PlanDocument, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from kafka_forensics.model.changes import SnapshotsResult

@@ -15,10 +15,11 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.ranges import OFFSETS_HELP, offsets
-from kafka_forensics.cli.streams import COMMAND_START, Screen, printable, say, screen_of
+from kafka_forensics.cli.streams import COMMAND_START, Screen, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import INT64_MAX
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.storage.disks import UNFINISHED
 
 if TYPE_CHECKING:

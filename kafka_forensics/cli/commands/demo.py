@@ -8,7 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import printable, writing_to
+from kafka_forensics.cli.streams import writing_to
+from kafka_forensics.model.safe_text import printable
 
 ARCHIVE: Final = Path(__file__).with_name("samples.tar.gz")
 """`sample_logs/` of the repository; `python -m lab.sample_archive` makes it."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes, time_text, times
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog

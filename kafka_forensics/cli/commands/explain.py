@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.streams import Destination, destination, printable
+from kafka_forensics.cli.streams import Destination, destination
 from kafka_forensics.errors import UsageError, nearest
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.incidents import IncidentSignature

@@ -10,7 +10,7 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, say, screen_of
 from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
@@ -21,6 +21,7 @@ from kafka_forensics.model.constants import (
     delivery_state_name,
 )
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, time_text, times
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import ReadersLimit

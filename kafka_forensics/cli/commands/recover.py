@@ -8,8 +8,9 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Screen, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.recover import Recovery

@@ -8,9 +8,10 @@ import typer
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import AnswerList, cell
 from kafka_forensics.cli.progress import Progress
-from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, printable, say, screen_of
+from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, say, screen_of
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC, TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from kafka_forensics.cli.outputs.rows import cell, table_lines, tsv_lines
 from kafka_forensics.cli.outputs.scan_text import partition_lines
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, by_severity, cost_words
-from kafka_forensics.cli.streams import Destination, printable, wrapped
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.changes import CHANGE_COLUMNS, ChangeKind, SnapshotsResult, change_values
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.incidents import Incident
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.wording import (
     CHANGE_HEADS,
     advice,

@@ -19,7 +19,7 @@ from kafka_forensics.cli.outputs.words import (
     name,
     replica_words,
 )
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.model.amounts import plural
@@ -27,6 +27,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import SCHEMA_VERSION, ReadExtent, ReplicaSummary
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.compare import (
     HeldRecord,
     OffsetPresence,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from kafka_forensics.cli.outputs.words import aligned, place_words
-from kafka_forensics.cli.streams import Destination, divided_at_commands, line_spans, printable, shown_command
+from kafka_forensics.cli.streams import Destination, divided_at_commands, line_spans, shown_command
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.wording import message
 
 if TYPE_CHECKING:

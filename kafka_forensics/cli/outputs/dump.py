@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, json_array, plain, table_lines, text_of
-from kafka_forensics.cli.streams import Destination, printable, write_pieces
+from kafka_forensics.cli.streams import Destination, write_pieces
 from kafka_forensics.model.batches import PAYLOAD_COLUMNS
 from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_number_texts
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa

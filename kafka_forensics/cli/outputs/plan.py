@@ -87,12 +87,12 @@ def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
 
 
 def _partition_object(planned: Planned, elect: str | None) -> Json:
-    plan, control = planned.plan, planned.given.control
+    plan, control = planned.plan, planned.planner_input.control
     return {
         **object_of(_PLAN, plan),
         "controller": None if control is None else object_of(_CONTROLLER, control),
         "replicas": [
-            *(object_of(_REPLICA, replica) for replica in planned.given.replicas),
+            *(object_of(_REPLICA, replica) for replica in planned.planner_input.replicas),
             *(object_of(_UNREAD, context) for context in planned.not_read),
         ],
         "recommended": plan.recommended if planned.recommends_one_leader else None,
@@ -105,7 +105,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         "held_by_no_copy": planned.held_by_no_copy,
         "damaged": [
             {"broker": replica.broker, "offsets": damaged}
-            for replica in planned.given.replicas
+            for replica in planned.planner_input.replicas
             if (damaged := plan_words.damaged_offsets_of(planned, replica.broker))
         ],
         "missing_witnesses": [{"kind": missing.kind, "broker": missing.broker} for missing in plan.missing],
@@ -119,7 +119,7 @@ def _entries(epochs: Iterable[EpochEntry] | None) -> list[tuple[int, int]] | Non
 
 
 def _cost(planned: Planned, candidate: Candidate | None) -> Json:
-    """The kind of an election and its cost in TSV and JSON; None: where nobody can lead, all is lost."""
+    """The kind of an election and its cost in TSV and JSON; None: where no replica can lead, all is lost."""
     losses = planned.plan.at_stake if candidate is None else candidate.losses
     committed, at_least, at_most = costs_of(losses)
     return {

@@ -23,12 +23,12 @@ from kafka_forensics.cli.outputs.steps import (
     reset_command,
 )
 from kafka_forensics.cli.outputs.words import name, state_options
-from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.json_objects import rfc3339
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import ASSIGNMENT_UNKNOWN, Broker, Candidate, ElectionNeeds, StartOrder, StartRound
 from kafka_forensics.replication.small_files import ABSENT
@@ -205,7 +205,7 @@ def _open_transactions(plans: Plans, arguments: PlanArguments) -> Iterator[Opera
 def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep]:
     """Build log directories from all copies with `kafka-forensics salvage`."""
     partitions = tuple((planned.plan.topic, planned.plan.partition) for planned in salvaged)
-    live = {replica.broker for planned in plans.planned for replica in planned.given.replicas if replica.is_live}
+    live = {replica.broker for planned in plans.planned for replica in planned.planner_input.replicas if replica.is_live}
     live_brokers = tuple(sorted(live, key=broker_order))
     yield OperatorStep(
         "stop", f"Stop {brokers(live_brokers)}, if running. If a broker ran since it was copied, plan again.", None, live_brokers
@@ -342,10 +342,10 @@ def _start_in_any_order(plans: Plans, elections: Sequence[_ElectionSteps]) -> It
     candidates = [candidate for election in elections for candidate in election.planned.plan.candidates]
     trimmed = any(follower.below_leaders_start for candidate in candidates for follower in candidate.followers)
     except_start = " except what the leader's log has already deleted" if trimmed else ""
-    whoever = "whoever of them" if assignment_unknown else "whoever"
+    elected = "whichever of them" if assignment_unknown else "whichever"
     is_partial = plans.without_copy or any(election.planned.held_by_no_copy for election in elections)
     nothing = "nothing that the copies hold" if is_partial else "nothing"
-    text = f"Start the brokers in any order: {whoever} is elected, {nothing} is lost{except_start}."
+    text = f"Start the brokers in any order: {elected} is elected, {nothing} is lost{except_start}."
     if len(elections) == 1 and elections[0].candidate.broker != elections[0].planned.plan.recommended:
         text += f" {capital(brokers([elections[0].candidate.broker]))} can be made the leader without force once it is in the ISR."
     yield OperatorStep("start", text, None, _distinct(broker for election in elections for broker in election.needs.started))
@@ -373,7 +373,7 @@ def _start_in_order(
         copies = "copy" if len(dead) == 1 else "copies"
         yield OperatorStep("keep", f"Keep the given {copies} of {brokers(dead)}: no other copy holds the lost records.", None, dead)
     yield from _format_log_dirs(plans)
-    controls = [election.planned.given.control for election in elections]
+    controls = [election.planned.planner_input.control for election in elections]
     is_known = None not in controls
     both = [broker for broker in started if broker in plans.combined]
     controllers = controllers_step(both, "the controllers" if is_known else "the controllers or ZooKeeper")
@@ -454,7 +454,7 @@ def _start(start: StartRound, number: int, directory: str, *, alone: bool) -> It
     if len(topics) <= _TOPICS_NAMED:
         command += f" --topic {shlex.quote('|'.join(topics))}"
     if len(partitions) <= _PARTITIONS_COMPARED or alone or isinstance(start.broker, str):
-        isr = ", with nobody else in ISR and ELR" if alone else ""
+        isr = ", alone in ISR and ELR" if alone else ""
         yield OperatorStep("leads", f"{text}{isr}:", command, (start.broker,), partitions)
         return
     file = f"leaders-{number}.txt"
@@ -493,7 +493,7 @@ def _directories(partitions: Sequence[TopicPartition]) -> str:
 def _repair_refused_logs(plans: Plans) -> Iterator[OperatorStep]:
     """Repair logs on which brokers would not start."""
     for planned in plans.planned:
-        for replica in planned.given.replicas:
+        for replica in planned.planner_input.replicas:
             if replica.is_live and (reason := refusal(planned, replica.broker)) is not None:
                 who = capital(brokers([replica.broker]))
                 text = f"{who} would not start with this copy, {reason}: copy its log directories, and scan them to see more."
@@ -529,12 +529,14 @@ def _recover_remote_records(plans: Plans, elections: Sequence[_ElectionSteps]) -
 def _dead_holders(election: _ElectionSteps) -> Iterator[Broker]:
     """Brokers that have some of the lost offsets on disk and will not come back."""
     holders = _holders(election)
-    return (replica.broker for replica in election.planned.given.replicas if replica.broker in holders and not replica.is_live)
+    return (
+        replica.broker for replica in election.planned.planner_input.replicas if replica.broker in holders and not replica.is_live
+    )
 
 
 def _topics_allowing_unclean(elections: Sequence[_ElectionSteps], *, by_topic: bool = False) -> list[str]:
     """Topics for which the controllers' log allows unclean elections, with `by_topic` by a setting of the topic itself."""
-    controls = [(election.partition[0], election.planned.given.control) for election in elections]
+    controls = [(election.partition[0], election.planned.planner_input.control) for election in elections]
     known = [(topic, control) for topic, control in controls if control is not None]
     return sorted({topic for topic, control in known if (control.unclean_by_topic if by_topic else control.unclean_enabled)})
 

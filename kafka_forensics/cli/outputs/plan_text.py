@@ -32,7 +32,7 @@ _COULD_LOSE: Final = "an election could lose records{of}"
 _WOULD_DELETE: Final = "a leader would delete remote segments{of}"
 _ALL_AT_STAKE: Final = "{which}: all that {they} is at stake"
 _DISAGREE: Final = "checkpoints and batches disagree where to cut{in_}"
-_FORCED: Final = "nobody leads until an election is forced{in_}"
+_FORCED: Final = "no replica leads until you force an election{in_}"
 
 
 def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[OperatorStep]) -> FirstScreen:
@@ -77,7 +77,7 @@ def _verdict(plans: Plans) -> str:
 
 
 def _losses(plans: Plans, elect: str | None) -> Iterator[tuple[Planned, Loss]]:
-    """What the steps lose: by the salvage, the chosen leader, or everything where nobody can lead."""
+    """What the steps lose: by the salvage, the chosen leader, or everything where no replica can lead."""
     for planned in plans.planned:
         chosen = planned.chosen(elect)
         if elect is None and planned.salvage is not None:
@@ -151,7 +151,7 @@ def _overview_cells(planned: Planned) -> list[str]:
     if best is None and _is_unread(planned):
         return ["", "not read", "?", "?", "?"]
     if best is None:
-        return ["", "nobody can", str(lost), str(committed), at_worst]
+        return ["", "impossible", str(lost), str(committed), at_worst]
     if planned.plan.contested_by is not None:
         return ["", "not known", "?", "?", at_worst]
     return [labels[best.broker], plan_words.election(planned, best), str(best.at_most), str(best.committed), at_worst]
@@ -224,7 +224,7 @@ def _summary(plans: Plans) -> Iterator[str]:
         (sum(bool(planned.held_by_no_copy) for planned in all_planned), "committed offsets{of} are in no given copy"),
         (sum(any(candidate.remote.deleted for candidate in plan.candidates) for plan in matter), _WOULD_DELETE),
         (strays, f"the controllers' log does not have {_ALL_AT_STAKE}"),
-        (sum(not planned.plan.candidates for planned in all_planned) - strays - unread, f"nobody can lead {_ALL_AT_STAKE}"),
+        (sum(not planned.plan.candidates for planned in all_planned) - strays - unread, f"no replica can lead {_ALL_AT_STAKE}"),
         (sum(planned.salvage is not None for planned in all_planned), "a salvage loses less than any election{of}"),
     ]
     single = plans.partitions == 1

@@ -5,10 +5,10 @@ from typing import Final
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import printable
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, offset_ranges, without
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner import (
     NO_END,
@@ -75,7 +75,7 @@ _CONTRADICTIONS_SHOWN: Final = 5
 
 def labels(planned: Planned) -> dict[Broker, str]:
     """Broker → its name in tables: of a copy's path the shortest end that no other copy has."""
-    paths = {replica.broker: str(replica.broker).rstrip("/").split("/") for replica in planned.given.replicas}
+    paths = {replica.broker: str(replica.broker).rstrip("/").split("/") for replica in planned.planner_input.replicas}
     shortest = {}
     for broker, path in paths.items():
         unique = (end for end in range(1, len(path)) if sum(other[-end:] == path[-end:] for other in paths.values()) == 1)
@@ -115,7 +115,7 @@ def witness_words(witness: Witness) -> str:
 
 def election(planned: Planned, candidate: Candidate) -> str:
     """The kind of an election, with the reason where a member of the ELR must be forced."""
-    given = planned.given
+    given = planned.planner_input
     elr = () if given.control is None or given.control.elr is None else given.control.elr
     crashed = _replica(planned, candidate.broker).crashed
     forced = candidate.election == "unclean" and crashed and given.node(candidate.broker) in elr
@@ -124,8 +124,8 @@ def election(planned: Planned, candidate: Candidate) -> str:
 
 def title(planned: Planned) -> str:
     """The partition, how its followers truncate, and the last state that a controller's log has."""
-    plan, control = planned.plan, planned.given.control
-    by = truncates_by(planned.given.replicas)
+    plan, control = planned.plan, planned.planner_input.control
+    by = truncates_by(planned.planner_input.replicas)
     reason = ", as requested" if by != plan.truncate_by else "" if by == "epochs" else ": the logs have no leader epochs"
     text = f"{name(plan.topic, plan.partition)}: {REGIMES[plan.truncate_by].format(reason)}"
     if control is not None and control.isr is not None:
@@ -179,7 +179,7 @@ def damaged_offsets_of(planned: Planned, broker: Broker) -> Ranges:
 
 
 def _damage_lines(planned: Planned) -> Iterator[str]:
-    for replica in planned.given.replicas:
+    for replica in planned.planner_input.replicas:
         ranges = damaged_offsets_of(planned, replica.broker)
         if ranges:
             yield (
@@ -190,7 +190,7 @@ def _damage_lines(planned: Planned) -> Iterator[str]:
 
 def _replica(planned: Planned, broker: Broker) -> PlanReplica:
     """The replica of a broker that has one."""
-    return next(replica for replica in planned.given.replicas if replica.broker == broker)
+    return next(replica for replica in planned.planner_input.replicas if replica.broker == broker)
 
 
 def _bounds(planned: Planned, candidate: Candidate) -> str:
@@ -363,7 +363,7 @@ def _node_id_clashes(planned: Planned) -> Iterator[str]:
     copies: dict[Broker, list[Broker]] = {}
     for missing in planned.plan.missing:
         if missing.kind == "same_broker" and missing.broker is not None:
-            copies.setdefault(planned.given.node(missing.broker), []).append(missing.broker)
+            copies.setdefault(planned.planner_input.node(missing.broker), []).append(missing.broker)
     for node, clashing in copies.items():
         listed = " and ".join(printable(str(broker)) for broker in clashing)
         yield (
@@ -379,7 +379,7 @@ def _unread_offsets(replica: PlanReplica) -> str:
 
 def _presumed_broker(planned: Planned, broker: Broker | None) -> str:
     """Whose copy an unnamed one may be, and how to name it."""
-    given = planned.given
+    given = planned.planner_input
     if broker in given.guessed:
         node = given.nodes[broker]
         return f"; the plan assumes broker {node}, which has no other copy here: if that is right, give it as {node}=PATH"
@@ -418,7 +418,11 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
     """The recommendation, or the cost of the election that --elect names."""
     best = candidate.broker == planned.plan.recommended
     who = brokers([candidate.broker])
-    some = " of those that would start" if any(replica.is_live and not replica.starts for replica in planned.given.replicas) else ""
+    some = (
+        " of those that would start"
+        if any(replica.is_live and not replica.starts for replica in planned.planner_input.replicas)
+        else ""
+    )
     if best and planned.salvage is not None:
         return f"{_salvage_sentence(planned)} The best election loses {plural(candidate.at_most, 'offset')}."
     instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
@@ -428,19 +432,19 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
     damage = _damage_of_leader(planned, candidate)
     if not candidate.losses:
         equally_good = sorted(planned.plan.equally_good, key=str) if best else []
-        whoever = f", also not if {brokers(equally_good)} led" if equally_good else ""
+        others = f"; {brokers(equally_good)} would lose nothing either" if equally_good else ""
         if planned.needs(candidate).any_order:
             any_order = "" if planned.held_by_no_copy else ": any order of starts is safe"
-            whoever = f", whoever leads{_deleted_already(planned.plan.candidates)}{any_order}"
+            others = f", whichever broker leads{_deleted_already(planned.plan.candidates)}{any_order}"
         else:
-            whoever = _deleted_already([candidate]) + whoever
+            others = _deleted_already([candidate]) + others
         unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         subject = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         segments = plural(candidate.remote.deleted, "remote segment")
         deletes = f" As the leader it deletes {segments}." if candidate.remote.deleted and planned.plan.matters else ""
         lost = planned.held_by_no_copy
         held_by_no_copy = f" Committed, but in no given copy: {offset_ranges(lost)}." if lost else ""
-        return f"{lead}. {subject} would be lost{whoever}.{held_by_no_copy}{deletes}{damage}"
+        return f"{lead}. {subject} would be lost{others}.{held_by_no_copy}{deletes}{damage}"
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     reason = _reason_for_best(planned, candidate) if best else ""

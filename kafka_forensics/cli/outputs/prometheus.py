@@ -18,10 +18,10 @@ from kafka_forensics.analysis.kinds.evidence_classes import (
     RecoveryEvidence,
     SegmentMissingEvidence,
 )
-from kafka_forensics.cli.streams import printable
 from kafka_forensics.export.json_document import counted as severities_counted
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import VERDICTS, ReadExtent, ScanResult
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.version import __version__
 
 MOST_TOPICS: Final = 200

@@ -11,7 +11,7 @@ from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, name, partition_ranges
-from kafka_forensics.cli.streams import Destination, printable, wrapped
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
@@ -22,6 +22,7 @@ from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.plan import held_by_no_copy
 from kafka_forensics.questions.recover import RECOMMENDED, KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range, rerun_command

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.cli.streams import Destination, printable, wrapped
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.json_objects import Columns, json_text, object_of
+from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

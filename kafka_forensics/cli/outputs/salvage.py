@@ -10,12 +10,13 @@ from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, name
-from kafka_forensics.cli.streams import Destination, printable, wrapped
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition, document
 from kafka_forensics.wording import offset_range
 

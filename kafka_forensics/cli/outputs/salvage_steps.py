@@ -17,10 +17,10 @@ from kafka_forensics.cli.outputs.steps import (
     partitions_words,
     show_retention_command,
 )
-from kafka_forensics.cli.streams import printable
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, REMOTE_STORAGE, PassedLimit, Refused, Salvaged
 from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import repair_advice, rerun_command

@@ -29,12 +29,13 @@ from kafka_forensics.cli.outputs.words import (
     scope_words,
     waiting_readers,
 )
-from kafka_forensics.cli.streams import Destination, printable
+from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.wording import (
     Overview,
     advice,

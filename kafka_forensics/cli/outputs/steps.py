@@ -8,10 +8,11 @@ from typing import Final
 from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import markdown
 from kafka_forensics.cli.outputs.words import extent_words, name
-from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, printable, shown_command, wrapped
+from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, shown_command, wrapped
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.replication.planner import Broker
 from kafka_forensics.wording import advice, message
 

@@ -7,11 +7,12 @@ from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_t
 from kafka_forensics.cli.outputs.rows import cell, write_items
 from kafka_forensics.cli.outputs.steps import partitions_words
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, first_rows, name
-from kafka_forensics.cli.streams import Destination, printable, wrapped
+from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.json_objects import Columns, attributes
 from kafka_forensics.model.offset_ranges import counted
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.verify import Outcome, Verified, VerifyResult
 
 _REASONS: Final = {

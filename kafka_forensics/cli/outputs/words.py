@@ -7,7 +7,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.rows import table_lines
-from kafka_forensics.cli.streams import COMMAND_START, printable
+from kafka_forensics.cli.streams import COMMAND_START
 from kafka_forensics.errors import DENIED, TRY_AGAIN, is_transient
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import severity_counts
@@ -18,6 +18,7 @@ from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartit
 from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.wording import incident_command, incident_loss, message, offset_range, rerun_command, severity_order
 

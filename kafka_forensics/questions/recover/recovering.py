@@ -213,7 +213,7 @@ class _Recoverer:
         copies = [(replica, self._plan_of[id(replica.context)]) for replica in replicas if replica.read is not ReadExtent.NONE]
         folded = fold_remote_logs(self._inputs, replicas[0].context, digest_key(), self.answer.incomplete, lost[0])
         remote = [(replica, plan) for plan, replica in folded]
-        logs = PartitionLogs(planned.given, copies, self._coordinators, lost, kept.broker, remote)
+        logs = PartitionLogs(planned.planner_input, copies, self._coordinators, lost, kept.broker, remote)
         sizes = {loss: planned.amount(loss) for loss in kept.losses}
         partition.ranges = [RecoveredRange(loss, sizes.get(loss, LossSize(None, None)), logs.sources(loss)) for loss in losses]
         versions = LosingVersions(logs, partition.ranges)

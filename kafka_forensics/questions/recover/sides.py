@@ -71,7 +71,7 @@ def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str
 
 def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
     """The requested side, else that of the current leader, else the recommended one if no copies conflict."""
-    partition, candidates = planned.given, planned.plan.candidates
+    partition, candidates = planned.planner_input, planned.plan.candidates
     if not candidates:
         hint = "`plan` shows why, and what to repair before a broker starts"
         return Undecided("no broker can lead with these copies, so no side stays", hint)

@@ -84,8 +84,8 @@ def _choose_lineage(
 
     If the bytes of a copy are not what the scan read, its lineage is traced again without them, up to `rounds` times.
     """
-    differences = planned.given.differing
-    copies = [_log_copy(source, replica) for source, replica in zip(sources, planned.given.replicas, strict=False)]
+    differences = planned.planner_input.differing
+    copies = [_log_copy(source, replica) for source, replica in zip(sources, planned.planner_input.replicas, strict=False)]
     copies = _without_embedded(copies, sources, differences)
     numbers = {str(copy.broker): number for number, copy in enumerate(copies)}
     if prefer is not None:
@@ -158,7 +158,7 @@ def forecast(
         kept = [(range_.copy, range_.start, range_.end) for range_ in lineage.ranges]
         kept += [(lineage.base, *span) for span in base.remote]
         start = base.log_start_offset if base.is_tiered else lineage.log_start_offset
-        losses = losses_without(planned.given, planned.plan.truncate_by, kept, start)
+        losses = losses_without(planned.planner_input, planned.plan.truncate_by, kept, start)
         leader = planned.candidate(base.broker)
         losses += () if leader is None else tuple([loss for loss in leader.losses if not loss.held_by])  # only in remote storage
         return SalvageForecast(losses, options.words)
@@ -195,8 +195,8 @@ def _rivals_in_remote_storage(sources: Sequence[SourceCopy], base: int, planned:
     """Other records that copies have at offsets of their remote segments, or remote segments after the end of the base."""
     left = []
     for number, source in enumerate(sources):
-        differing = planned.given.differing.get((min(base, number), max(base, number)), ())
-        committed = committed_end(planned.given.replicas[number])
+        differing = planned.planner_input.differing.get((min(base, number), max(base, number)), ())
+        committed = committed_end(planned.planner_input.replicas[number])
         for start, end in source.replica.remote if number != base else ():
             longer = max(start, sources[base].replica.log_end_offset), end
             for low, high in normalised((*clipped(differing, start, end), longer)):

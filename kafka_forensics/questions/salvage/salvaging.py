@@ -752,7 +752,7 @@ def _high_watermark(choice: Choice) -> int | None:
 
 def _damaged_on(choice: Choice, start: int, end: int | None) -> tuple[Broker, ...]:
     """The brokers whose copies have damaged bytes of some offsets."""
-    replicas = [] if choice.planned is None else choice.planned.given.replicas
+    replicas = [] if choice.planned is None else choice.planned.planner_input.replicas
     damaged = [replica.damaged for replica in replicas] if choice.damaged is None else choice.damaged
     end = NO_END if end is None else end
     return tuple(replica.broker for replica, ranges in zip(replicas, damaged, strict=False) if clipped(ranges, start, end))

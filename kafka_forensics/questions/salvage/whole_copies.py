@@ -98,7 +98,7 @@ class WholeCopyChooser:
     def _order(self, prefer: str | None) -> list[tuple[int, str]]:
         """The copies by their numbers, in the order in which they are tried, each with the rule that puts it there."""
         ranked = []
-        for number, (source, replica) in enumerate(zip(self._sources, self._planned.given.replicas, strict=False)):
+        for number, (source, replica) in enumerate(zip(self._sources, self._planned.planner_input.replicas, strict=False)):
             broker, end = str(source.broker), source.replica.log_end_offset
             rule = "prefer-broker" if broker == prefer else "plan" if broker == str(self._planned.plan.recommended) else "longest"
             rank = ("prefer-broker", "plan", "longest").index(rule)
@@ -219,7 +219,7 @@ class WholeCopyChooser:
         ours = self._sources[base].broker
         lacked = list(self._lacked_values(ours))
         left = []
-        for number, (source, replica) in enumerate(zip(self._sources, self._planned.given.replicas, strict=False)):
+        for number, (source, replica) in enumerate(zip(self._sources, self._planned.planner_input.replicas, strict=False)):
             if number == base or source.replica.read is not ReadExtent.WHOLE:
                 continue
             values = [span for span, held_by, _ in lacked if replica.broker in held_by]
@@ -317,10 +317,10 @@ def _tail(source: SourceCopy, segment: int, position: int) -> int:
 def _fork(left: int, right: int, planned: Planned) -> int:
     """The first offset after which two copies may be of different histories: where their records differ, or at the end of what both
     have of their last common epoch (KIP-101). Without epochs (entries before Kafka 0.11) only the former is known."""
-    ours, theirs = planned.given.replicas[left], planned.given.replicas[right]
+    ours, theirs = planned.planner_input.replicas[left], planned.planner_input.replicas[right]
     our_ends, their_ends = _epoch_ends(ours), _epoch_ends(theirs)
     shared = [min(end, their_ends[epoch]) for epoch, end in our_ends.items() if epoch in their_ends]
-    differing = planned.given.differing.get((min(left, right), max(left, right)), ())
+    differing = planned.planner_input.differing.get((min(left, right), max(left, right)), ())
     conflicts = conflicting(differing, ours.damaged, theirs.damaged)
     return min([max(shared, default=0 if our_ends and their_ends else NO_END), *(low for low, _ in conflicts)])
 

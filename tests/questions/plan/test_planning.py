@@ -149,7 +149,7 @@ def test_a_missing_checkpoint_counts_as_empty(tmp_path: Path, state: str, loaded
     if state == "recovered from 4 on":
         brokers.write_checkpoint(first, "recovery-point", 4)
     (planned,) = make_plans([str(tmp_path)], ScanOptions(live=state == "live"), PlanOptions()).planned
-    (replica,) = (replica for replica in planned.given.replicas if replica.broker == 1)
+    (replica,) = (replica for replica in planned.planner_input.replicas if replica.broker == 1)
     assert [(entry.leader_epoch, entry.start_offset) for entry in replica.brokers_epochs] == loaded_epochs
     assert (replica.checkpoint, planned.plan.truncate_by) == (None, "epochs")
     candidate = candidate_of(planned, 1)
@@ -166,10 +166,10 @@ def test_a_dead_broker_with_a_named_copy_is_not_absent(name: str, tmp_path: Path
     more_paths = [copies / "broker-2", copies / "broker-3"]
     plans = planned_on_named({"rack-1": copies / "broker-1"}, more_paths, PlanOptions(dead=frozenset({name})))
     assert [missing.kind for missing in only_plan(plans).plan.missing] == ["no_controller_log", "not_live"]
-    assert [*plans.dead, *only_plan(plans).given.dead] == [1, 1]
+    assert [*plans.dead, *only_plan(plans).planner_input.dead] == [1, 1]
     shutil.rmtree(copies / "broker-1" / "audit-0")
     plans = planned_on_named({"rack-1": copies / "broker-1"}, more_paths, PlanOptions(dead=frozenset({name})))
-    assert [*plans.dead, *only_plan(plans).given.dead] == [1, 1]
+    assert [*plans.dead, *only_plan(plans).planner_input.dead] == [1, 1]
 
 
 def test_a_dead_broker_is_recognised_by_the_folder_of_its_copy(tmp_path: Path) -> None:
@@ -178,7 +178,9 @@ def test_a_dead_broker_is_recognised_by_the_folder_of_its_copy(tmp_path: Path) -
     (copies / "broker-1" / "meta.properties").unlink()
     paths = [(copies / "broker-1").rename(copies / "1"), copies / "broker-2", copies / "broker-3"]
     planned = only_plan(planned_on(paths, "audit", PlanOptions(dead=frozenset({"1"}))))
-    assert [(str(replica.broker), replica.is_live) for replica in planned.given.replicas if not replica.is_live] == [("1", False)]
+    assert [(str(replica.broker), replica.is_live) for replica in planned.planner_input.replicas if not replica.is_live] == [
+        ("1", False)
+    ]
 
 
 # Damaged copies: one flipped byte hides no offset.
@@ -249,7 +251,7 @@ def test_damage_at_the_log_start_without_an_epoch_is_another_version(tmp_path: P
         stop_cleanly(
             brokers.put_replica(tmp_path, broker, {0: log, 6: batch(6, 4, epoch=epoch)}, high_watermark=10, epochs=checkpoint)
         )
-    assert only_plan(planned_on([tmp_path])).given.differing == {(0, 1): ((0, 6),)}
+    assert only_plan(planned_on([tmp_path])).planner_input.differing == {(0, 1): ((0, 6),)}
 
 
 def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +260,7 @@ def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeyp
         stop_cleanly(brokers.put_replica(tmp_path, broker, {0: LOG[:2], 6: LOG[2]}, high_watermark=10))
     refuse(monkeypatch, (tmp_path / "broker-1" / "orders-0" / segment_file(0)).__eq__)
     planned = only_plan(planned_on([tmp_path]))
-    replica = planned.given.replicas[0]
+    replica = planned.planner_input.replicas[0]
     assert (replica.damaged, replica.unread, replica.end_is_known) == ((), ((0, 6),), True)
     assert Missing("log_not_read", 1) in planned.plan.missing
     assert costs(planned, 2) == (0, 0)
