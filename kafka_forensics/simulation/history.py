@@ -302,7 +302,7 @@ class History:
     def _new_leaders_text(self, *, detected: bool) -> str:
         """The leaders that were elected since the last event."""
         if not detected:
-            return ", which no one notices yet"
+            return ", which is not noticed yet"
         epochs = {partition.topic_partition: partition.leader_epoch for partition in self.events[-1].partitions}
         texts = []
         for partition in self.cluster.partitions.values():

@@ -318,7 +318,7 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
         text = (
             f"{'' if plans.live else 'Start no broker yet. '}Committed offsets of {partitions_words(lost)} are in no given copy. "
             "Look for more copies (other log directories, backups, names ending in .deleted), and plan again with them. "
-            "Without any, these records are lost for good."
+            "Without any, these records are permanently lost."
         )
         yield OperatorStep("copy", text, None, (), lost)
 
