@@ -196,8 +196,6 @@ class Inputs:
     """Storage options, including those in URIs."""
     typed_paths: tuple[str, ...] = ()
     """The paths as the user typed them, without credentials in URIs."""
-    unnamed: list[str] = field(default_factory=list)
-    """Empty directories among them without a broker's name."""
     is_unchecked: bool = False
     """Whether the scan, and not `gather`, checks that the requested partitions exist."""
     store_places: list[tuple[ByteSource, str]] = field(default_factory=list)
@@ -409,7 +407,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     """
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
-    opened_paths = open_paths(paths, storage_options=storage_options, unnamed=inputs.unnamed)
+    opened_paths = open_paths(paths, storage_options=storage_options)
     log_skipped_files(opened_paths)
     for opened in opened_paths:
         broker_name, source, discovery = opened.broker_name, opened.source, opened.discovery

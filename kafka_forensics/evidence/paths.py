@@ -72,17 +72,11 @@ class OpenedPath:
         return entry.identity or (id(self.source), directory_key(entry))
 
 
-def open_paths(
-    paths: list[str],
-    *,
-    logs_only: bool = True,
-    storage_options: tuple[tuple[str, str], ...] = (),
-    unnamed: list[str] | None = None,
-) -> list[OpenedPath]:
+def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
     """Open every path, after expanding patterns in URIs; what several paths lead to is read once, which is logged.
 
     Of several paths, those without any file of Kafka's are skipped and logged, and one that cannot be opened is incomplete. Empty
-    directories that need a broker's name are logged and added to `unnamed`.
+    directories that need a broker's name are logged.
     Raises UsageError for a path that is missing or empty, and if none has a log (`logs_only`) or any file of Kafka's.
     """
     opened: list[OpenedPath] = []
@@ -107,8 +101,6 @@ def open_paths(
     opened = _without_other_files(opened, logs_only=logs_only)
     if empty:
         _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
-    if unnamed is not None:
-        unnamed += empty
     return _read_once(opened) if may_have_duplicates(opened) else opened
 
 

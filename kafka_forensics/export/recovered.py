@@ -89,8 +89,10 @@ def recovery_directory(output: Path) -> Iterator[Path]:
     try:
         with private_files(str(output)):
             unfinished.mkdir()
-            with publish_directory(unfinished, place, replaced):
+            with publish_directory(unfinished, place):
                 yield unfinished
+                for file in replaced:
+                    file.unlink()
             sync_directory(str(parent))
     except OSError as error:
         raise UsageError(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from os.path import normpath
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from kafka_forensics.errors import UsageError
@@ -76,17 +75,6 @@ class RerunArguments:
     """Options that reach the copies; every command that reads copies has them."""
     reading: tuple[str, ...] = ()
     """Options of commands that analyse logs."""
-    replaced_disk: tuple[int | str, str] | None = None
-    """The only empty directory, and the only broker whose log directory is missing; None unless there is one of each."""
-
-    def with_replaced_disk(self) -> "RerunArguments":
-        """The arguments with the broker's name for its replaced disk."""
-        if self.replaced_disk is None:
-            return self
-        broker, directory = self.replaced_disk
-        named = f"{broker}={directory}"
-        paths = [named if normpath(path) == normpath(directory) else path for path in self.paths]
-        return replace(self, paths=tuple(dict.fromkeys([*paths, named])))
 
 
 Evidence = Mapping[str, JsonValue]

@@ -3,7 +3,7 @@
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,21 +51,15 @@ def atomic_text_file(path: Path, opener: Callable[[str, int], int] | None = None
 
 
 @contextmanager
-def publish_directory(unfinished: Path, output: Path, replaced: Iterable[Path] = ()) -> Iterator[Path]:
+def publish_directory(unfinished: Path, output: Path) -> Iterator[Path]:
     """Rename the directory `unfinished`, which the block fills, to `output` once all of it is on disk; remove it on failure.
 
-    The files and directories in `output` that it replaces are removed before. If it stands in `output`, which may be a mount point,
-    its files move there in the order of their names, and replace none of the others. The new names are on disk after
-    `sync_directory` of the directory that holds them. Raises OSError.
+    If it stands in `output`, which may be a mount point, its files move there in the order of their names, and replace none.
+    The new names are on disk after `sync_directory` of the directory that holds them. Raises OSError.
     """
     try:
         yield unfinished
         _sync_tree(unfinished)
-        for path in replaced:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
         if unfinished.parent == output:
             for file in sorted(unfinished.iterdir()):
                 os.link(file, output / file.name)  # unlike a rename, never replaces a file

@@ -1,7 +1,6 @@
 """A replaced disk: every command takes an empty directory with a broker's name as a log directory of that broker."""
 
 import json
-import shlex
 import shutil
 import tarfile
 from pathlib import Path
@@ -9,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.every_command import evidence_commands
-from tests.cli.runs import Run, printed_commands
-from tests.support.places import GOLDEN
+from tests.cli.runs import Run
 
 HEALTHY = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
 BROKERS = [HEALTHY / "broker-1", HEALTHY / "broker-2"]
@@ -74,30 +72,6 @@ def test_a_second_log_directory_of_a_broker_may_be_empty(run: Run, disk: Path) -
     assert run("collect", f"3={disk}", "--output", bundle)[0] == 0
     rows = json.loads(run("scan", *BROKERS, f"3={bundle}", "--format", "json")[1])["findings"]
     assert [row["evidence"]["replicas"] for row in rows if row["kind"] == "LOG_DIR_WIPED"] == [12]
-
-
-def test_the_next_command_names_the_only_missing_broker_for_the_only_empty_directory(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tarfile.open(GOLDEN / "incidents" / "wiped-disk.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    monkeypatch.chdir(tmp_path)
-    names = ["broker-1", "broker-2", "broker-3", "controller-100"]
-    directories = [f"wiped-disk/{name}" for name in names]
-
-    def next_paths(*paths: str) -> list[str]:
-        return shlex.split(next(printed_commands(run("scan", *paths)[1])))[2:]
-
-    named = [path.replace("wiped-disk/broker-3", "3=wiped-disk/broker-3") for path in directories]
-    assert next_paths(*directories) == named
-    assert next_paths("wiped-disk") == ["wiped-disk", "3=wiped-disk/broker-3"]
-    status, out, err = run("plan", "wiped-disk", "3=wiped-disk/broker-3")
-    assert (status, "empty directory" in err) == (0, False)
-    assert "Otherwise format it; after its start the broker copies its replicas from their leaders:" in " ".join(out.split())
-    # Unknown: another broker is missing, another directory is empty, or the controller's log is not given.
-    Path("other").mkdir()
-    for unknown in (directories[1:], [*directories, "other"], directories[:3]):
-        assert next_paths(*unknown) == unknown
 
 
 def test_an_empty_directory_in_an_archive_is_skipped_since_no_name_can_be_given_to_it(run: Run, disk: Path) -> None:

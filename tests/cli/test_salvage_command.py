@@ -1,15 +1,13 @@
 """`salvage`: output, refusals, and exit statuses."""
 
 import json
-import os
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.runs import Run
 from tests.questions.salvage.salvaged import NAME, batches_of
-from tests.support.brokers import put_partition, put_replica, put_segment
+from tests.support.brokers import put_replica, put_segment
 from tests.support.places import SAMPLES
 from tests.support.segments import batch, flip_bit
 
@@ -55,25 +53,6 @@ def test_a_log_with_gaps_is_salvaged_with_allow_gaps(tmp_path: Path, run: Run) -
     assert (status, f"refused {NAME}: no copy has offsets 2 to 3 of this lineage" in out) == (3, True)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "yes", "--allow-gaps", "--format", "text")
     assert (status, "no copy holds 2 offsets of the salvaged partitions" in out, "2 to 3" in out) == (0, True, True)
-
-
-def test_the_next_try_replaces_a_salvage_with_refused_partitions_unless_it_changed(tmp_path: Path, run: Run) -> None:
-    """A broker that ran on it anyway has written to it."""
-    batches = batches_of(4)
-    put_replica(tmp_path / "in", 1, {0: batches[0] + flip_bit(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
-    put_partition(tmp_path / "in" / "broker-1" / "whole-0", batches)
-    out = tmp_path / "out"
-    command = ("salvage", tmp_path / "in", "--output", out)
-    assert [run(*command)[0], run(*command)[0]] == [3, 3]
-    (log,) = out.rglob("whole-0/*.log")
-    os.utime(log, (time.time() + 10,) * 2)
-    status, _, err = run(*command)
-    assert (status, f"{out} is not empty: it holds broker-1" in err, log.exists()) == (2, True, True)
-    os.utime(log, (0, 0))
-    assert run(*command, "--allow-gaps")[0] == 0
-    assert json.loads((out / "manifest.json").read_text())["refused"] == []
-    assert run(*command, "--allow-gaps")[0] == 2, "a salvage that brokers may start on is never replaced"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ Directory = Annotated[
     typer.Option(
         "--output",
         metavar="DIR",
-        help="An empty or new directory for the log directories. A salvage that refused partitions is replaced.",
+        help="An empty or new directory for the log directories.",
     ),
-    options.OutputMark("any"),
+    options.OutputMark("new directory"),
 ]
 PreferBroker = Annotated[
     str | None,
@@ -93,11 +93,7 @@ def salvage(
     screen = screen_of(console)
 
     from kafka_forensics.cli.outputs.salvage import announcement, remote_warnings, summary_lines, write_salvaged
-    from kafka_forensics.evidence.outputs import Output, check_kind
-    from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, may_be_replaced, salvage
-
-    if not may_be_replaced(output):
-        check_kind(Output(str(output), kind="new directory"))
+    from kafka_forensics.questions.salvage import Salvaged, SalvageOptions, salvage
 
     def announce(salvaged: Salvaged) -> None:
         if not screen.quiet:

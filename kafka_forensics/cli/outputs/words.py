@@ -375,8 +375,7 @@ def next_command(result: ScanResult) -> str | None:
     if incident is None or command is None:
         return None
     state = state_options(incident.kinds) if incident.cause is Cause.HANGING_TRANSACTION else ()
-    arguments = result.rerun_arguments
-    return rerun_command(command, None if arguments is None else arguments.with_replaced_disk(), *state)
+    return rerun_command(command, result.rerun_arguments, *state)
 
 
 def state_options(kinds: Container[str]) -> tuple[str, ...]:

@@ -13,4 +13,3 @@ from kafka_forensics.questions.salvage.manifest import (
 )
 from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE
 from kafka_forensics.questions.salvage.salvaging import salvage
-from kafka_forensics.questions.salvage.target import may_be_replaced

@@ -29,7 +29,6 @@ from kafka_forensics.evidence.inputs import (
     with_bundle_options,
     with_replicas,
 )
-from kafka_forensics.evidence.ledger import Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, may_match, shown_storage_options
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CODEC_BACK_ENDS, WITNESS_TOPICS
 from kafka_forensics.model.findings import Confidence, Finding, Place, RerunArguments, Severity, TopicPartition
@@ -138,7 +137,7 @@ PATHS_SHOWN: Final = 2000
 class ArgumentsByPlace:
     """Arguments of commands that read the same copies again."""
 
-    def __init__(self, inputs: Inputs, options: ScanOptions, replaced_disk: tuple[int | str, str] | None = None) -> None:
+    def __init__(self, inputs: Inputs, options: ScanOptions) -> None:
         copied = () if options.copied is None else (f"--{options.copied.value}",)
         as_of_ms = options.as_of_ms
         as_of = () if as_of_ms is None else ("--as-of", rfc3339(as_of_ms) or str(as_of_ms))
@@ -147,7 +146,6 @@ class ArgumentsByPlace:
             inputs.typed_paths,
             tuple(argument for name, value in shown for argument in ("--storage-option", f"{name}={value}")),
             (*copied, *(("--live",) if options.live else ()), *as_of),
-            replaced_disk,
         )
         self._of_partitions: dict[tuple[str, int], RerunArguments] = {}
         if sum(len(path) + 1 for path in inputs.typed_paths) > PATHS_SHOWN:
@@ -332,7 +330,7 @@ class Scan:
             witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms, witnesses.groups
         )
         self._placements = TopicPlacements(inputs, witnesses)
-        self._arguments = ArgumentsByPlace(inputs, options, self._replaced_disk())
+        self._arguments = ArgumentsByPlace(inputs, options)
         self._final = _FinalPartitions(may_be_lost(inputs, self.ledger))
         self._listener = listener
         if listener is not None:
@@ -342,18 +340,6 @@ class Scan:
         if any(isinstance(source, BundleSource) for source in inputs.sources):
             log.info("bundles have no keys: only log directories show their placement (KEY_PLACEMENT)")
         log.info("codecs: %s", ", ".join(f"{codec} by {back_end}" for codec, back_end in CODEC_BACK_ENDS.items()))
-
-    def _replaced_disk(self) -> tuple[int | str, str] | None:
-        """The only empty directory without a name, with the only broker whose log directory is missing."""
-        inputs, controller, ledger = self.inputs, self.witnesses.controller, self.ledger
-        if len(inputs.unnamed) != 1 or controller is None or not controller.is_complete:
-            return None
-        if not ledger.all_nodes_known or may_hide_log_directory(inputs):
-            return None
-        missing = {row.broker for row in ledger.without_copy() if row.presence is Presence.NOT_GIVEN}
-        missing.update(() if self._quorum is None else self._quorum.not_given)
-        missing.update(event.broker for event in controller.brokers if not ledger.has_node(event.broker))
-        return (missing.pop(), inputs.unnamed[0]) if len(missing) == 1 else None
 
     def take(self, answer: PartitionAnswer | RemoteLogAnswer) -> None:
         """Add a partition; call it in the order of topics and partitions."""
