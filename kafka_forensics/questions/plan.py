@@ -273,6 +273,8 @@ class Planned:
     """A salvage that loses less than any election; None if there is none, or none was computed."""
     committed_offsets: dict[str, int] = field(default_factory=dict)
     """Group → its committed offset."""
+    newest_commit_ms: int | None = None
+    """When the newest of them, or a larger earlier one, was committed; None without any."""
     salvage_options: tuple[str, ...] | None = ()
     """Options that a salvage of all partitions requires for this one; None if it is refused."""
 
@@ -335,6 +337,12 @@ class Planned:
         """The end of this leader's log after its own recovery; None if unknown."""
         replica = self.replica(candidate.broker)
         return replica.log_end_offset - candidate.recovery_cut if replica is not None and replica.end_is_known else None
+
+    def forks_of(self, candidate: Candidate) -> list[int]:
+        """First offsets of losses at which this leader's log holds other records."""
+        replica = self.replica(candidate.broker)
+        held = () if replica is None else replica.on_disk
+        return [loss.start for loss in candidate.losses if clipped(held, loss.start, loss.start + 1)]
 
     def candidate(self, broker: int | str | None) -> Candidate | None:
         """The candidate of this name."""
@@ -564,18 +572,21 @@ class PlanMaker:
         if planned.matters or plans.partitions == 1:
             plans.planned.append(planned)
 
-    def plan_of(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> Planned:
-        """The plan of a judged partition of data."""
+    def plan_of(
+        self, replicas: list[Replica], reader: LogReader, result: PartitionResult, truncate_by: TruncateBy | None = None
+    ) -> Planned:
+        """The plan of a judged partition of data; without `truncate_by` followers truncate as the options say, or as detected."""
         current, others, topic_is_known = self.present(replicas)
         context = current[0].context
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown_to_controller
         builder = _PartitionBuilder(current, reader, result, self.plans.dead, self._strays if is_stray else None)
-        planned = self._plan_elections(builder, reader, result)
-        planned.committed_offsets = {
-            commit.group: commit.last.offset
-            for commit in context.committed
-            if context.topic_id is None or commit.last.topic_id in (None, context.topic_id)
-        }
+        planned = self._plan_elections(builder, reader, result, truncate_by or self._options.truncate_by)
+        commits = [
+            commit for commit in context.committed if context.topic_id is None or commit.last.topic_id in (None, context.topic_id)
+        ]
+        planned.committed_offsets = {commit.group: commit.last.offset for commit in commits}
+        times = (max(commit.last.commit_timestamp, commit.greatest.commit_timestamp) for commit in commits)
+        planned.newest_commit_ms = max(times, default=None)
         last_change = None if context.control is None else context.control.last_offset
         is_newer = self._voters_end is not None and last_change is not None and last_change >= self._voters_end
         brokers, not_read = {replica.broker for replica in current}, [context.node for context in planned.not_read]
@@ -598,9 +609,11 @@ class PlanMaker:
         planned.salvage = self._better_salvage(current, planned, reader, result)
         return planned
 
-    def _plan_elections(self, builder: "_PartitionBuilder", reader: LogReader, result: PartitionResult) -> Planned:
+    def _plan_elections(
+        self, builder: "_PartitionBuilder", reader: LogReader, result: PartitionResult, truncate_by: TruncateBy | None
+    ) -> Planned:
         """Plan without witnesses first, and read those only where something would be lost."""
-        partition, truncate_by = builder.build(), self._options.truncate_by
+        partition = builder.build()
         kinds = kinds_with(Trait.CONTRADICTS_WITNESS, Trait.AFFECTS_ELECTIONS)
         findings = [finding for finding in result.findings if finding.kind in kinds]
         planned = Planned(partition, plan_partition(partition, truncate_by), findings, builder.not_read)

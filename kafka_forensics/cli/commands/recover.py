@@ -13,7 +13,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
-    from kafka_forensics.questions.recover import Recovery
+    from kafka_forensics.questions.recover import PlannedLeaders, Recovery
 
 Directory = Annotated[
     Path,
@@ -30,9 +30,14 @@ Keep = Annotated[
     typer.Option(
         "--keep",
         metavar="N",
-        help="The broker whose copy stays, or `recommended`: in each partition the leader that `plan` recommends [default: the"
-        " leader; if no leader is known and no copies conflict, `recommended`].",
+        help="The broker whose copy stays [default: the leader; if none is known and no copies conflict, the one that `plan`"
+        " recommends].",
     ),
+]
+PlanFile = Annotated[
+    str | None,
+    typer.Option("--plan", metavar="FILE", help="Keep the leaders of this plan (JSON)."),
+    options.InputMark(),
 ]
 
 
@@ -44,6 +49,7 @@ def recover(
     reading: options.ReadOptions,
     *,
     keep: Keep = None,
+    plan: PlanFile = None,
     dead: options.Dead = None,
     by: options.By = "incident",
     format_name: options.Format = "text",
@@ -71,18 +77,20 @@ def recover(
     from kafka_forensics.model.bundles import collect_requests
     from kafka_forensics.questions.recover import recover as recover_records
 
+    kept = keep if plan is None else _planned_leaders(plan, keep)
     if not may_be_replaced(output):
         check_kind(Output(str(output), kind="new directory"))
 
     with recovery_directory(output) as directory:
         with recovered_files(directory) as files, Progress(screen) as progress:
-            recovery = recover_records(paths, scan_options, keep, files.take, progress, dead=dead or ())
+            recovery = recover_records(paths, scan_options, kept, files.take, progress, dead=dead or ())
             _check_decided(recovery)
         arguments = {
             "paths": list(recovery.given),
             "topic": selection.topic,
             "partition": selection.partition,
             "keep": keep,
+            "plan": plan,
             "dead": sorted(set(dead or ())),
         }
         report = report_of(recovery, arguments, files.written)
@@ -95,6 +103,23 @@ def recover(
     if not recovery.is_complete:
         return options.EXIT_INCOMPLETE
     return 1 if recovery.count.all.recovered else 0
+
+
+def _planned_leaders(plan: str, keep: str | None) -> "PlannedLeaders":
+    """The leader of each partition of a plan. Raises UsageError for another file, and if --keep is used, too."""
+    from kafka_forensics.questions.recover import PlannedLeader
+    from kafka_forensics.questions.verify import PlanDocument, read_promises
+
+    if keep is not None:
+        raise UsageError("--keep and --plan exclude each other", hint="use one of them")
+    document = read_promises(plan)
+    if not isinstance(document, PlanDocument):
+        raise UsageError(f"{plan} is the manifest of a salvage", hint="use the file of `plan PATH... --output plan.json`")
+    leaders = ((row, row.election(None)) for row in document.partitions)
+    return {
+        (row.topic, row.partition): PlannedLeader(None if election is None else election.broker, row.truncate_by)
+        for row, election in leaders
+    }
 
 
 def _check_decided(recovery: "Recovery") -> None:

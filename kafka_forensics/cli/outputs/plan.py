@@ -102,7 +102,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         "advice": advice_sentences(planned, elect),
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],
         "at_stake": [_loss_object(planned, loss) for loss in plan.at_stake],
-        "held_by_no_copy": planned.held_by_no_copy,
+        **object_of(attributes("held_by_no_copy newest_commit_ms"), planned),
         "damaged": [
             {"broker": replica.broker, "offsets": damaged}
             for replica in planned.planner_input.replicas

@@ -10,6 +10,7 @@ from kafka_forensics.cli.outputs.plan_words import STRAYS, begins_remotely, brok
 from kafka_forensics.cli.outputs.steps import (
     DESCRIBE,
     OF_ALL_BROKERS,
+    PLAN,
     OperatorStep,
     TopicPartition,
     controllers_first,
@@ -35,7 +36,7 @@ from kafka_forensics.replication.small_files import ABSENT
 from kafka_forensics.wording import rerun_command
 
 _SETTING: Final = "unclean.leader.election.enable"
-FILES: Final = "plan-files"
+FILES: Final = "steps"
 """The directory of the files that commands of the steps read, unless the user names another."""
 LOST: Final = "lost"
 """The directory of recovered records."""
@@ -52,8 +53,7 @@ def preamble(plans: Plans, steps: Iterable[OperatorStep]) -> str:
     if all(step.kind == "end_transactions" for step in steps):
         return ""
     return (
-        "HOST:PORT is a node that runs. If a command does not show what its step says within "
-        f"{minutes_to_start(plans.bytes_to_recover.values())} minutes, stop all brokers, copy again and plan again."
+        f"If a step fails for {minutes_to_start(plans.bytes_to_recover.values())} minutes, stop all brokers, copy and plan again."
     )
 
 
@@ -107,15 +107,15 @@ def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[Opera
     chosen = [(planned, planned.chosen(elect)) for planned in plans.planned]
     elections = [_ElectionSteps(planned, leader, planned.needs(leader)) for planned, leader in chosen if leader is not None]
     again = [*_plan_again(plans, elections), *(_find_watermarks(elections) if elect is None else ())]
-    ordered = [] if again else [*_before_starts(plans, elections), *_election_steps(plans, elections, arguments)]
-    steps = [*_find_copies(plans), *again, *ordered]
-    starts = any(step.kind == "start" for step in ordered) and any(planned.matters for planned in plans.planned)
-    if starts:
-        steps += [*_recover(plans, elections, arguments), *_reset_groups(elections, arguments.files or FILES)]
-    steps += _open_transactions(plans, arguments)
-    if starts:
-        steps.append(_verify(steps, arguments))
-    return list(dict.fromkeys(steps))
+    steps = [*_find_copies(plans), *again]
+    if not again:
+        ordered = list(_election_steps(plans, elections, arguments))
+        starts = any(step.kind == "start" for step in ordered) and any(planned.matters for planned in plans.planned)
+        recover = list(_recover(plans, elections, arguments)) if starts else []
+        steps += [*_before_starts(plans, elections), *recover, *ordered]
+        if starts:
+            steps += [*_reset_groups(elections, arguments.files or FILES), *_check_result(arguments, recovered=bool(recover))]
+    return list(dict.fromkeys([*steps, *_open_transactions(plans, arguments)]))
 
 
 def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterable[OperatorStep]:
@@ -134,20 +134,22 @@ def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments
 
 
 def _recover(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterator[OperatorStep]:
-    """Write the records that these elections lose, if a copy holds some."""
+    """Write the records that these elections lose, if a copy holds some: before brokers start and truncate their logs."""
     if recovered := tuple(election.partition for election in elections if _is_recoverable(election)):
         rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
-        options = (*arguments.selection, *arguments.dead, "--keep", arguments.elect or "recommended", "--output", LOST)
-        text = "Write the lost records, and produce them again (docs/recover.md):"
+        options = (*arguments.selection, *arguments.dead, "--plan", PLAN, "--output", LOST)
+        text = "Write the records that the steps lose to files:"
         yield OperatorStep("recover", text, rerun_command("recover", rerun_arguments, *options), (), recovered)
 
 
-def _verify(steps: Sequence[OperatorStep], arguments: PlanArguments) -> OperatorStep:
-    """Check that these steps had the planned result."""
-    command = "kafka-forensics verify PATH... --against plan.json"
+def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[OperatorStep]:
+    """Produce the recovered records again, and check that all steps had the planned result."""
+    command = f"kafka-forensics verify PATH... --live --against {PLAN}"
     command += f" --elected {shlex.quote(arguments.elect)}" if arguments.elect else ""
-    command += f" --recovered {LOST}" if any(step.kind == "recover" for step in steps) else ""
-    return OperatorStep("verify", "Copy the log directories again, and check the result:", command)
+    if recovered:
+        command += f" --recovered {LOST}"
+        yield OperatorStep("produce", f"Produce the records in {LOST} again (docs/recover.md).")
+    yield OperatorStep("verify", "Copy the log directories while the brokers run, and check the result:", command)
 
 
 def _is_recoverable(election: _ElectionSteps) -> bool:
@@ -157,17 +159,18 @@ def _is_recoverable(election: _ElectionSteps) -> bool:
 
 
 def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterator[OperatorStep]:
-    """Set committed offsets to the end of the leader's log where they lie beyond it: the groups would skip new records."""
+    """Set committed offsets beyond the end of the leader's log to that end, or to where the log that was read forks: the groups
+    would skip records."""
     groups: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for election in elections:
         end = election.planned.end_as_leader(election.candidate)
         for group, offset in election.planned.committed_offsets.items():
             if end is not None and offset > end:
-                groups[group][election.partition] = end
+                groups[group][election.partition] = min([end, *election.planned.forks_of(election.candidate)])
     for number, (group, offsets) in enumerate(sorted(groups.items())[:_GROUPS_RESET]):
         text = (
-            f"Stop the consumers of group {printable(group)}. Its offset of {partitions_words(list(offsets))} lies beyond the log "
-            "end, and it would skip new records. Set it to the log end:"
+            f"If `--describe` shows that group {printable(group)} is beyond the log end of {partitions_words(list(offsets))}, it "
+            "would skip records there. Stop its consumers, and set its offset:"
         )
         csv = "".join(f"{topic},{partition},{offset}\n" for (topic, partition), offset in offsets.items())
         file = f"offsets-{number + 1}.csv"
@@ -318,7 +321,7 @@ def _before_starts(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterato
         text = (
             f"{'' if plans.live else 'Start no broker yet. '}Committed offsets of {partitions_words(lost)} are in no given copy. "
             "Look for more copies (other log directories, backups, names ending in .deleted), and plan again with them. "
-            "Without any, these records are permanently lost."
+            "If you find none, go on."
         )
         yield OperatorStep("copy", text, None, (), lost)
 
@@ -358,16 +361,16 @@ def _start_in_order(
     """Stop, copy, then start one broker after the other and have it elected."""
     started = _distinct(broker for election in elections for broker in election.needs.started)
     copied = _distinct(broker for election in elections for broker in _holders(election).intersection(election.needs.copy_first))
-    text = f"Stop {brokers(started)}, if running"
+    text = f"Stop {brokers(started)}"
     if copied:
-        whose = "their log directories" if copied == started else f"the log directories of {brokers(copied)}"
-        text += f", and copy {whose}, whole: no other copy holds what this plan gives up"
+        whose = "their whole log directories" if copied == started else f"the whole log directories of {brokers(copied)}"
+        text += f", and copy {whose}: only they hold what this plan gives up"
     if given_up := [election.partition for election in elections if _gives_up_remote_segments(election)]:
         text += (
             f". Copy the remote segments of {partitions_words(given_up)}, which this plan gives up, from the remote store to "
             "another place first"
         )
-    yield OperatorStep("stop", f"{text}. If a broker ran since it was copied, plan again.", None, started)
+    yield OperatorStep("stop", f"{text}. If one ran since it was copied, plan again.", None, started)
     yield from _recover_remote_records(plans, elections)
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
@@ -428,7 +431,7 @@ def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
         cluster_id = shlex.quote(clusters.pop()) if len(clusters) == 1 else "CLUSTER_ID"
         text = (
             f"Format the empty log directory of {brokers([broker])}, which copies its replicas from the leaders when it starts. To "
-            "have them before, follow the steps of `kafka-forensics salvage` instead of these:"
+            "start it with its data, follow the steps of `salvage` (docs/salvage.md) instead of these:"
         )
         yield OperatorStep(
             "format", text, f"kafka-storage.sh format --cluster-id {cluster_id} --config server.properties", (broker,)
@@ -440,16 +443,15 @@ def _start(start: StartRound, number: int, directory: str, *, alone: bool) -> It
     who, partitions = brokers([start.broker]), start.leads
     topics = sorted({topic for topic, _ in partitions})
     if start.stopped:
-        yield OperatorStep("stop", f"Stop {brokers(start.stopped)}: {who} has to be elected alone.", None, start.stopped)
+        text = f"Stop {brokers(start.stopped)}: {who} must be elected while no other broker runs."
+        yield OperatorStep("stop", text, None, start.stopped)
     yield OperatorStep("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     if start.forced:
-        text = f"Elect it for {partitions_words(start.forced)}; repeat until the command succeeds:"
+        text = f"Elect it for {partitions_words(start.forced)}; repeat until it leads:"
         file = f"election-{number}.json"
         written = (file, election_json(start.forced)) if len(start.forced) > 1 else None
         command = election_command(start.forced, f"{directory}/{file}")
         yield OperatorStep("elect", text, command, (start.broker,), start.forced, written)
-        if number == 1 and not alone and set(start.forced) == set(partitions):
-            return  # no other broker could have been elected
     text, command = f"Check that {who} leads {partitions_words(partitions)}", DESCRIBE
     if len(topics) <= _TOPICS_NAMED:
         command += f" --topic {shlex.quote('|'.join(topics))}"

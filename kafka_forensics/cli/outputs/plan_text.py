@@ -10,7 +10,7 @@ from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_t
 from kafka_forensics.cli.outputs.plan_steps import FILES, PlanArguments, named, plan_again_command, preamble, steps_of
 from kafka_forensics.cli.outputs.plan_words import holders_on_disk
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, plain_table, rich_lines, table_lines
-from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
+from kafka_forensics.cli.outputs.steps import PLAN, OperatorStep, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.amounts import plural
@@ -56,7 +56,7 @@ def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[Operat
         files = ["--files", FILES] if arguments.files is None and any(step.file for step in steps) else []
         written = "the plan and its files" if files else "the plan, which verify reads"
         lines.append(("next", f"follow the steps; this writes {written}:"))
-        command = plan_again_command(plans, arguments, *leader, "--output", "plan.json", *files)
+        command = plan_again_command(plans, arguments, *leader, "--output", PLAN, *files)
     found = _scan_found(plans) if plans.partitions and not plans.planned else ""
     return FirstScreen(_verdict(plans), summary_line(plans) + found, lines, command)
 

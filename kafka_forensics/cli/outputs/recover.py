@@ -9,7 +9,7 @@ from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
-from kafka_forensics.cli.outputs.steps import partitions_words
+from kafka_forensics.cli.outputs.steps import PLAN, partitions_words
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, name, partition_ranges
 from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.evidence.options import listed
@@ -24,7 +24,7 @@ from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
 from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.plan import held_by_no_copy
-from kafka_forensics.questions.recover import RECOMMENDED, KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
+from kafka_forensics.questions.recover import KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range, rerun_command
 
 if TYPE_CHECKING:
@@ -163,11 +163,11 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
     if count.all.recovered:
         leads = all(isinstance(partition.side, KeptSide) and partition.side.why == "leader" for partition in recovery.partitions)
         first = "" if leads else "elect what is kept, then "
-        lines.append(("next", f"{first}produce the records again (docs/recover.md):"))
-        command = f"python examples/produce_back.py {shlex.quote(output)} --bootstrap-servers HOST:PORT --send"
+        lines.append(("next", f"{first}produce the records again (docs/recover.md); a dry run:"))
+        command = f"python examples/produce_back.py {shlex.quote(output)} --bootstrap-servers HOST:PORT"
     if undecided and not count.all.recovered and recovery.result is not None:
-        options = ("--keep", RECOMMENDED, "--output", output)
-        command = rerun_command("recover", recovery.result.rerun_arguments, *options)
+        lines.append(("next", f"plan first, then recover with --plan {PLAN}:"))
+        command = rerun_command("plan", recovery.result.rerun_arguments, "--output", PLAN)
     return FirstScreen(verdict, summary_line(recovery, place), lines, command)
 
 

@@ -51,11 +51,12 @@ def steps_of(salvaged: Salvaged) -> list[OperatorStep]:
         ]
     refusals = [refusal for refusal in salvaged.refused if refusal.topic != CLUSTER_METADATA_TOPIC]
     if refused := tuple((refusal.topic, refusal.partition) for refusal in refusals):
-        text = f"Start no broker on DIR, which lacks {partitions_words(refused)}. Do as the reasons say, and salvage again to another directory."
+        again = "Do as the reasons say, and salvage again to another directory."
+        text = f"Start no broker on DIR, which lacks {partitions_words(refused)}. {again}"
         if not any(refusal.topic == REMOTE_LOG_METADATA_TOPIC or _is_only_remote(refusal) for refusal in refusals):
             text += " If that is impossible, follow the steps of `plan` instead."
         if salvaged.from_store:
-            text = f"DIR lacks {partitions_words(refused)}. Do as the reasons say, and salvage again to another directory."
+            text = f"DIR lacks {partitions_words(refused)}. {again}"
         return [OperatorStep("refused", text, None, (), refused)]
     if salvaged.from_store:
         return list(_put_on_other_cluster(salvaged))

@@ -24,7 +24,9 @@ DESCRIBE: Final = f"kafka-topics.sh {_SERVER} --describe"
 ELECT_UNCLEANLY: Final = f"kafka-leader-election.sh {_SERVER} --election-type unclean"
 _NAME_CONTROLLER: Final = f"kafka-metadata-quorum.sh {_CONTROLLER} describe --status"
 _CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER}"
-OF_ALL_BROKERS: Final = f"{_CONFIGS} --alter --entity-type brokers --entity-default"
+OF_ALL_BROKERS: Final = f"{_CONFIGS} --broker-defaults --alter"
+PLAN: Final = "plan.json"
+"""The file of a plan in printed commands."""
 _NAMED: Final = 4
 """Runs of consecutive partitions that a sentence names; more are counted."""
 _STEP: Final = attributes("kind text command brokers")

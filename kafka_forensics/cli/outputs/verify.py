@@ -121,7 +121,7 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
     broken = [verified for verified in checked.promises if verified.outcome is Outcome.BROKEN]
     if checked.lost:
         lost = plural(sum(map(counted, checked.lost.values())), "offset")
-        lines.append(("lost", f"{lost} of {partitions_words(sorted(checked.lost))}, permanently: no copy held them"))
+        lines.append(("lost", f"no copy held {lost} of {partitions_words(sorted(checked.lost))} when the plan was made"))
     if broken:
         lines.append(("broken", partitions_words(sorted({(verified.topic, verified.partition) for verified in broken}))))
         not_begun = any(verified.reason == "nobody_elected" for verified in broken)

@@ -3,5 +3,5 @@
 from kafka_forensics.questions.recover.matching import content, digest
 from kafka_forensics.questions.recover.partition_logs import LogOf, RemoteLogNumber
 from kafka_forensics.questions.recover.recovering import RecoveredPartition, Recovery, recover
-from kafka_forensics.questions.recover.sides import RECOMMENDED, KeptSide, Undecided
+from kafka_forensics.questions.recover.sides import KeptSide, PlannedLeader, PlannedLeaders, Undecided
 from kafka_forensics.questions.recover.versions import RecoveredRange

@@ -14,7 +14,7 @@ from kafka_forensics.model.recovered import CommittedCounts, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
 from kafka_forensics.questions.plan import LossSize, PlanMaker, Planned, PlanOptions, check_dead, require_matching_node_ids
 from kafka_forensics.questions.recover.partition_logs import PartitionLogs
-from kafka_forensics.questions.recover.sides import KeptSide, Undecided, kept_side, name_of_kept
+from kafka_forensics.questions.recover.sides import KeptSide, PlannedLeader, PlannedLeaders, Undecided, kept_side, name_of_kept
 from kafka_forensics.questions.recover.versions import LosingVersions, RecoveredRange
 from kafka_forensics.replication.planner import WITHOUT_UPPER_BOUND, Broker, Candidate, Loss, Witness
 from kafka_forensics.scanning.engine.local import Progress, scan_inputs
@@ -115,7 +115,7 @@ def _total(counts: Iterable[CommittedCounts]) -> CommittedCounts:
 def recover(
     paths: list[str],
     options: ScanOptions,
-    keep: str | None,
+    keep: str | PlannedLeaders | None,
     sink: Sink,
     progress: Progress | None = None,
     *,
@@ -123,18 +123,18 @@ def recover(
 ) -> Recovery:
     """Pass to `sink` every record that only losing copies hold, in the partitions that `options` select.
 
-    `keep` is the broker whose copy is kept (its name here, or its node id), `dead` are brokers that will not come back. Raises
-    UsageError for invalid paths, for a broker to keep that is dead or has no copy here, and for unknown dead brokers.
+    `keep` is the broker whose copy is kept (its name here, or its node id), or the leaders of a plan; `dead` are brokers that will
+    not come back. Raises UsageError for invalid paths, for a broker to keep that is dead or has no copy here, and for unknown dead
+    brokers.
     """
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
     take_remote_logs(inputs, options, witnesses.remote_log)
     require_matching_node_ids(inputs)
     check_dead(dead, inputs, witnesses.controller)
+    kept = name_of_kept(keep, inputs, dead) if isinstance(keep, str) else keep
     names_internal = options.topic_glob is not None and options.topic_glob.startswith("__")
-    recoverer = _Recoverer(
-        inputs, witnesses, name_of_kept(keep, inputs, dead), frozenset(dead), sink, with_internal_topics=names_internal
-    )
+    recoverer = _Recoverer(inputs, witnesses, kept, frozenset(dead), sink, with_internal_topics=names_internal)
     answer = recoverer.answer
     answer.result = scan_inputs(inputs, options, progress, recoverer.on_partition, witnesses)
     answer.incomplete += [unread for unread in answer.result.incomplete if unread not in answer.incomplete]
@@ -148,7 +148,7 @@ class _Recoverer:
         self,
         inputs: Inputs,
         witnesses: Witnesses,
-        keep: str | None,
+        keep: str | PlannedLeaders | None,
         dead: frozenset[str],
         sink: Sink,
         *,
@@ -166,8 +166,10 @@ class _Recoverer:
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
             answer.by_raft += 1
             return
-        planned = self._maker.plan_of(replicas, reader, result)
-        plan, side = planned.plan, kept_side(planned, self._keep)
+        key = replicas[0].context.topic, replicas[0].context.partition
+        keep = self._keep if self._keep is None or isinstance(self._keep, str) else self._keep.get(key)
+        planned = self._maker.plan_of(replicas, reader, result, keep.truncate_by if isinstance(keep, PlannedLeader) else None)
+        plan, side = planned.plan, kept_side(planned, keep)
         partition = RecoveredPartition(plan.topic, plan.partition, side, at_most_is_bound=plan.at_most_is_bound)
         partition.missing = [(missing.kind, missing.broker) for missing in plan.missing]
         if isinstance(side, KeptSide):

@@ -1,23 +1,32 @@
 """Which side of a partition `recover` keeps, who decides it, and why it may remain undecided."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import NamedTuple
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.questions.plan import Planned, is_dead, name_of_copy, node_ids
-from kafka_forensics.replication.planner import Candidate
+from kafka_forensics.replication.planner import Broker, Candidate, TruncateBy
 
-RECOMMENDED: Final = "recommended"
-"""The value of --keep that keeps the leader that the plan recommends, in each partition another one."""
+
+class PlannedLeader(NamedTuple):
+    """What a plan says about one partition: its leader, None where it recommends none, and how followers truncate."""
+
+    broker: Broker | None
+    truncate_by: TruncateBy
+
+
+PlannedLeaders = Mapping[TopicPartition, PlannedLeader]
+"""The leaders of a plan, of each partition that matters to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSide:
-    """The election whose losses count, and why: `asked` (--keep N), `plan` (--keep recommended), `leader` (controllers' log),
+    """The election whose losses count, and why: `requested` (--keep N), `plan` (--plan), `leader` (controllers' log),
     `recommended` (no copies conflict)."""
 
     candidate: Candidate
@@ -33,7 +42,7 @@ class KeptSide:
             why = "no known leader comes back, and the copies of the other brokers do not conflict"
         reasons = {
             "requested": "as requested with --keep",
-            "plan": "recommended by the plan",
+            "plan": "the leader of the plan",
             "leader": "the leader in the controller's log",
             "recommended": f"recommended by the plan: {why}",
         }
@@ -48,10 +57,8 @@ class Undecided:
     hint: str
 
 
-def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str | None:
+def name_of_kept(keep: str, inputs: Inputs, dead: Collection[str]) -> str:
     """The name here of the broker to keep. Raises UsageError if it is dead, or no copy of it is here."""
-    if keep in (None, RECOMMENDED):
-        return keep
     (node,) = node_ids([keep], inputs)
     contradicting = [name for name in sorted(dead) if is_dead([keep, node], name, *node_ids([name], inputs))]
     if contradicting:
@@ -69,8 +76,8 @@ def name_of_kept(keep: str | None, inputs: Inputs, dead: Collection[str]) -> str
     raise UsageError(f"no copy belongs to broker {keep}", hint=hint)
 
 
-def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
-    """The requested side, else that of the current leader, else the recommended one if no copies conflict."""
+def kept_side(planned: Planned, keep: str | PlannedLeader | None) -> KeptSide | Undecided:
+    """The requested or planned side, else that of the current leader, else the recommended one if no copies conflict."""
     partition, candidates = planned.planner_input, planned.plan.candidates
     if not candidates:
         hint = "`plan` shows why, and what to repair before a broker starts"
@@ -78,15 +85,14 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
     absent = {replica.broker for replica in partition.replicas if replica.is_absent}
     names = listed(str(candidate.broker) for candidate in candidates if candidate.broker not in absent)
     is_live = [replica.is_live for replica in partition.replicas]
-    if keep == RECOMMENDED:
-        if planned.plan.contested_by is not None or planned.recommended is None:
-            return Undecided("the plan recommends no leader", f"choose the copy to keep with --keep N: {names}")
-        return KeptSide(planned.recommended, "plan")
+    if isinstance(keep, PlannedLeader) and keep.broker is None:
+        return Undecided("the plan recommends no leader", f"choose the copy to keep with --keep N: {names}")
     if keep is not None:
-        requested = next((candidate for candidate in candidates if str(candidate.broker) == keep), None)
+        broker, why = (str(keep.broker), "plan") if isinstance(keep, PlannedLeader) else (keep, "requested")
+        requested = next((candidate for candidate in candidates if str(candidate.broker) == broker), None)
         if requested is None:
-            return Undecided(f"broker {keep} cannot lead with these copies", f"brokers that can lead here: {names}")
-        return KeptSide(requested, "requested")
+            return Undecided(f"broker {broker} cannot lead with these copies", f"brokers that can lead here: {names}")
+        return KeptSide(requested, why)
     current = planned.current_leader
     is_absent = current is not None and any(replica.is_absent for replica in partition.replicas if replica.broker == current.broker)
     if current is not None and not (is_absent and current.losses):
@@ -106,7 +112,7 @@ def kept_side(planned: Planned, keep: str | None) -> KeptSide | Undecided:
         differ = "" if is_absent else ", and the copies have different records at the same offsets"
         return Undecided(
             f"{why}{differ}",
-            f"choose the copy to keep with --keep N ({names}), or the leaders that `plan` recommends with --keep {RECOMMENDED}",
+            f"choose the copy to keep with --keep N ({names}), or the leaders of a plan with --plan FILE",
         )
     assert planned.recommended is not None
     return KeptSide(planned.recommended, "recommended", some_are_dead=not all(is_live))

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.replication.planner import TruncateBy
 from kafka_forensics.storage.documents import document_bytes
 
 Offset = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
@@ -76,12 +77,14 @@ class PlannedPartition:
 
     topic: str
     partition: Count
+    truncate_by: TruncateBy
     controller: PlannedControl | None
     replicas: list[PlannedReplica]
     recommended: Broker | None
     candidates: list[PlannedElection]
     damaged: list[PlannedDamage]
     held_by_no_copy: list[tuple[Offset, Offset]]
+    newest_commit_ms: int | None
 
     def replica(self, broker: Broker) -> PlannedReplica | None:
         """The replica of a broker, if there is one."""

@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.offset_ranges import normalised, without
 from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.verify.documents import Broker, PlannedElection, PlannedPartition
@@ -202,12 +202,22 @@ class _ElectionPromises:
         return epoch != max((planned for planned, start in before.leader_epochs or () if start <= end), default=None)
 
     def _is_known_loss(self, finding: Finding) -> bool:
-        """Whether it is about committed offsets that no copy holds, and the plan says so or gives them up."""
-        start, end = finding.place.offset_start, finding.place.offset_end
-        if finding.kind not in kinds_with(Trait.ABSENT_OFFSETS) or start is None or end is None:
+        """Whether it is an error about committed offsets in no copy, which the plan lists or gives up, and no newer witness."""
+        start, end, evidence = finding.place.offset_start, finding.place.offset_end, finding.evidence
+        if finding.kind not in kinds_with(Trait.ABSENT_OFFSETS) or finding.severity.rank < Severity.ERROR.rank:
             return False
+        planned = self._planned
+        if (committed_ms := evidence.get("commit_timestamp")) is not None:
+            is_newer = planned.newest_commit_ms is None or committed_ms > planned.newest_commit_ms
+        else:
+            is_newer = evidence["high_watermark"] > max((replica.high_watermark or 0 for replica in planned.replicas), default=0)
         given_up = [(loss.offset_start, loss.offset_end) for loss in self._election.losses]
-        return not without([(start, end)], normalised([*self._planned.held_by_no_copy, *given_up]))
+        return (
+            not is_newer
+            and start is not None
+            and end is not None
+            and not without([(start, end)], normalised([*planned.held_by_no_copy, *given_up]))
+        )
 
     def _is_earlier_watermark(self, finding: Finding) -> bool:
         """Whether a high watermark beyond a log's end is that of the time of the plan, and the log was truncated since as planned.
