@@ -31,7 +31,7 @@ def command_lines(name: str) -> dict[str, str]:
     return {
         "scan": f"scan {log_dirs}",
         "plan": f"plan {log_dirs}",
-        "recover": f"recover {log_dirs} --keep recommended --output lost",
+        "recover": f"recover {log_dirs} --plan plan.json --output lost",
         "salvage": f"salvage {log_dirs}{SALVAGE_OPTIONS[name]} --output salvaged",
         "verify": f"verify {log_dirs} --against plan.json",
         **MORE_COMMANDS.get(name, {}),
@@ -79,7 +79,7 @@ def test_a_thousand_partitions_take_at_most_60_lines(run: Run, tmp_path: Path, m
     for command_line in (
         "scan copies",
         "plan copies",
-        "recover copies --keep recommended --output lost",
+        "recover copies --plan plan.json --output lost",
         "salvage copies --prefer-broker 2 --output salvaged",
         "verify copies --against plan.json",
     ):

@@ -49,11 +49,12 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     text = " ".join(out.split())
     assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in text
     assert "at least 45 records (proven committed, and on no copy that stays), at most 45." in text
-    assert "1. Stop brokers 1, 2 and 3, if running, and copy the log directories of broker 1, whole:" in text
-    assert "4. Start broker 2, and no other yet. 5. Elect it for audit-0; repeat until the command succeeds:" in text
+    assert "2. Stop brokers 1, 2 and 3, and copy the whole log directories of broker 1: only they" in text
+    assert "5. Start broker 2, and no other yet. 6. Elect it for audit-0; repeat until it leads:" in text
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
     assert f"   $ {election}\n" in out.replace(" \\\n        ", "")
-    assert "6. Start broker 1, then broker 3. 7. Write the lost records, and produce them again (docs/recover.md):" in text
+    assert "7. Check that broker 2 leads audit-0:" in text
+    assert "8. Start broker 1, then broker 3. 9. Produce the records in lost again (docs/recover.md). 10. Copy" in text
     assert "grep -H unclean.leader.election.enable server.properties" in text
     assert max(map(len, lines)) <= 80
 
@@ -126,8 +127,8 @@ def test_tsv_and_markdown_have_the_columns_of_candidates(run_plan: Run, audit: P
     assert rows[1][12:] == ["[[300, 370, [2]]]", '{"2": 300, "3": 300}', "false"]
     markdown = run_plan(audit, *AUDIT, "--format", "markdown")[1]
     assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
-    command = "kafka-forensics verify PATH... --against plan.json --recovered lost"
-    assert f"\n8. Copy the log directories again, and check the result:\n\n   ```sh\n   {command}\n   ```\n" in markdown
+    command = "kafka-forensics verify PATH... --live --against plan.json --recovered lost"
+    assert f"\n10. Copy the log directories while the brokers run, and check the result:\n\n   ```sh\n   {command}\n   ```\n" in markdown
 
 
 # The overview of several partitions.
@@ -157,7 +158,7 @@ def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, pl
         "replicas, which may hold more.",
     ]
     document = plan_document(*roots)
-    kinds = ["check_replicas", "stop", "check_unclean", "controllers", "start", "elect", "start", "verify"]
+    kinds = ["check_replicas", "stop", "check_unclean", "controllers", "start", "elect", "leads", "start", "verify"]
     assert (document["partitions_planned"], [step["kind"] for step in document["steps"]]) == (3, kinds)
     assert [step["brokers"] for step in document["steps"] if step["kind"] == "start"] == [[2], [1]]
     assert "; settings that only a controllers' log shows may allow them, too" in document["steps"][2]["text"]
@@ -189,7 +190,7 @@ def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_text: P
     assert step["command"].endswith(f" --path-to-json-file {tmp_path / 'files' / 'election-1.json'}")
     listed = json.loads((tmp_path / "files" / "election-1.json").read_text())
     assert listed == {"partitions": [{"topic": "a", "partition": number} for number in range(12)]}
-    assert "--output plan.json --files plan-files" in plan_text(*roots)
+    assert "--output plan.json --files steps" in plan_text(*roots)
 
 
 def test_the_overview_names_absent_copies(run_plan: Run, plan_text: PlanText, plan_document: PlanDocument) -> None:

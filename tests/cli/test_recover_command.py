@@ -145,7 +145,29 @@ def test_all_partitions_go_into_one_file_and_need_a_kept_broker(run: Run, diverg
     validate("recover", json.loads(out))
     out = run("recover", diverged, "--output", tmp_path / "unchosen again")[1]
     assert "undecided orders-0 and other-3 (2 partitions): no given controller's log" in " ".join(out.split())
-    assert run("recover", diverged, "--keep", "recommended", "--output", tmp_path / "recommended")[0] == 1
+    run("plan", diverged, "--output", tmp_path / "plan.json")
+    assert run("recover", diverged, "--plan", tmp_path / "plan.json", "--output", tmp_path / "planned")[0] == 1
+
+
+def test_a_plan_and_its_recovery_keep_the_same_leader(run: Run, tmp_path: Path) -> None:
+    """Alone broker 1 and 2 are equally good for a-0; the order of starts decides, for the sake of b-0."""
+    copies, plan = tmp_path / "copies", tmp_path / "plan.json"
+    for broker, (text, more) in enumerate((("one", 0), ("two", 5)), 1):
+        put_replica(copies, broker, values(0, "same") + values(1, text, epoch=broker), partition="a-0", high_watermark=2)
+        log = values(0, "same", *("more",) * more)
+        put_replica(copies, broker, log, partition="b-0", high_watermark=1 + more)
+    run("plan", copies, "--output", plan)
+    planned = {row["topic"]: row["recommended"] for row in json.loads(plan.read_text())["partitions"]}
+    assert planned["a"] == 2
+    out = run("recover", copies, "--plan", plan, "--output", tmp_path / "lost", "--format", "json")[1]
+    kept = {row["topic"]: row["kept"]["broker"] for row in json.loads(out)["partitions"]}
+    assert kept["a"] == 2
+    assert [line["value"] for line in lines_of(tmp_path / "lost")] == ["one"]
+
+
+def test_keep_and_plan_exclude_each_other(run: Run, diverged: Path, tmp_path: Path) -> None:
+    status, _, err = run("recover", diverged, "--keep", 1, "--plan", "plan.json", "--output", tmp_path / "lost")
+    assert (status, "--keep and --plan exclude each other" in err) == (2, True)
 
 
 def test_unreadable_records_give_status_3_and_the_others_are_written(run: Run, tmp_path: Path) -> None:
@@ -205,7 +227,7 @@ def test_every_cause_of_an_open_upper_bound_has_a_note() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ((), "hint: choose the copy to keep with --keep N (1, 2), or the leaders that `plan` recommends with --keep recommended\n"),
+        ((), "hint: choose the copy to keep with --keep N (1, 2), or the leaders of a plan with --plan FILE\n"),
         (("--keep", 7), "error: no copy belongs to broker 7\nhint: --keep needs a broker with a given copy: 1, 2\n"),
         (("--keep", 1, "--dead", 1), "error: --keep 1 and --dead 1 contradict each other\nhint: a broker that will not come back "),
     ],

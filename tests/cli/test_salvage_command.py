@@ -30,7 +30,7 @@ def test_table_and_markdown_end_with_the_steps(tmp_path: Path, run: Run) -> None
     for form in ("text", "markdown"):
         out = run("salvage", SAMPLES / "healthy", "--output", tmp_path / form, "--format", form)[1]
         assert f"cp -a {tmp_path}/{form}/broker-N/NAME/. LOG_DIR" in " ".join(out.replace("\\\n", "").split())
-        assert [line.startswith("2. Move the log directories") for line in out.splitlines()].count(True) == 1
+        assert [line.startswith("2. Move the given log directories") for line in out.splitlines()].count(True) == 1
 
 
 def test_refusals_are_reported_with_status_3_in_every_format(tmp_path: Path, run: Run) -> None:

@@ -85,8 +85,8 @@ def test_settings_are_restored_to_their_values() -> None:
     control = replace(in_sync(1), unclean_by_default=True)
     partitions = partition("t", control, 5, 8, 5), partition("u", replace(control, unclean_by_topic=True), 8, 5, 5)
     steps = steps_of(Plans([Planned(planned, planner.plan_partition(planned)) for planned in partitions], 2))
-    commands = [str(step.command).partition(" --entity-")[2] for step in steps if "forbid" in step.kind or "restore" in step.kind]
-    all_brokers, topic = "type brokers --entity-default", "type topics --entity-name u"
+    commands = [str(step.command).partition("HOST:PORT ")[2] for step in steps if "forbid" in step.kind or "restore" in step.kind]
+    all_brokers, topic = "--broker-defaults --alter", "--alter --entity-type topics --entity-name u"
     setting = "--add-config unclean.leader.election.enable="
     values = [(all_brokers, "false"), (topic, "false"), (all_brokers, "true"), (topic, "true")]
     assert commands == [f"{entity} {setting}{value}" for entity, value in values]
