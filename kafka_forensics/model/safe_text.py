@@ -29,7 +29,7 @@ def printable(text: str | bytes) -> str:
 
 
 def unquoted(text: str | bytes) -> str:
-    r"""`text` as `printable`, and each backtick as `\x60`: backticks mark commands in our sentences, and a name may contain some."""
+    r"""`text` as `printable`, and each backtick as `\x60`: backticks mark commands in our sentences."""
     return printable(text).replace("`", r"\x60")
 
 
