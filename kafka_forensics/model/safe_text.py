@@ -28,6 +28,11 @@ def printable(text: str | bytes) -> str:
     return "".join(letter if letter.isprintable() and letter not in _INVISIBLE_LETTERS else _escaped(letter) for letter in text)
 
 
+def unquoted(text: str | bytes) -> str:
+    r"""`text` as `printable`, and each backtick as `\x60`: backticks mark commands in our sentences."""
+    return printable(text).replace("`", r"\x60")
+
+
 def _escaped(letter: str) -> str:
     code = ord(letter)
     if letter in _SHORT_ESCAPES:

@@ -8,7 +8,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.model.offset_ranges import offset_range, offset_ranges
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import unquoted
 from kafka_forensics.replication.small_files import ABSENT, PARTITION_METADATA, StartOutcome, table_name
 
 TEXT_LIMIT: Final = 160
@@ -19,14 +19,14 @@ _CODE: Final = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
 
 
 def clean(value: object, limit: int = TEXT_LIMIT) -> str:
-    """`value` as printable text of bounded length; only the type's name for values other than text, numbers and lists of them."""
+    """`value` as `unquoted` text of bounded length; only the type's name for values other than text, numbers and lists of them."""
     if isinstance(value, (list, tuple)) and limit:
         return ", ".join(clean(item, limit // 4) for item in value[:LIST_LIMIT])
     if isinstance(value, SupportsIndex):
         number = int(value)
         return str(number) if number.bit_length() <= 128 else "a huge number"
     text = str(value) if isinstance(value, (str, float)) else f"({type(value).__name__})"
-    shown = printable(text[:limit])
+    shown = unquoted(text[:limit])
     return shown if len(text) <= limit else f"{shown}…"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import unquoted
 from tests.cli.runs import Run, assert_golden, rows
 from tests.support.brokers import put_consumer_offsets, put_replica, put_share_state, write_checkpoint
 from tests.support.controllers import CONTROLLER, ControllerLog, partition, topic
@@ -114,7 +114,7 @@ def test_exit_statuses_and_messages(run: Run, copies: Path, tmp_path: Path) -> N
     status, _, err = run(copies, "--group", "nobody", "-q")
     assert status == 0
     assert err.splitlines() == [
-        f"nothing to show: no group matches --group nobody; there is {printable(EVIL_TEXT)}, billing, idle, streams",
+        f"nothing to show: no group matches --group nobody; there is {unquoted(EVIL_TEXT)}, billing, idle, streams",
         "--all-partitions shows what holds back the readers of partitions without commits",
     ]
     assert "--all-partitions" not in run(copies, "--group", "nobody", "-q", "--all-partitions")[2]

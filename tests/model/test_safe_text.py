@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 
 ANY_TEXT = st.text(st.characters(min_codepoint=0, max_codepoint=0x10FFFF, categories=None), max_size=40) | st.text(
     st.characters(categories=["Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs", "Mn"]), max_size=10
@@ -47,3 +47,10 @@ def test_invisible_characters_are_escaped(text: str) -> None:
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
 def test_plain_text_is_unchanged(text: str) -> None:
     assert printable(text) == text
+
+
+@given(ANY_TEXT)
+def test_unquoted_text_has_no_backtick_and_is_printable(raw: str) -> None:
+    assert "`" not in unquoted(raw)
+    assert unquoted(unquoted(raw)) == printable(unquoted(raw)) == unquoted(raw)
+    assert unquoted("a `b`") == r"a \x60b\x60"

@@ -9,7 +9,7 @@ from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import without_payloads
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 
 if TYPE_CHECKING:
     from kafka_forensics.model.changes import SnapshotsResult
@@ -95,8 +95,8 @@ def _print_summary(result: "SnapshotsResult", screen: Screen) -> None:
     from kafka_forensics.export.changes_document import incomplete_rows
 
     lines = [] if screen.quiet else summary_lines(result)
-    lines += [f"note: {printable(note)}" for note in result.notes]
+    lines += [f"note: {unquoted(note)}" for note in result.notes]
     for name, unread in incomplete_rows(result):
-        snapshot = "" if name is None else f"snapshot {printable(name)}: "
-        lines.append(f"incomplete: {snapshot}{printable(unread.path)}: {printable(unread.reason)}")
+        snapshot = "" if name is None else f"snapshot {unquoted(name)}: "
+        lines.append(f"incomplete: {snapshot}{unquoted(unread.path)}: {printable(unread.reason)}")
     say(screen, [*lines, *gap_hints(unread for _, unread in incomplete_rows(result))])

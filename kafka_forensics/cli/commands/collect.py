@@ -19,7 +19,7 @@ from kafka_forensics.cli.streams import COMMAND_START, Screen, say, screen_of
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.amounts import size
 from kafka_forensics.model.constants import INT64_MAX
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.storage.disks import UNFINISHED
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def collect(
             return 0
         collected = _write_bundle(log_dirs, collect_options, pseudonyms, output, screen)
     lines = [] if screen.quiet else _summary(collected, output)
-    say(screen, [*lines, *(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in collected.incomplete)])
+    say(screen, [*lines, *(f"incomplete: {unquoted(unread.path)}: {printable(unread.reason)}" for unread in collected.incomplete)])
     return options.EXIT_INCOMPLETE if collected.incomplete else 0
 
 

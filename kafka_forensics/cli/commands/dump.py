@@ -8,6 +8,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.ranges import OFFSETS_HELP, OFFSETS_METAVAR, offsets
 from kafka_forensics.cli.streams import Destination, Screen, open_output, say, screen_of
 from kafka_forensics.errors import SourceError
+from kafka_forensics.model.safe_text import unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,7 @@ def _print_summary(inputs: "DumpInputs", screen: Screen) -> None:
 
     lines = gap_lines(inputs.incomplete)
     if not screen.quiet:
-        lines += [f"left out, not a Kafka file: {path}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
+        lines += [f"left out, not a Kafka file: {unquoted(path)}" for path in inputs.left_out[:_SKIPPED_FILES_SHOWN]]
         more = len(inputs.left_out) - _SKIPPED_FILES_SHOWN
         lines += [f"left out, not Kafka files: {more} more"] if more > 0 else []
         lines += [] if inputs.files else ["nothing to dump: there is no Kafka file, or none matches the options"]

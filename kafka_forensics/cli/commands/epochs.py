@@ -9,7 +9,7 @@ from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.json_objects import Columns, attributes, time_text, times
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import unquoted
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
@@ -116,7 +116,7 @@ def _print_summary(epoch_lineages: "Lineages", screen: Screen) -> None:
     if not epoch_lineages.rows or not (screen.quiet or epoch_lineages.findings):
         lines.append(_agreement(epoch_lineages))
     if not screen.quiet:
-        lines += [printable(_damaged(*damage)) for damage in epoch_lineages.damaged[:_DAMAGED_LOGS_SHOWN]]
+        lines += [unquoted(_damaged(*damage)) for damage in epoch_lineages.damaged[:_DAMAGED_LOGS_SHOWN]]
         if (more := len(epoch_lineages.damaged) - _DAMAGED_LOGS_SHOWN) > 0:
             lines.append(f"and {plural(more, 'more damaged log')}; a scan of the same paths shows all")
     say(screen, [*lines, *([] if epoch_lineages.result is None else incomplete_lines(epoch_lineages.result))])

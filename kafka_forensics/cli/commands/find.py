@@ -10,7 +10,7 @@ from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.ranges import OFFSETS_HELP, OFFSETS_METAVAR, offsets, times
 from kafka_forensics.cli.streams import Screen, open_output, say, screen_of
 from kafka_forensics.errors import UsageError
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import unquoted
 
 if TYPE_CHECKING:
     from kafka_forensics.questions.search import Search
@@ -142,17 +142,17 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
         lines.append(f"stopped after {plural(answer.found, 'record')}, the limit of --limit; there may be more")
         if names := answer.not_reached:
             replicas = f"of {plural(len(answer.replicas), 'replica')}, read one after another"
-            listed = first_few(map(printable, names), _REPLICAS_SHOWN)
+            listed = first_few(map(unquoted, names), _REPLICAS_SHOWN)
             lines.append(f"{replicas}, {len(names)} {'was' if len(names) == 1 else 'were'} not reached: {listed}")
     elif not screen.quiet:
         lines.append(f"found {plural(answer.found, 'record')} in {searched}")
     for (topic, partition), local_start in answer.in_remote_storage.items():
-        name = printable(f"{topic}-{partition}")
+        name = unquoted(f"{topic}-{partition}")
         lines.append(f"{name}: the topic is tiered; its records before offset {local_start} are in remote storage, not given")
     for (topic, partition), missing in answer.missing_in_stores.items():
         named = first_few((offset_range(*part) for part in missing), _RANGES_SHOWN)
         offsets = f"offset {named} is" if counted(missing) == 1 else f"offsets {named} are"
-        lines.append(f"{printable(f'{topic}-{partition}')}: {offsets} in no object of the store")
+        lines.append(f"{unquoted(f'{topic}-{partition}')}: {offsets} in no object of the store")
     if answer.damaged_places:
         places = plural(answer.damaged_places, "damaged place")
         lines.append(f"{places} could not be searched, or not to the end; a scan of the same paths shows them")

@@ -21,7 +21,7 @@ from kafka_forensics.model.constants import (
     delivery_state_name,
 )
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, time_text, times
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import unquoted
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replicas import ReadersLimit
@@ -140,10 +140,10 @@ def _cells(row: "GroupRow") -> list[str]:
     if values["kind"] not in (None, "classic"):
         state = " ".join(filter(None, (values["kind"], state)))
     return [
-        _NO_GROUP if row.group is None else cell(row.group),
-        cell(state),
+        _NO_GROUP if row.group is None else unquoted(row.group),
+        unquoted(state or ""),
         cell(values["members"]),
-        "" if topic is None else cell(f"{topic}-{row.partition}"),
+        "" if topic is None else unquoted(f"{topic}-{row.partition}"),
         *(cell(values[name]) for name in ("committed_offset", "log_end_offset", "lag", "committed")),
         cell("" if row.ends is None else readers_text(row.ends.readable)),
         cell("; ".join(_notes(row))),
@@ -253,7 +253,7 @@ def _print_summary(answer: "GroupsAnswer", screen: Screen, group: str | None, *,
         (SHARE_GROUP_STATE_TOPIC, "states", answer.share_logs),
     ):
         lines += [
-            f"{topic}-{log.partition} of broker {printable(str(log.broker))} is not whole: {subject} may be missing"
+            f"{topic}-{log.partition} of broker {unquoted(str(log.broker))} is not whole: {subject} may be missing"
             for log in logs
             if not log.complete or log.limited
         ]
@@ -266,7 +266,7 @@ def _why_no_rows(answer: "GroupsAnswer", group: str | None) -> str:
     if not answer.names:
         return "no group committed an offset"
     if group is not None and not any(fnmatchcase(name, group) for name in answer.names):
-        return f"no group matches --group {group}; there is {listed(answer.names)}"
+        return f"no group matches --group {group}; there is {listed(map(unquoted, answer.names))}"
     return "no matching group committed an offset on the matching partitions"
 
 

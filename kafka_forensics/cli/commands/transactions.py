@@ -11,7 +11,7 @@ from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, no_copy_message, open_output, say, screen_of
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC, TRANSACTION_STATES
 from kafka_forensics.model.json_objects import Columns, attributes, rfc3339, times
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import unquoted
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.transactions_across import DamagedLog
@@ -130,9 +130,9 @@ def _cells(row: "TransactionRow") -> list[str]:
     if row.first_offset is not None and row.last_offset is not None:
         offsets = offset_range(row.first_offset, row.last_offset + 1)
     return [
-        cell(f"{row.topic}-{row.partition}"),
+        unquoted(f"{row.topic}-{row.partition}"),
         row.state,
-        cell(row.transactional_id),
+        unquoted(row.transactional_id or ""),
         "" if row.state == "damaged" else str(row.producer_id),
         "" if row.state == "damaged" else str(row.producer_epoch),
         offsets,
@@ -152,7 +152,7 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
         yield from _unended_notes(row)
     if row.state == "damaged" and row.reason is not None:
         yield row.reason
-    yield from (f"`{command}`" for command in _kafka_commands(row))
+    yield from (f"`{unquoted(command)}`" for command in _kafka_commands(row))
 
 
 def _kafka_commands(row: "TransactionRow") -> list[str]:
@@ -175,7 +175,7 @@ def _unended_notes(row: "TransactionRow") -> Iterator[str]:
     if row.reason is not None:
         yield row.reason.replace("_", " ")
     if row.partitions:
-        yield f"in {', '.join(row.partitions)}"
+        yield f"in {unquoted(', '.join(row.partitions))}"
     if row.state != "lost":
         yield _whether_to_abort(row)
 
@@ -201,7 +201,7 @@ def _print_summary(answer: "TransactionsAnswer", screen: Screen, no_rows_with: s
     if not screen.quiet:
         findings = [finding for finding in answer.result.findings if finding.kind.startswith("TXN") and finding.severity.rank > 0]
         counts = [f"{topic}-{partition}: {_counts(found)}" for (topic, partition), found in answer.partitions.items()]
-        lines = [*finding_lines(findings), *map(printable, counts[:_PARTITIONS_SHOWN])]
+        lines = [*finding_lines(findings), *map(unquoted, counts[:_PARTITIONS_SHOWN])]
         if (more := len(counts) - _PARTITIONS_SHOWN) > 0:
             lines.append(f"and {more} more partitions")
     if no_rows_with is not None:

@@ -12,7 +12,7 @@ from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.changes import CHANGE_COLUMNS, ChangeKind, SnapshotsResult, change_values
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.incidents import Incident
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.wording import (
     CHANGE_HEADS,
     advice,
@@ -41,7 +41,7 @@ def summary_lines(result: SnapshotsResult) -> list[str]:
     counts = Counter(change.kind for change in result.changes)
     counted = ", ".join(f"{counts[kind]} {kind.value.replace('_', ' ')}" for kind in ChangeKind if counts[kind]) or "none"
     severities = by_severity(result.findings)
-    names = list(map(printable, result.snapshots))
+    names = list(map(unquoted, result.snapshots))
     scope = " and ".join(names) if len(names) == 2 else f"{names[0]} to {names[-1]}"
     nothing = "nothing found" if result.verdict == "clean" else "nothing new"
     return [
@@ -55,7 +55,7 @@ def _within_newest(result: SnapshotsResult) -> str:
     name, scan = list(result.snapshots.items())[-1]
     if not scan.findings:
         return ""
-    sentence = f"{printable(name)} alone is {scan.verdict} ({by_severity(scan.findings)})"
+    sentence = f"{unquoted(name)} alone is {scan.verdict} ({by_severity(scan.findings)})"
     return f"; {sentence}: `{rerun_command('scan', scan.rerun_arguments)}` shows it"
 
 
@@ -86,7 +86,7 @@ def _incident(incident: Incident, result: SnapshotsResult, width: int) -> Iterat
     head = (
         f"{incident.severity.value} {incident_title(incident)}, between {between}: {plural(len(incident.partitions), 'partition')}"
     )
-    yield f"\n{printable(head)}{cost} ({incident.confidence.value})\n"
+    yield f"\n{unquoted(head)}{cost} ({incident.confidence.value})\n"
     for text in (incident_message(incident), incident_advice(incident)):
         yield from wrapped(printable(text), width, "    ", "  ")
     yield from (f"  {line}" for line in partition_lines(incident, result.findings, SHOWN_ROWS, width - 2))

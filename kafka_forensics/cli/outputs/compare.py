@@ -27,7 +27,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of, rfc3339, times
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import SCHEMA_VERSION, ReadExtent, ReplicaSummary
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.questions.compare import (
     HeldRecord,
     OffsetPresence,
@@ -59,7 +59,7 @@ class _TableLine(NamedTuple):
 
 def _labels(compared: SideBySide) -> list[str]:
     """A short name for each replica: its broker, or `#1` where such names are long."""
-    names = [printable(str(replica.broker)) for replica in compared.partition.replicas]
+    names = [unquoted(str(replica.broker)) for replica in compared.partition.replicas]
     names += [REMOTE if number == 1 else f"{REMOTE} {number}" for number in range(1, len(compared.remote) + 1)]
     return [f"#{number}" for number in range(1, len(names) + 1)] if max(map(len, names)) > _LONG_NAME else names
 
@@ -207,7 +207,7 @@ def _title(compared: SideBySide) -> str:
     text = _difference_sentence(compared)
     if partition.high_watermark_at_least is None:
         return text
-    witness = f" ({printable(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
+    witness = f" ({unquoted(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
     return f"{text}; offsets below {partition.high_watermark_at_least} were committed{witness}"
 
 

@@ -8,7 +8,7 @@ from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, offset_ranges, without
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.planner import (
     NO_END,
@@ -79,13 +79,13 @@ def labels(planned: Planned) -> dict[Broker, str]:
     shortest = {}
     for broker, path in paths.items():
         unique = (end for end in range(1, len(path)) if sum(other[-end:] == path[-end:] for other in paths.values()) == 1)
-        shortest[broker] = printable("/".join(path[-next(unique, len(path)) :]))
+        shortest[broker] = unquoted("/".join(path[-next(unique, len(path)) :]))
     return shortest
 
 
 def brokers(names: Sequence[Broker]) -> str:
     """`broker 1`, `brokers 1 and 2`, `brokers 1, 2 and 3`."""
-    shown = [printable(str(broker)) for broker in names]
+    shown = [unquoted(str(broker)) for broker in names]
     if len(shown) == 1:
         return shown[0] if shown[0].startswith("broker") else f"broker {shown[0]}"
     return "brokers " + ", ".join(shown[:-1]) + f" and {shown[-1]}"
@@ -98,17 +98,17 @@ def capital(words: str) -> str:
 
 def witness_words(witness: Witness) -> str:
     """What proves that records were committed."""
-    whose = printable(str(witness.broker))
+    whose = unquoted(str(witness.broker))
     if witness.claimed_end_offset is not None:
         whose += f", whose log ends at {witness.end_offset}"
     offset = witness.end_offset if witness.claimed_end_offset is None else witness.claimed_end_offset
     match witness.kind:
         case "group_offset":
-            return f"offset {offset} committed by group {printable(witness.name or '')}"
+            return f"offset {offset} committed by group {unquoted(witness.name or '')}"
         case "transaction_marker":
-            return f"transaction marker {offset - 1} of {printable(witness.name or '')} on broker {whose}"
+            return f"transaction marker {offset - 1} of {unquoted(witness.name or '')} on broker {whose}"
         case "remote_segment":
-            return f"remote segment {printable(witness.name or '')} copied by broker {whose}"
+            return f"remote segment {unquoted(witness.name or '')} copied by broker {whose}"
         case _:
             return f"high watermark {offset} of broker {whose}"
 
@@ -339,7 +339,7 @@ def _missing_sentence(planned: Planned, missing: Missing) -> str:
     """A missing witness."""
     replica = planned.replica(missing.broker)
     values = {
-        "name": printable(str(missing.broker)),
+        "name": unquoted(str(missing.broker)),
         "reason": refusal(planned, missing.broker) if missing.kind == "does_not_start" else None,
         "taken": _presumed_broker(planned, missing.broker) if missing.kind == "copy_unnamed" else None,
         "unread": "" if replica is None else _unread_offsets(replica),
@@ -365,7 +365,7 @@ def _node_id_clashes(planned: Planned) -> Iterator[str]:
         if missing.kind == "same_broker" and missing.broker is not None:
             copies.setdefault(planned.planner_input.node(missing.broker), []).append(missing.broker)
     for node, clashing in copies.items():
-        listed = " and ".join(printable(str(broker)) for broker in clashing)
+        listed = " and ".join(unquoted(str(broker)) for broker in clashing)
         yield (
             f"Several copies of one broker (NODE_ID_CLASH): {listed} all belong to {brokers([node])}, which can start on only one "
             "of them. Plan again without the others: here each copy counts as a separate broker."
@@ -390,7 +390,7 @@ def _presumed_broker(planned: Planned, broker: Broker | None) -> str:
 def refusal(planned: Planned, broker: Broker | None) -> str | None:
     """Why a broker would not start on its copy; None if it would start."""
     replica = planned.replica(broker)
-    return None if replica is None or replica.refused_at is None else f"because its start fails at {printable(replica.refused_at)}"
+    return None if replica is None or replica.refused_at is None else f"because its start fails at {unquoted(replica.refused_at)}"
 
 
 def no_leader_sentences(planned: Planned) -> Iterator[str]:
@@ -425,7 +425,7 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
     )
     if best and planned.salvage is not None:
         return f"{_salvage_sentence(planned)} The best election loses {plural(candidate.at_most, 'offset')}."
-    instead = "salvage" if planned.salvage is not None else printable(str(planned.plan.recommended))
+    instead = "salvage" if planned.salvage is not None else unquoted(str(planned.plan.recommended))
     lead = f"Recommended{some}: {who}" if best else f"Requested: {who} (recommended: {instead})"
     if planned.plan.contested_by is not None:
         lead = f"The best leader is unknown; by these high watermarks: {who}" if best else f"Requested: {who}"
@@ -492,7 +492,7 @@ def _damage_of_leader(planned: Planned, candidate: Candidate) -> str:
 
 def repair_words(broker: Broker, finding: Finding) -> str:
     """How to repair a small file that keeps a broker from starting or from serving its logs."""
-    file = printable(str(finding.place.file))
+    file = unquoted(str(finding.place.file))
     what = f"{on_start(finding)}. Copy its log directories elsewhere, then {repair_advice(finding)}."
     if finding.evidence.get("reason") == ABSENT:
         return f"Before {brokers([broker])} starts, look for its {file}, which is not in this copy: {printable(what)}"

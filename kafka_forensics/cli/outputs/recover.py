@@ -22,7 +22,7 @@ from kafka_forensics.model.incidents import Cause
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text
 from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.recovered import OUTCOMES_COUNTED, OutcomeCounts
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.questions.plan import held_by_no_copy
 from kafka_forensics.questions.recover import KeptSide, RecoveredPartition, RecoveredRange, Recovery, Undecided
 from kafka_forensics.wording import offset_range, rerun_command
@@ -136,7 +136,7 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
         verdict = "unknown"
     if count.all.offsets:
         verdict = "critical" if count.committed.offsets else "error"
-    place, lines = printable(output.rstrip("/")), []
+    place, lines = unquoted(output.rstrip("/")), []
     if missing := _held_by_no_copy(recovery):
         verdict = "critical"
         lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}: they cannot be recovered"))
@@ -204,7 +204,7 @@ def _cells(ranges: Sequence[RecoveredRange]) -> list[str]:
         sum(tally.control + tally.no_record for tally in tallies),
         sum(tally.unreadable for tally in tallies),
     )
-    return [", ".join(map(printable, holders)) or "remote storage", *(str(number) if number else "" for number in numbers)]
+    return [", ".join(map(unquoted, holders)) or "remote storage", *(str(number) if number else "" for number in numbers)]
 
 
 _GROUPS: Final = GroupedTable(
@@ -230,8 +230,8 @@ def _partition_lines(partition: RecoveredPartition, width: int) -> Iterator[str]
 def _sentence(partition: RecoveredPartition) -> str:
     """Which replica is kept, why, and what that loses by the plan."""
     if isinstance(partition.side, Undecided):
-        return f"{printable(partition.side.reason)}."
-    kept = f"{printable(partition.side.sentence)}."
+        return f"{unquoted(partition.side.reason)}."
+    kept = f"{unquoted(partition.side.sentence)}."
     if not partition.at_most:
         more = "" if partition.at_most_is_bound else "; copies that were not given or not read may hold more"
         return f"{kept} It loses nothing that these copies hold{more}."
@@ -280,7 +280,7 @@ def more_lines(recovery: Recovery) -> Iterator[str]:
     """A note for each copy that is absent or could not be read and may hold more lost records."""
     for (kind, broker), count in sorted(recovery.may_hold_more.items(), key=str):
         where = "" if recovery.looked_at == 1 else f" for {plural(count, 'partition')}"
-        named = printable(str(broker))
+        named = unquoted(str(broker))
         yield f"note: {_MAY_HOLD_MORE[kind].format(where, who=brokers([broker or '']), name=named)}"
 
 

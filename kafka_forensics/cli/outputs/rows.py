@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.cli.streams import Destination, wrapped
+from kafka_forensics.cli.streams import Destination, broken, wrapped
 from kafka_forensics.model.json_objects import Columns, json_text, object_of
 from kafka_forensics.model.safe_text import printable
 
@@ -162,6 +162,8 @@ _NEVER_MOVED: Final = 2
 """Columns that always stay on the first line."""
 _NEEDS_NO_HEADING: Final = frozenset({"notes", "what changed", "file", "meaning", "detail", "newest records"})
 """Columns whose values have no heading on a second line."""
+_NOTES: Final = "notes"
+"""The column that may have commands; the other cells of its table are `unquoted`."""
 
 
 def table_lines(
@@ -235,7 +237,7 @@ class _TableLayout:
             self.first.remove(widest)
             self.second = sorted([*self.second, widest])
         if above:
-            yield from (*wrapped("; ".join(above), width), "\n")
+            yield from (f"{line}\n" for line in (*broken("; ".join(above), width, "", ""), ""))
 
     def second_line(self, row: Sequence[str], width: int) -> Iterator[str]:
         """The moved columns of a row, wrapped and indented; a command among them has lines that a shell reads as one."""
@@ -245,7 +247,9 @@ class _TableLayout:
             if row[column]
         ]
         if texts:
-            yield from wrapped("; ".join(texts), max(width, 2 * _INDENT), " " * _INDENT, " " * _INDENT)
+            limits = max(width, 2 * _INDENT), " " * _INDENT, " " * _INDENT
+            text = "; ".join(texts)
+            yield from wrapped(text, *limits) if _NOTES in self.heads else (f"{line}\n" for line in broken(text, *limits))
 
     def _fits(self, sample: list[list[str]], width: int) -> bool:
         return sum(self.widths(sample).values()) + _GAP * (len(self.first) - 1) <= width

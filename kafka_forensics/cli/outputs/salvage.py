@@ -16,7 +16,7 @@ from kafka_forensics.model.amounts import first_few, plural, size
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.json_objects import Columns, Json, attributes, json_text, object_of
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.questions.salvage import MANIFEST, Salvaged, SalvagedPartition, document
 from kafka_forensics.wording import offset_range
 
@@ -65,7 +65,7 @@ def _first_screen(salvaged: Salvaged, steps: Sequence[OperatorStep]) -> FirstScr
     verdict = "warning" if gaps or left or salvaged.started_empty else "clean"
     if not salvaged.is_whole or salvaged.has_new_findings:
         verdict = "error"
-    lines = [("manifest", f"{printable(salvaged.output)}/{MANIFEST} says which copy each byte is from")]
+    lines = [("manifest", f"{unquoted(salvaged.output)}/{MANIFEST} says which copy each byte is from")]
     if gaps:
         missing = sum(gap.end - gap.start for gap in gaps if gap.end is not None)
         more = "" if all(gap.end is not None for gap in gaps) else ", and unknown numbers of later ones"
@@ -86,7 +86,7 @@ def _summary(salvaged: Salvaged) -> str:
     """What was salvaged to where, and how many partitions were refused."""
     refused = f"; {plural(len(salvaged.refused), 'partition')} refused" if salvaged.refused else ""
     count, size_in_bytes = plural(len(salvaged.partitions), "partition"), size(salvaged.size_in_bytes)
-    return f"salvaged {count} ({size_in_bytes} of segments) to {printable(salvaged.output)}{refused}"
+    return f"salvaged {count} ({size_in_bytes} of segments) to {unquoted(salvaged.output)}{refused}"
 
 
 def _groups(partitions: list[SalvagedPartition]) -> list[list[SalvagedPartition]]:
@@ -128,7 +128,7 @@ def announcement(salvaged: Salvaged) -> str:
 
 def summary_lines(salvaged: Salvaged, *, quiet: bool) -> list[str]:
     """What was salvaged, for stderr; with `quiet` only what could not be read."""
-    lines = [f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in salvaged.incomplete]
+    lines = [f"incomplete: {unquoted(unread.path)}: {printable(unread.reason)}" for unread in salvaged.incomplete]
     if quiet:
         return lines
     warned = grouped(salvaged.partitions, attrgetter("warning"))
@@ -145,7 +145,7 @@ def _ranges_text(ranges: Iterable[tuple[int, int | None]]) -> str:
 
 
 def _left_behind_text(partition: SalvagedPartition) -> str:
-    return ", ".join(f"{offset_range(left.start, left.end)} on {printable(str(left.broker))}" for left in partition.left_behind)
+    return ", ".join(f"{offset_range(left.start, left.end)} on {unquoted(str(left.broker))}" for left in partition.left_behind)
 
 
 def _group_cells(group: Sequence[SalvagedPartition]) -> list[str]:
@@ -158,7 +158,7 @@ def _group_cells(group: Sequence[SalvagedPartition]) -> list[str]:
         partitions_words([partition.key for partition in group]),
         offset_range(first.log_start_offset, first.log_end_offset) if is_single else "",
         str(sum(partition.size_in_bytes for partition in group)),
-        ", ".join(printable(str(broker)) for broker in first.brokers),
+        ", ".join(unquoted(str(broker)) for broker in first.brokers),
         _ranges_text((gap.start, gap.end) for gap in first.gaps) if is_single else _counted(gaps),
         _left_behind_text(first) if is_single else _counted(left),
     ]
@@ -195,7 +195,7 @@ def _refusals(salvaged: Salvaged) -> Iterator[str]:
         for group in groups.values():
             partitions, first = [refusal.key for refusal in group], group[0]
             example = f", such as {name(*first.key)}" if len(group) > 1 else ""
-            yield f"{outcome} {partitions_words(partitions)}{example}: {printable(first.reason)}\n"
+            yield f"{outcome} {partitions_words(partitions)}{example}: {unquoted(first.reason)}\n"
             hints[first.hint] -= 1
             if first.hint is not None and not hints[first.hint]:
                 yield f"  {printable(first.hint)}\n"

@@ -20,7 +20,7 @@ from kafka_forensics.cli.outputs.steps import (
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, REMOTE_STORAGE, PassedLimit, Refused, Salvaged
 from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import repair_advice, rerun_command
@@ -129,7 +129,7 @@ def _replace_log_dirs(salvaged: Salvaged) -> Iterator[OperatorStep]:
         for target in targets
     ]
     command = f"cp -a {shlex.quote(f'{salvaged.output}/broker-N/NAME')}/. LOG_DIR"
-    yield OperatorStep("copy", f"Copy each directory of DIR to its place: {printable(', '.join(places))}.", command, nodes)
+    yield OperatorStep("copy", f"Copy each directory of DIR to its place: {unquoted(', '.join(places))}.", command, nodes)
     voters = sorted(_voters(salvaged) - with_metadata.keys())
     for voter in voters:
         source = f"{salvaged.output}/{next(iter(with_metadata.values()))}/{KRAFT_DIRECTORY}"
@@ -149,7 +149,7 @@ def _complete_log_dirs(salvaged: Salvaged, nodes: tuple[int | str, ...]) -> Iter
     repaired = {(finding.place.log_dir or "").rstrip("/") for finding in salvaged.files_to_repair}
     unbuilt = [target for target in salvaged.log_dirs if target.meta_properties is None and target.log_dir not in repaired]
     if unbuilt:
-        names = printable(", ".join(target.directory for target in unbuilt))
+        names = unquoted(", ".join(target.directory for target in unbuilt))
         text = f"Copy meta.properties back, too, which salvage could not build: {names}."
         yield OperatorStep("copy_back", text, "cp -a LOG_DIR.before/meta.properties LOG_DIR")
     lacking = [partition for partition in salvaged.partitions if partition.needs_topic_id]
@@ -165,7 +165,7 @@ def _complete_log_dirs(salvaged: Salvaged, nodes: tuple[int | str, ...]) -> Iter
         yield OperatorStep("copy_back", text, f"cp -a LOG_DIR.before/{KRAFT_DIRECTORY} LOG_DIR", (), (METADATA_LOG,))
     for finding in salvaged.files_to_repair:
         whose = () if finding.place.broker is None else (finding.place.broker,)
-        file, log_dir = printable(str(finding.place.file)), printable(str(finding.place.log_dir))
+        file, log_dir = unquoted(str(finding.place.file)), unquoted(str(finding.place.log_dir))
         yield OperatorStep("repair", f"Repair {file} in place of {log_dir}: {printable(repair_advice(finding))}.", None, whose)
 
 
@@ -227,7 +227,7 @@ def _topics_by_limits(salvaged: Salvaged) -> dict[tuple[PassedLimit, ...], list[
 def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *, is_kraft: bool) -> Iterator[OperatorStep]:
     """Suspend retention before any broker runs. ZooKeeper holds all settings of a topic in one value, which is written whole."""
     limits = " and ".join(f"{limit.setting}={limit.value}{'' if limit.is_known else ', the default'}" for limit in passed)
-    named, settings = listed(map(printable, topics)), ",".join(f"{limit.setting}=-1" for limit in passed)
+    named, settings = listed(map(unquoted, topics)), ",".join(f"{limit.setting}=-1" for limit in passed)
     text = f"Half a minute after they start, brokers delete the oldest records of {named} ({limits}). To keep them, "
     if unknown := _unknown_settings(passed):
         text = (
@@ -253,7 +253,7 @@ def _retention_suspended(passed: Sequence[PassedLimit], topics: Sequence[str], *
 
 def _retention_restored(passed: Sequence[PassedLimit], topics: Sequence[str]) -> Iterator[OperatorStep]:
     """Restore the settings of retention: those known here, or those that the operator noted."""
-    text = f"When the old records of {listed(map(printable, topics))} are read or copied, let brokers delete them again"
+    text = f"When the old records of {listed(map(unquoted, topics))} are read or copied, let brokers delete them again"
     if unknown := _unknown_settings(passed):
         text += f": set {unknown} of each topic as you noted. Remove it, with --delete-config, only where none was shown:"
         noted = ",".join(f"{limit.setting}=NOTED" for limit in passed)

@@ -35,7 +35,7 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.incidents import Incident, IncidentPartition
 from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.wording import (
     Overview,
     advice,
@@ -248,7 +248,7 @@ def partition_lines(incident: Incident, findings: list[Finding], limit: int, wid
             partition_ranges(partition.key for partition in group),
             offset_range(*offsets.pop()) if len(offsets) == 1 else "",
             lost_words(incident, group),
-            printable(", ".join(map(str, group[0].held_by))),
+            unquoted(", ".join(map(str, group[0].held_by))),
             _counted_kinds(found),
         ]
 

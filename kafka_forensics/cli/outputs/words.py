@@ -18,7 +18,7 @@ from kafka_forensics.model.findings import Finding, Place, Severity, TopicPartit
 from kafka_forensics.model.incidents import Cause, Incident, IncidentPartition
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReadExtent, ReplicaSummary, ScanResult
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import printable, unquoted
 from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.wording import incident_command, incident_loss, message, offset_range, rerun_command, severity_order
 
@@ -54,14 +54,14 @@ def headline(partition: PartitionSummary) -> str:
     if agreement.common_end_offset is not None and agreement.kind == "conflict":
         text += f" at offset {agreement.common_end_offset}"
     if (high_watermark := partition.high_watermark_at_least) is not None:
-        witness = f" ({printable(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
+        witness = f" ({unquoted(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
         text += f"; offsets below {high_watermark} were committed{witness}"
     return f"{text}; {partition.verdict} of what could be read" if partition.not_read else text
 
 
 def name(topic: str | None, partition: int | None) -> str:
     """`audit-0`, `audit`, or empty."""
-    return "-".join(printable(str(part)) for part in (topic, partition) if part is not None)
+    return "-".join(unquoted(str(part)) for part in (topic, partition) if part is not None)
 
 
 def place_words(place: Place, crowded: Iterable[str]) -> str:
@@ -71,13 +71,13 @@ def place_words(place: Place, crowded: Iterable[str]) -> str:
     if place.log_dir and (not path or place.broker is None or str(place.broker) in crowded):
         path.insert(0, place.log_dir.rstrip("/"))
     if path:
-        parts.append(printable("/".join(path)))
+        parts.append(unquoted("/".join(path)))
     parts += [offset_range(place.byte_start, place.byte_end, "byte"), offset_range(place.offset_start, place.offset_end, "offset")]
     return ", ".join(filter(None, parts))
 
 
 def _broker_words(broker: int | str) -> str:
-    return "remote storage" if broker == REMOTE else f"broker {printable(str(broker))}"
+    return "remote storage" if broker == REMOTE else f"broker {unquoted(str(broker))}"
 
 
 def lost_words(incident: Incident, partitions: Iterable[IncidentPartition]) -> str:
@@ -138,7 +138,7 @@ def _offsets_held(replica: ReplicaSummary) -> str:
 
 def extent_words(partitions: Collection[TopicPartition]) -> str:
     """`96 partitions of 16 topics`, or `8 partitions of topic audit`."""
-    topics = {printable(topic) for topic, _ in partitions}
+    topics = {unquoted(topic) for topic, _ in partitions}
     of_topics = f"topic {min(topics)}" if len(topics) == 1 else plural(len(topics), "topic")
     return f"{plural(len(partitions), 'partition')} of {of_topics}"
 
@@ -182,7 +182,7 @@ def partition_ranges(partitions: Iterable[TopicPartition]) -> str:
     keys = sorted(partitions)
     first, last = keys[0], keys[-1]
     if last[1] - first[1] != len(keys) - 1:
-        return f"{printable(first[0])}: {plural(len(keys), 'partition')}"
+        return f"{unquoted(first[0])}: {plural(len(keys), 'partition')}"
     return name(*first) + ("" if first == last else f" to {name(*last)}")
 
 
@@ -268,7 +268,7 @@ def live_lines(result: ScanResult, *, command: str = "scan") -> list[str]:
     running = [str(summary.broker) for summary in result.brokers if not summary.clean_shutdown and str(summary.broker) in brokers]
     if not running:
         return []
-    named = first_few(map(printable, running), _NAMED_BROKERS)
+    named = first_few(map(unquoted, running), _NAMED_BROKERS)
     noun, they = ("broker", "it") if len(running) == 1 else ("brokers", "they")
     copied = "was copied" if len(running) == 1 else "were copied"
     return [f"no clean-shutdown marker on {noun} {named}: if {they} ran while {they} {copied}, use --live"]
@@ -311,7 +311,7 @@ def incomplete_lines(result: ScanResult) -> list[str]:
 def _named_topics(topics: Iterable[str]) -> str:
     named = sorted(topics)
     more = len(named) - _NAMED_TOPICS
-    return printable(listed(named if more <= 0 else [*named[:_NAMED_TOPICS], f"{more} more"]))
+    return unquoted(listed(named if more <= 0 else [*named[:_NAMED_TOPICS], f"{more} more"]))
 
 
 def gap_lines(gaps: Iterable[Incomplete], lists: Mapping[str, str] | None = None) -> list[str]:
@@ -324,7 +324,7 @@ def gap_lines(gaps: Iterable[Incomplete], lists: Mapping[str, str] | None = None
     denied = [unread for unread in listed_gaps if unread.reason.startswith(DENIED)]
     several = len(denied) > 1
     others = [unread for unread in listed_gaps if not (several and unread.reason.startswith(DENIED))]
-    rows = dict.fromkeys(f"incomplete: {printable(unread.path)}: {printable(unread.reason)}" for unread in others)
+    rows = dict.fromkeys(f"incomplete: {unquoted(unread.path)}: {printable(unread.reason)}" for unread in others)
     requests = collect_requests(unread.needed for unread in every if unread.needed is not None)
     commands = [line for request in requests for line in _collect_lines(request, (lists or {}).get(request.bundle))]
     return [*([_denied_line(denied)] if several else []), *rows, *commands, *gap_hints(listed_gaps)]
@@ -334,8 +334,8 @@ def _collect_lines(request: CollectRequest, records_list: str | None) -> Iterato
     """What a bundle lacks, and the command that collects it, with the file that lists the ranges if there is one."""
     about = request.about
     where = "" if about.broker is None else f" on {_broker_words(about.broker)}"
-    where += "" if records_list is None else f" with a copy of {printable(records_list)}"
-    lacks = f"incomplete: {printable(request.bundle)}: it lacks records of {plural(request.partitions, 'partition')}"
+    where += "" if records_list is None else f" with a copy of {unquoted(records_list)}"
+    lacks = f"incomplete: {unquoted(request.bundle)}: it lacks records of {plural(request.partitions, 'partition')}"
     yield f"{lacks}; run{where}, and give the new bundle instead:"
     yield f"{COMMAND_START}{about.collect_command(request.records if records_list is None else [f'@{records_list}'])}"
 
@@ -343,8 +343,8 @@ def _collect_lines(request: CollectRequest, records_list: str | None) -> Iterato
 def _denied_line(denied: Sequence[Incomplete]) -> str:
     parts = [unread.path.split("/")[:-1] for unread in denied]
     shared = "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False)))
-    first = f"{printable(denied[0].path)}: {printable(denied[0].reason)}"
-    below = f" below {printable(shared)}" if shared.strip("/") and not shared.endswith(":/") else ""
+    first = f"{unquoted(denied[0].path)}: {printable(denied[0].reason)}"
+    below = f" below {unquoted(shared)}" if shared.strip("/") and not shared.endswith(":/") else ""
     return f"incomplete: {len(denied)} objects{below} cannot be read; the first, {first}"
 
 
