@@ -128,7 +128,10 @@ def test_tsv_and_markdown_have_the_columns_of_candidates(run_plan: Run, audit: P
     markdown = run_plan(audit, *AUDIT, "--format", "markdown")[1]
     assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
     command = "kafka-forensics verify PATH... --live --against plan.json --recovered lost"
-    assert f"\n10. Copy the log directories while the brokers run, and check the result:\n\n   ```sh\n   {command}\n   ```\n" in markdown
+    assert (
+        f"\n10. Copy the log directories while the brokers run, and check the result:\n\n   ```sh\n   {command}\n   ```\n"
+        in markdown
+    )
 
 
 # The overview of several partitions.
