@@ -79,7 +79,7 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
     Cause.HANGING_TRANSACTION: _IncidentText(
         "hanging transactions",
         "transactions in {{ partitions }} are open, or have records after their marker, and no coordinator will end them",
-        "On the running cluster (Kafka 3.0 or later) let kafka-transactions.sh find-hanging confirm each before you abort it.",
+        "Run kafka-transactions.sh find-hanging (Kafka 3.0 or later) for each; abort only those it lists.",
     ),
     Cause.TORN_TRANSACTION: _IncidentText(
         "transactions that ended in two ways",
@@ -108,7 +108,8 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
     ),
     Cause.COMMITTED_LOST: _IncidentText(
         "committed records are lost",
-        "no copy has some committed records of {{ partitions }}, and no file shows why",
+        "{% if proven %}no copy has some committed records of {{ partitions }}"
+        "{% else %}some committed records of {{ partitions }} may be in no copy{% endif %}, and no file shows why",
         "Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Scan them together.",
     ),
     Cause.LOST_SINCE: _IncidentText(
@@ -143,6 +144,11 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
 }
 
 
+_UNPROVEN_TITLES: Final = {
+    Cause.COMMITTED_LOST: "committed records may be lost",
+    Cause.LOST_SINCE: "committed records may be lost since the older snapshot",
+}
+"""Titles where no loss is proven."""
 _ELECTION_CAUSES: Final = (Cause.UNCLEAN_ELECTION, Cause.LAST_REPLICA_ELECTED, Cause.REPLICAS_DIVERGE)
 _COMMANDS: Final = {
     **dict.fromkeys(_ELECTION_CAUSES, "plan"),
@@ -154,7 +160,8 @@ _COMMANDS: Final = {
 
 def incident_title(incident: Incident) -> str:
     """A short noun phrase."""
-    return TEXTS[incident.cause].title
+    title = TEXTS[incident.cause].title
+    return title if incident.lost_at_least else _UNPROVEN_TITLES.get(incident.cause, title)
 
 
 def incident_message(incident: Incident) -> str:

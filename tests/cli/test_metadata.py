@@ -129,7 +129,7 @@ def test_text_of_many_partitions_begins_with_the_worst_and_is_short(run: Run, tm
         "audit-0 replicas not in sync 1 1 -",
         "",
         "unclean elections first at leader cost",
-        "audit-0 2026-11-21T03:56:10.014Z 1 after 2 70 offsets",
+        "audit-0 2026-11-21T03:56:10.014Z 2 → 1 70 offsets",
         "",
         "125 changes: -v lists all, --topic and --partition those of one partition",
     ]
@@ -143,3 +143,16 @@ def test_text_of_many_partitions_begins_with_the_worst_and_is_short(run: Run, tm
     _, out, _ = run(put_controller(tmp_path, topic(), *changes))
     assert len(out.splitlines()) <= 40
     assert out.count("t-7 to t-19 more\n") == 2
+
+
+def test_a_state_that_is_not_committed_is_no_fact(run: Run, tmp_path: Path) -> None:
+    """The leader of three controllers wrote the last election of t-0 alone."""
+    log = ControllerLog().lead([100, 101, 102]).append(topic())
+    for number in range(20):
+        log.append(partition([1, 2], 1, partition_id=number))
+    elected = log.copy().append(partition_change(leader=2, isr=[2], leader_recovery_state=1))
+    for node, copy in ((100, elected), (101, log), (102, log)):
+        copy.put(tmp_path / f"c{node}", node)
+    lines = [" ".join(line.split()) for line in run(tmp_path)[1].splitlines()]
+    assert lines[1:3] == ["t-0 not committed ? ? ?", "t-1 to t-19 all in sync"]
+    assert lines[5] == "t-0 2023-11-14T22:30:22.000Z 1 → 2 not committed: on no majority of the voters"

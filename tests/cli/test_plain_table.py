@@ -29,8 +29,8 @@ def test_a_table_that_fits_is_unchanged() -> None:
 
 def test_shared_values_move_above_and_wide_columns_below() -> None:
     assert lines(ROWS, 50) == [
-        "partition orders-0; leader 1; times of 2026-03-01,",
-        "UTC",
+        "All rows: partition orders-0; leader 1; times of",
+        "2026-03-01, UTC",
         "",
         "offset  time",
         "     9  12:00:00",
@@ -42,7 +42,7 @@ def test_shared_values_move_above_and_wide_columns_below() -> None:
 
 def test_dates_that_differ_stay_in_the_rows() -> None:
     printed = lines([*ROWS, ["orders-0", "11", "2026-03-02T12:00:01.456Z", "2", ""]], 60)
-    assert (printed[0], printed[-1]) == ("partition orders-0; times UTC", "    11  2026-03-02 12:00:01       2")
+    assert (printed[0], printed[-1]) == ("All rows: partition orders-0; times UTC", "    11  2026-03-02 12:00:01       2")
 
 
 def test_a_long_table_does_not_state_shared_values_above() -> None:

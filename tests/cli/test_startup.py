@@ -14,7 +14,7 @@ from tests.cli.runs import Run
 from tests.support.places import ROOT
 
 HEAVY = ("numpy", "numba", "pyarrow", "construct", "cramjam", "rich", "jinja2", "multiprocessing", "kafka_forensics.parsers")
-MOST_MODULES = 51
+MOST_MODULES = 52
 """Modules of the package that the list of commands may load: the commands, options, and words of the model."""
 
 

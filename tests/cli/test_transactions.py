@@ -92,12 +92,13 @@ def test_the_table_shows_what_to_do(run: Run, copies: Path) -> None:
     _, out, err = run(copies, "--format", "text", "--state", "hanging")
     header, line, *steps = out.splitlines()
     assert header.split()[:3] == ["partition", "state", "transactional"]
-    assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; `" in line
+    assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; hangs by these copies;" in line
+    assert "; confirm, then abort; `" in line
     find, abort = re.findall(r"`kafka-transactions.sh --bootstrap-server HOST:PORT ([a-z-]+) --topic t --partition 0 [^`]+`", line)
     assert (find, abort) == ("find-hanging", "abort")
     assert [step.split(",")[0] for step in steps] == [
         "",
-        "Steps. For each transaction that has commands above",
+        "Steps. Do this on the running cluster for each transaction with commands above. HOST:PORT is one of its brokers.",
         "1. Run find-hanging (Kafka 3.0 or later). If it does not list the transaction",
         "2. Run abort",
         "3. Run find-hanging again: it prints only its heading",

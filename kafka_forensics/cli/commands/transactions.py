@@ -52,7 +52,7 @@ _HEADS: Final = (
 )
 _RIGHT: Final = ("producer", "epoch", "records")
 _PARTITIONS_SHOWN: Final = 20
-_HOW_TO_ABORT: Final = "For each transaction that has commands above, on the running cluster. HOST:PORT is one of its brokers."
+_HOW_TO_ABORT: Final = "Do this on the running cluster for each transaction with commands above. HOST:PORT is one of its brokers."
 _ABORT_STEPS: Final = {
     "find_hanging": "Run find-hanging (Kafka 3.0 or later). If it does not list the transaction, do not abort it.",
     "abort": "Run abort, which prints nothing if it works.",
@@ -182,7 +182,7 @@ def _unended_notes(row: "TransactionRow") -> Iterator[str]:
 
 def _whether_to_abort(row: "TransactionRow") -> str:
     if row.safe_to_abort is not None:
-        return "safe to abort" if row.safe_to_abort else "do not abort"
+        return "hangs by these copies; confirm, then abort" if row.safe_to_abort else "do not abort"
     if row.find_hanging is not None:
         return "safe to abort only if find-hanging lists it"
     if row.transaction_timeout_ms is not None and row.coordinator_state is not None:

@@ -228,7 +228,8 @@ class _TableLayout:
             equal_columns = [column for column in self.first if len({row[column] for row in sample}) == 1]
             shared = [column for column in equal_columns if 0 < len(sample[0][column]) <= _LONGEST_SHARED][: len(self.first) - 1]
             self.first = [column for column in self.first if column not in shared]
-        above = [f"{self.heads[column]} {self.cell(sample[0], column)}" for column in shared]
+        equal_cells = "; ".join(f"{self.heads[column]} {self.cell(sample[0], column)}" for column in shared)
+        above = [f"All rows: {equal_cells}"] if shared else []
         if dates:
             above.append(f"times of {self.date}, UTC" if self.date else "times UTC")
         while len(self.first) > _NEVER_MOVED and not self._fits(sample, width):

@@ -93,9 +93,10 @@ def _least_to_most(least: int, most: int) -> str:
 
 
 def cost_words(incident: Incident) -> str:
-    """`30 to 70 committed records`, or offsets where records are not known; empty for none."""
+    """`30 to 70 committed records`, or offsets where records are not known, at risk if no loss is proven; empty for none."""
     least, most, noun = incident_loss(incident, incident)
-    return f"{_least_to_most(least, most)} {noun}{'s' if most > 1 else ''}" if most else ""
+    at_risk = "" if least else " at risk"
+    return f"{_least_to_most(least, most)} {noun}{'s' if most > 1 else ''}{at_risk}" if most else ""
 
 
 def crowded_brokers(result: ScanResult) -> frozenset[str]:
