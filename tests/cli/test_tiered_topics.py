@@ -135,15 +135,15 @@ def test_steps_copy_remote_segments_that_an_election_gives_up(
     """Broker 1 has none of the lost records on disk, so its copy need not be kept; broker 2 has some of them."""
     steps = answer(run, "plan", *forked(tmp_path, "events"), "--topic", "t", *options)["steps"]
     (stop,) = [step["text"] for step in steps if step["kind"] == "stop"]
-    copied_first = ", and copy the log directories of broker 2, whole: no other copy holds what this plan gives up"
+    copied_first = ", and copy the whole log directories of broker 2: only they hold what this plan gives up"
     assert stop == (
-        f"Stop {brokers}, if running{copied_first if copies_logs else ''}. Copy the remote segments of t-0, which this plan gives "
-        "up, from the remote store to another place first. If a broker ran since it was copied, plan again."
+        f"Stop {brokers}{copied_first if copies_logs else ''}. Copy the remote segments of t-0, which this plan gives up, from the "
+        "remote store to another place first. If one ran since it was copied, plan again."
     )
     assert "keep" not in {step["kind"] for step in steps}
     (recover,) = [step for step in steps if " recover " in str(step["command"])]
     assert "the remote store as one more PATH" in recover["text"]
-    assert recover["command"].endswith(f" --topic t --partition 0 --keep {1 if copies_logs else 2} --output DIR")
+    assert recover["command"].endswith(" --plan plan.json --output lost")
 
 
 @pytest.mark.parametrize("witness", ["events", "settings"])

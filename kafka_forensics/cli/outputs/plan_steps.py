@@ -135,11 +135,15 @@ def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments
 
 def _recover(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterator[OperatorStep]:
     """Write the records that these elections lose, if a copy holds some: before brokers start and truncate their logs."""
-    if recovered := tuple(election.partition for election in elections if _is_recoverable(election)):
+    recovered = [election for election in elections if _is_recoverable(election)]
+    if recovered:
         rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
         options = (*arguments.selection, *arguments.dead, "--plan", PLAN, "--output", LOST)
-        text = "Write the records that the steps lose to files:"
-        yield OperatorStep("recover", text, rerun_command("recover", rerun_arguments, *options), (), recovered)
+        no_store = not plans.has_store and any(map(_gives_up_remote_segments, recovered))
+        store = ", with the remote store as one more PATH" if no_store else ""
+        partitions = tuple(election.partition for election in recovered)
+        text = f"Write the records that the steps lose to files{store}:"
+        yield OperatorStep("recover", text, rerun_command("recover", rerun_arguments, *options), (), partitions)
 
 
 def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[OperatorStep]:
@@ -155,7 +159,7 @@ def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[Oper
 def _is_recoverable(election: _ElectionSteps) -> bool:
     """Whether `recover` writes records that the election loses."""
     is_internal = election.partition[0] in WITNESS_TOPICS
-    return not is_internal and any(holders_on_disk(election.planned, loss) for loss in election.candidate.losses)
+    return not is_internal and (bool(_holders(election)) or _gives_up_remote_segments(election))
 
 
 def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterator[OperatorStep]:
@@ -371,7 +375,6 @@ def _start_in_order(
             "another place first"
         )
     yield OperatorStep("stop", f"{text}. If one ran since it was copied, plan again.", None, started)
-    yield from _recover_remote_records(plans, elections)
     if dead := _distinct(broker for election in elections for broker in _dead_holders(election)):
         copies = "copy" if len(dead) == 1 else "copies"
         yield OperatorStep("keep", f"Keep the given {copies} of {brokers(dead)}: no other copy holds the lost records.", None, dead)
@@ -511,21 +514,6 @@ def _gives_up_remote_segments(election: _ElectionSteps) -> bool:
     """Whether the leader would delete remote segments, or not serve what they hold."""
     lost = any(begins_remotely(election.planned, loss) for loss in election.candidate.losses)
     return lost or election.candidate.remote.deleted > 0
-
-
-def _recover_remote_records(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[OperatorStep]:
-    """Write the records of remote segments that elections give up, a command for each leader."""
-    given_up: defaultdict[Broker, list[TopicPartition]] = defaultdict(list)
-    for election in filter(_gives_up_remote_segments, elections):
-        given_up[election.candidate.broker].append(election.partition)
-    rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
-    for leader, partitions in given_up.items():
-        topic, number = partitions[0]
-        chosen = ("--topic", topic, "--partition", str(number)) if len(partitions) == 1 else ()
-        command = rerun_command("recover", rerun_arguments, *chosen, "--keep", str(leader), "--output", "DIR")
-        store = "" if plans.has_store else " Give the remote store as one more PATH."
-        text = f"See what the remote segments of {partitions_words(partitions)} hold that {brokers([leader])} lacks.{store} This"
-        yield OperatorStep("copy", f"{text} writes these records to a new DIR:", command, (), tuple(partitions))
 
 
 def _dead_holders(election: _ElectionSteps) -> Iterator[Broker]:

@@ -46,7 +46,7 @@ def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[Operat
     lost = [(planned, loss) for planned, loss in _losses(plans, elect) if planned.plan.topic not in WITNESS_TOPICS]
     on_disk = [(planned, loss) for planned, loss in lost if holders_on_disk(planned, loss)]
     by_step = next((number for number, step in enumerate(steps, 1) if step.kind == "recover"), None)
-    if by_step is not None:
+    if by_step is not None and on_disk:
         lines.append(("recover", f"step {by_step} writes up to {_extent(on_disk)}"))
     if any(step.kind == "stop" for step in steps):
         lines.append(("stopped", "keep every broker stopped until its step below starts it"))
