@@ -29,7 +29,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.json_objects import rfc3339
-from kafka_forensics.model.safe_text import printable
+from kafka_forensics.model.safe_text import unquoted
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import ASSIGNMENT_UNKNOWN, Broker, Candidate, ElectionNeeds, StartOrder, StartRound
 from kafka_forensics.replication.small_files import ABSENT
@@ -173,7 +173,7 @@ def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterat
                 groups[group][election.partition] = min([end, *election.planned.forks_of(election.candidate)])
     for number, (group, offsets) in enumerate(sorted(groups.items())[:_GROUPS_RESET]):
         text = (
-            f"If `--describe` shows that group {printable(group)} is beyond the log end of {partitions_words(list(offsets))}, it "
+            f"If `--describe` shows that group {unquoted(group)} is beyond the log end of {partitions_words(list(offsets))}, it "
             "would skip records there. Stop its consumers, and set its offset:"
         )
         csv = "".join(f"{topic},{partition},{offset}\n" for (topic, partition), offset in offsets.items())
@@ -401,7 +401,7 @@ def _start_in_order(
         yield OperatorStep("restore_unclean", "Restore that setting of all brokers:", f"{OF_ALL_BROKERS} {before}")
         if topics := _topics_allowing_unclean(elections, by_topic=True):
             command = of_topics(topics, f"--add-config {_SETTING}=true")
-            yield OperatorStep("restore_unclean", f"Allow them again for {listed(map(printable, topics))}:", command)
+            yield OperatorStep("restore_unclean", f"Allow them again for {listed(map(unquoted, topics))}:", command)
 
 
 def _unclean(elections: Sequence[_ElectionSteps], starts: StartOrder, *, is_known: bool) -> Iterator[OperatorStep]:
@@ -409,7 +409,7 @@ def _unclean(elections: Sequence[_ElectionSteps], starts: StartOrder, *, is_know
     if not starts.forbid_unclean:
         topics = _topics_allowing_unclean(elections)
         hint = "; no line means no" if is_known else "; settings that only a controllers' log shows may allow them, too"
-        hint = f": the controllers' log allows them for {listed(map(printable, topics))}" if topics else hint
+        hint = f": the controllers' log allows them for {listed(map(unquoted, topics))}" if topics else hint
         text = f"Check whether unclean elections are allowed{hint}. "
         text += "If they are, the broker that starts first is elected: keep this order."
         yield OperatorStep("check_unclean", text, f"grep -H {_SETTING} server.properties")
@@ -419,7 +419,7 @@ def _unclean(elections: Sequence[_ElectionSteps], starts: StartOrder, *, is_know
         yield OperatorStep("forbid_unclean", text, f"{OF_ALL_BROKERS} --add-config {_SETTING}=false")
         if topics := _topics_allowing_unclean(elections, by_topic=True):
             command = of_topics(topics, f"--add-config {_SETTING}=false")
-            yield OperatorStep("forbid_unclean", f"Also for {listed(map(printable, topics))}:", command)
+            yield OperatorStep("forbid_unclean", f"Also for {listed(map(unquoted, topics))}:", command)
     else:
         text = "If unclean elections are allowed, no order of starts suits all partitions. "
         text += "A topic's or dynamic setting overrides server.properties: remove any that allows them. "
@@ -479,7 +479,7 @@ def _prepare_log_dirs(elections: Sequence[_ElectionSteps], broker: Broker | None
     for (lacking_broker, topic_id), partitions in lacking.items():
         text = (
             f"Before {brokers([lacking_broker])} starts, write a file partition.metadata into its {_directories(partitions)}, "
-            f"with the lines version: 0 and topic_id: {printable(topic_id)}. Without it the broker does not serve the log."
+            f"with the lines version: 0 and topic_id: {unquoted(topic_id)}. Without it the broker does not serve the log."
         )
         yield OperatorStep("write_topic_id", text, None, (lacking_broker,), tuple(partitions))
     aside = tuple(election.partition for election in elections if broker in election.needs.set_aside)
