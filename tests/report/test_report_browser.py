@@ -105,9 +105,9 @@ def sample_page() -> str:
     return page(document_of(reported.result), reported.facts, Provenance(next_command=f"kafka-forensics plan {SAMPLE}"))
 
 
-def large_page() -> str:
+def large_page(partitions: int = 600, topics: int = 40) -> str:
     """A page with many partitions, groups and topics."""
-    result, facts = results_with_loss(600, 40)
+    result, facts = results_with_loss(partitions, topics)
     for number, row in enumerate(result.partitions[:30]):
         row.leader = number % 3 + 1
     return page(document_of(result), facts, Provenance())
@@ -167,8 +167,13 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize(
     "make",
-    [sample_page, large_page, *(partial(incident_page, name) for name in ("unclean-127", "wiped-disk", "stuck-readers"))],
-    ids=["sample", "large", "unclean-127", "wiped-disk", "stuck-readers"],
+    [
+        sample_page,
+        large_page,
+        partial(large_page, 10_000, 300),
+        *(partial(incident_page, name) for name in ("unclean-127", "wiped-disk", "stuck-readers")),
+    ],
+    ids=["sample", "large", "10,000 partitions", "unclean-127", "wiped-disk", "stuck-readers"],
 )
 def test_axe_finds_no_violations(tmp_path: Path, axe: str, make: Callable[[], str], width: int, scheme: list[str]) -> None:
     text = re.sub('<meta http-equiv="Content-Security-Policy".*?>', "", make()).replace("<details>", "<details open>")
