@@ -100,7 +100,7 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
     empty = _empty_directories(opened)
     opened = _without_other_files(opened, logs_only=logs_only)
     if empty:
-        _note(f"empty directory: a replaced disk? name its broker, like N={empty[0]}: {first_few(empty, _NAMES_LISTED)}")
+        _note(f"empty: {first_few(empty, _NAMES_LISTED)}; if it is the new disk of broker N, give it as N={empty[0]}")
     return _read_once(opened) if may_have_duplicates(opened) else opened
 
 

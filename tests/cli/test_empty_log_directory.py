@@ -55,7 +55,7 @@ def test_an_empty_directory_without_a_name_gets_a_hint_to_name_its_broker(run: R
     assert f"hint: it is empty: if it is the replaced disk of a broker, give it as N={disk}\n" in err
     for paths in ([*BROKERS, disk], [disk.parent, *BROKERS]):
         err = run("scan", *paths)[2]
-        assert f"empty directory: a replaced disk? name its broker, like N={disk}: {disk}\n" in err
+        assert f"empty: {disk}; if it is the new disk of broker N, give it as N={disk}\n" in err
     assert "empty directory" not in run("scan", disk.parent, *BROKERS, f"3={disk}")[2]
     assert "broker-3\n" in run("scan", *BROKERS, disk.rename(disk.with_name("broker-3")))[2]
 

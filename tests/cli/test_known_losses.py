@@ -49,11 +49,18 @@ def test_offsets_of_several_partitions_are_set_by_a_file(text_of: "partial[str]"
     assert (files / "offsets-1.csv").read_text() == "orders,0,10\nsales,0,10\n"
 
 
-def test_a_plan_loses_what_a_later_commit_does_not_reach(text_of: "partial[str]", tmp_path: Path) -> None:
-    """The group was reset already: its loss stays, and no offset has to be set."""
-    text = text_of("plan", put_copies(tmp_path, ("billing", "orders", 15), ("billing", "orders", 10)))
-    assert "Committed offsets of orders-0 are in no given copy" in text
-    assert "--reset-offsets" not in text
+def test_a_group_that_was_set_back_is_a_warning_without_steps(run: Run, text_of: "partial[str]", tmp_path: Path) -> None:
+    copies = put_copies(tmp_path, ("billing", "orders", 15), ("billing", "orders", 10))
+    (found,) = [row for row in json.loads(run("scan", copies, "--format", "json")[1])["findings"] if row["severity"] != "info"]
+    assert (found["kind"], found["severity"]) == ("GROUP_OFFSET_BEYOND_LOG", "warning")
+    assert "the group went back to offset 10 at 20" in found["message"]
+    assert "--reset-offsets" not in text_of("plan", copies)
+
+
+def test_one_group_that_was_not_set_back_is_enough(run: Run, tmp_path: Path) -> None:
+    commits = [("billing", "orders", 15), ("billing", "orders", 10), ("audit", "orders", 12)]
+    findings = json.loads(run("scan", put_copies(tmp_path, *commits), "--format", "json")[1])["findings"]
+    assert [row["severity"] for row in findings if row["kind"] == "GROUP_OFFSET_BEYOND_LOG"] == ["critical"]
 
 
 def test_records_lost_again_are_a_new_loss(run: Run, tmp_path: Path) -> None:
@@ -65,8 +72,10 @@ def test_records_lost_again_are_a_new_loss(run: Run, tmp_path: Path) -> None:
     assert [row["reason"] for row in map(json.loads, promises) if row["promise"] == "intact"] == ["found"]
 
 
-@pytest.mark.parametrize(("committed", "reason"), [(15, "known_loss"), (14, "known_loss"), (16, "found")])
-def test_a_known_loss_breaks_no_promise(committed: int, reason: str, run: Run, text_of: "partial[str]", tmp_path: Path) -> None:
+@pytest.mark.parametrize(("committed", "reason"), [(15, "offset_not_set"), (10, "nothing_found"), (16, "found")])
+def test_a_known_loss_breaks_no_promise_once_the_offset_is_set(
+    committed: int, reason: str, run: Run, text_of: "partial[str]", tmp_path: Path
+) -> None:
     plan, after = tmp_path / "plan.json", put_copies(tmp_path / "after", ("billing", "orders", committed))
     run("plan", put_copies(tmp_path / "before", ("billing", "orders", 15)), "--output", plan)
     arguments = ("verify", after, "--against", plan, "--elected", "1")

@@ -133,7 +133,7 @@ def test_a_dead_broker_is_not_copied_or_stopped(
     run_plan: Run, plan_text: PlanText, plan_document: PlanDocument, audit: Path
 ) -> None:
     text = plan_text(audit, *AUDIT, "--dead", "1")
-    assert "2. Stop brokers 2 and 3. If one ran since it was copied, plan again." in text
+    assert "2. Stop clients and brokers 2 and 3. If one ran since it was copied, plan again." in text
     assert "3. Keep the given copy of broker 1: no other copy holds the lost records." in text
     others = (audit / "broker-2", audit / "broker-3", *AUDIT, "--dead")
     text = plan_text(*others, "1")

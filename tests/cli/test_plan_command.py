@@ -49,12 +49,12 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     text = " ".join(out.split())
     assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in text
     assert "at least 45 records (proven committed, and on no copy that stays), at most 45." in text
-    assert "2. Stop brokers 1, 2 and 3, and copy the whole log directories of broker 1: only they" in text
+    assert "2. Stop clients and brokers 1, 2 and 3; copy the whole log directories of broker 1: only they" in text
     assert "5. Start broker 2, and no other yet. 6. Elect it for audit-0; repeat until it leads:" in text
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
     assert f"   $ {election}\n" in out.replace(" \\\n        ", "")
     assert "7. Check that broker 2 leads audit-0:" in text
-    assert "8. Start broker 1, then broker 3. 9. Produce the records in lost again (docs/recover.md). 10. Copy" in text
+    assert "8. Start broker 1, then broker 3. 9. Produce the records in lost again (docs/recover.md): $ python" in text
     assert "grep -H unclean.leader.election.enable server.properties" in text
     assert max(map(len, lines)) <= 80
 
@@ -129,7 +129,7 @@ def test_tsv_and_markdown_have_the_columns_of_candidates(run_plan: Run, audit: P
     assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
     command = "kafka-forensics verify PATH... --live --against plan.json --recovered lost"
     assert (
-        f"\n10. Copy the log directories while the brokers run, and check the result:\n\n   ```sh\n   {command}\n   ```\n"
+        f"\n10. When replicas are in sync, copy the running log directories, and check:\n\n   ```sh\n   {command}\n   ```\n"
         in markdown
     )
 
@@ -154,7 +154,7 @@ def test_the_overview_lists_partitions_that_could_lose_records(run_plan: Run, pl
     assert err.splitlines()[0] == summary
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[0] == "ERROR 3 partitions: an election could lose records of 1"
-    first = lines.index("partition elect election at worst")
+    first = lines.index("partition elect election offsets at worst")
     assert lines[first + 1 : first + 4] == [
         "b-0 2 not known 2",
         "No given controllers' log shows for 3 partitions whether there are further",
@@ -181,7 +181,7 @@ def test_different_leaders_of_partitions_are_elected_one_after_another(
     assert steps[-9:] == [*steps_of_first, *steps_of_second, ("verify", [])]
     text = plan_text(*roots)
     assert "Set unclean.leader.election.enable=false in server.properties of every node before it starts:" in text
-    assert "Check that broker 1 leads b-0, alone in ISR and ELR:" in text
+    assert "Check that broker 1 leads b-0, with only 1 in ISR, and an empty ELR:" in text
 
 
 def test_equal_partitions_share_a_line_and_a_command(run_plan: Run, plan_text: PlanText, tmp_path: Path) -> None:

@@ -908,6 +908,9 @@ class GroupOffsetEvidence(LaterEvidence):
     missing: int
     commit_record: Json
     unknown_after_offset: NotRequired[int]
+    set_back_to: NotRequired[int]
+    """Its present offset, within the log, if every group that was beyond it went back."""
+    set_back_ms: NotRequired[int]
 
 
 # Environment.

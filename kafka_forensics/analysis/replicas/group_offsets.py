@@ -122,6 +122,9 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
         evidence["harmless_if"] = harmless_if
     if best.unknown_after is not None:
         evidence["unknown_after_offset"] = best.unknown_after
+    if all(commit.last.offset <= end and commit.unknown_after is None for commit in beyond):
+        evidence["set_back_to"], evidence["set_back_ms"] = best.last.offset, best.last.commit_timestamp
+        severity = min(severity, Severity.WARNING, key=lambda severity: severity.rank)  # its consumers know, or an operator
     place = Place(best.topic, best.partition, offset_start=end, offset_end=best.greatest.offset)
     return [finding("GROUP_OFFSET_BEYOND_LOG", place, evidence, severity=severity, confidence=confidence)]
 

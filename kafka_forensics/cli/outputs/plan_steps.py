@@ -15,6 +15,7 @@ from kafka_forensics.cli.outputs.steps import (
     TopicPartition,
     controllers_first,
     controllers_step,
+    describe_group_command,
     election_command,
     election_json,
     leader_lines,
@@ -152,8 +153,9 @@ def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[Oper
     command += f" --elected {shlex.quote(arguments.elect)}" if arguments.elect else ""
     if recovered:
         command += f" --recovered {LOST}"
-        yield OperatorStep("produce", f"Produce the records in {LOST} again (docs/recover.md).")
-    yield OperatorStep("verify", "Copy the log directories while the brokers run, and check the result:", command)
+        produce = f"python examples/produce_back.py {LOST} --bootstrap-servers HOST:PORT --send"
+        yield OperatorStep("produce", f"Produce the records in {LOST} again (docs/recover.md):", produce)
+    yield OperatorStep("verify", "When replicas are in sync, copy the running log directories, and check:", command)
 
 
 def _is_recoverable(election: _ElectionSteps) -> bool:
@@ -172,10 +174,9 @@ def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterat
             if end is not None and offset > end:
                 groups[group][election.partition] = min([end, *election.planned.forks_of(election.candidate)])
     for number, (group, offsets) in enumerate(sorted(groups.items())[:_GROUPS_RESET]):
-        text = (
-            f"If `--describe` shows that group {unquoted(group)} is beyond the log end of {partitions_words(list(offsets))}, it "
-            "would skip records there. Stop its consumers, and set its offset:"
-        )
+        name_of_group = unquoted(group)
+        yield OperatorStep("reset_offsets", f"Look at the LAG of group {name_of_group}:", describe_group_command(group))
+        text = f"If it is negative, set the offset on {partitions_words(list(offsets))}, or {name_of_group} skips new records:"
         csv = "".join(f"{topic},{partition},{offset}\n" for (topic, partition), offset in offsets.items())
         file = f"offsets-{number + 1}.csv"
         command = reset_command(group, offsets, f"{directory}/{file}")
@@ -365,10 +366,10 @@ def _start_in_order(
     """Stop, copy, then start one broker after the other and have it elected."""
     started = _distinct(broker for election in elections for broker in election.needs.started)
     copied = _distinct(broker for election in elections for broker in _holders(election).intersection(election.needs.copy_first))
-    text = f"Stop {brokers(started)}"
+    text = f"Stop clients and {brokers(started)}"
     if copied:
         whose = "their whole log directories" if copied == started else f"the whole log directories of {brokers(copied)}"
-        text += f", and copy {whose}: only they hold what this plan gives up"
+        text += f"; copy {whose}: only they hold what is given up"
     if given_up := [election.partition for election in elections if _gives_up_remote_segments(election)]:
         text += (
             f". Copy the remote segments of {partitions_words(given_up)}, which this plan gives up, from the remote store to "
@@ -433,8 +434,8 @@ def _format_log_dirs(plans: Plans) -> Iterator[OperatorStep]:
         clusters = {summary.cluster_id for summary in plans.result.brokers if summary.cluster_id} if plans.result else set()
         cluster_id = shlex.quote(clusters.pop()) if len(clusters) == 1 else "CLUSTER_ID"
         text = (
-            f"Format the empty log directory of {brokers([broker])}, which copies its replicas from the leaders when it starts. To "
-            "start it with its data, follow the steps of `salvage` (docs/salvage.md) instead of these:"
+            f"Format the empty log directory of {brokers([broker])}, on that node. When it starts, it copies its replicas from the "
+            "leaders:"
         )
         yield OperatorStep(
             "format", text, f"kafka-storage.sh format --cluster-id {cluster_id} --config server.properties", (broker,)
@@ -459,7 +460,7 @@ def _start(start: StartRound, number: int, directory: str, *, alone: bool) -> It
     if len(topics) <= _TOPICS_NAMED:
         command += f" --topic {shlex.quote('|'.join(topics))}"
     if len(partitions) <= _PARTITIONS_COMPARED or alone or isinstance(start.broker, str):
-        isr = ", alone in ISR and ELR" if alone else ""
+        isr = f", with only {start.broker} in ISR, and an empty ELR" if alone else ""
         yield OperatorStep("leads", f"{text}{isr}:", command, (start.broker,), partitions)
         return
     file = f"leaders-{number}.txt"

@@ -47,7 +47,9 @@ def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[Operat
     on_disk = [(planned, loss) for planned, loss in lost if holders_on_disk(planned, loss)]
     by_step = next((number for number, step in enumerate(steps, 1) if step.kind == "recover"), None)
     if by_step is not None and on_disk:
-        lines.append(("recover", f"step {by_step} writes up to {_extent(on_disk)}"))
+        internal = any(planned.plan.topic in WITNESS_TOPICS for planned, _ in _losses(plans, elect))
+        others = "; only brokers write the others" if internal else ""
+        lines.append(("recover", f"step {by_step} writes up to {_extent(on_disk)}{others}"))
     if any(step.kind == "stop" for step in steps):
         lines.append(("stopped", "keep every broker stopped until its step below starts it"))
     command = None
@@ -96,19 +98,19 @@ def _cost_of_steps(plans: Plans, elect: str | None) -> str:
 
 
 def _extent(losses: Sequence[tuple[Planned, Loss]]) -> str:
-    """`70 records`, `2293 records (2299 offsets)`, or only offsets where some records are not counted."""
+    """`70 records`, or offsets where some records are not counted."""
     offsets = sum(loss.end - loss.start for _, loss in losses)
     records = [planned.amount(loss).records for planned, loss in losses]
     known = [number for number in records if number is not None]
     if len(known) < len(records):
         return plural(offsets, "offset")
-    return plural(sum(known), "record") + (f" ({plural(offsets, 'offset')})" if offsets != sum(known) else "")
+    return plural(sum(known), "record")
 
 
 def _overview(plans: Plans, width: int, by: str) -> Iterator[str]:
     """The table of several plans, a line for all partitions with the same leader and election, or for each if `by`
     is "partition"; then which copies are not here."""
-    heads = ("partition", "elect", "election", "lost offsets", "committed", "at worst")
+    heads = ("partition", "elect", "election", "lost offsets", "committed", "offsets at worst")
     rows: defaultdict[object, list[list[str]]] = defaultdict(list)
     partitions: defaultdict[object, list[TopicPartition]] = defaultdict(list)
     for planned in plans.planned:

@@ -6,6 +6,7 @@ from typing import Final
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.words import name
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.offset_ranges import Ranges, clipped, counted, holds, normalised, offset_ranges, without
 from kafka_forensics.model.safe_text import printable, unquoted
@@ -448,7 +449,7 @@ def recommendation(planned: Planned, candidate: Candidate) -> str:
     costs = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     reason = _reason_for_best(planned, candidate) if best else ""
-    is_recoverable = any(holders_on_disk(planned, loss) for loss in candidate.losses)
+    is_recoverable = planned.plan.topic not in WITNESS_TOPICS and any(holders_on_disk(planned, loss) for loss in candidate.losses)
     recover = " `recover` writes these records to a file, for you to produce them again." if is_recoverable else ""
     doubt = _doubt(planned.plan) if best else ""
     return f"{lead}{reason}: {costs}{rest}. {_bounds(planned, candidate)}{recover}{doubt}{damage}"

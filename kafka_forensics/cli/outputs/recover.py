@@ -287,7 +287,7 @@ def more_lines(recovery: Recovery) -> Iterator[str]:
 def left_out_words(recovery: Recovery) -> str:
     """Which internal topics lose records, too; empty for none."""
     topics = [f"{topic} ({plural(count, 'partition')})" for topic, count in sorted(recovery.left_out.items())]
-    return f"{listed(topics)}, which only brokers write; --topic '__*' recovers them" if topics else ""
+    return f"{listed(topics)}, which only brokers write; --topic '__*' reads them" if topics else ""
 
 
 def unchecked_lines(recovery: Recovery) -> Iterator[str]:
@@ -306,7 +306,8 @@ def summary_line(recovery: Recovery, output: str) -> str:
     total = recovery.count
     partitions = plural(recovery.looked_at, "partition")
     if not recovery.partitions or not total.all.offsets:
-        what = "nothing that these copies hold is lost" if recovery.may_hold_more else "nothing is lost"
+        is_partial = recovery.may_hold_more or _held_by_no_copy(recovery)
+        what = "nothing that these copies hold is lost" if is_partial else "nothing is lost"
         if undecided := len(recovery.undecided):
             what = f"no side is chosen for {undecided}" + (f"; of the others {what}" if undecided < recovery.looked_at else "")
         return f"{partitions}: {what}{_unreadable_remotely(recovery)}"

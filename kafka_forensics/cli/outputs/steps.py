@@ -157,6 +157,11 @@ def leader_lines(partitions: Sequence[TopicPartition], leader: Broker) -> str:
     return "".join(f"Topic: {topic}\tPartition: {partition}\tLeader: {leader}\t\n" for topic, partition in partitions)
 
 
+def describe_group_command(group: str) -> str:
+    """The command that shows a group's offsets and their lag, on running brokers."""
+    return f"kafka-consumer-groups.sh {_SERVER} --describe --group {shlex.quote(group)}"
+
+
 def reset_command(group: str, offsets: Mapping[TopicPartition, int], file: str) -> str:
     """The command that sets a group's committed offsets on running brokers; those of several partitions stand in `file`, as CSV."""
     command = f"kafka-consumer-groups.sh {_SERVER} --group {shlex.quote(group)} --reset-offsets --execute"

@@ -45,6 +45,7 @@ _REASONS: Final = {
     "records_twice": "they are there in {found} copies",
     "records_deleted": "{found} of them are there, and the offsets that may have had the others were deleted since",
     "nothing_found": "",
+    "offset_not_set": "a group's offset still lies beyond the log end: do that step of the plan",
     "known_loss": "a scan finds only what was known to be lost ({kinds})",
     "segments_known": "",
     "segments_unknown": "__remote_log_metadata does not list that of offset {found}",

@@ -137,7 +137,11 @@ class _ElectionPromises:
         kinds = error_kinds(new)
         read = {replica.broker for replica in self._replicas.values() if replica.read is ReadExtent.WHOLE}
         all_read = all(replica.broker in read for replica in planned.replicas)
-        reason = "found" if kinds else "not_all_given" if not all_read else "known_loss" if known else "nothing_found"
+        if any(finding.kind in kinds_with(Trait.CONCERNS_GROUPS) for finding in known):
+            known_reason = "offset_not_set"
+        else:
+            known_reason = "known_loss" if known else "nothing_found"
+        reason = "found" if kinds else known_reason if all_read or known_reason == "offset_not_set" else "not_all_given"
         yield Verified.of(planned, "intact", broker, reason, kinds=kinds or error_kinds(known))
 
     def _leader_outcome(self) -> tuple[str, Broker | None]:

@@ -74,7 +74,17 @@ _KEPT = (
 )
 _BROKEN = (
     *("other_elected", "nobody_elected", "not_elected", "head_missing", "cut_short", "other_lineage", "differs", "goes_beyond"),
-    *("damaged", "ends_before", "other_bytes", "bytes_gone", "records_missing", "records_twice", "found", "segments_unknown"),
+    *(
+        "damaged",
+        "ends_before",
+        "other_bytes",
+        "bytes_gone",
+        "records_missing",
+        "records_twice",
+        "found",
+        "segments_unknown",
+        "offset_not_set",
+    ),
 )
 _UNKNOWN = (
     *("no_controller_log", "election_not_known", "node_not_known", "copied_later", "no_bytes", "records_deleted", "not_all_given"),
