@@ -81,3 +81,8 @@ def test_a_plan_without_promises_gives_status_3_and_no_plan_2(verify: Verify, pl
     plan.write_text("{}")
     status, _, err = verify()
     assert (status, "plan PATH... --format json --output plan.json" in err) == (2, True)
+
+
+def test_offsets_that_the_plan_gives_up_are_named(verify: Verify) -> None:
+    text = verify("--elected", "1")[1]
+    assert "given up the planned elections lose 70 offsets of audit-0; no recovered records of these were given" in text

@@ -1,6 +1,6 @@
 """Whether the promises of a plan or salvage were kept, as sentences and in every format."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
@@ -9,9 +9,10 @@ from kafka_forensics.cli.outputs.steps import partitions_words
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, first_rows, name
 from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.json_objects import Columns, attributes
-from kafka_forensics.model.offset_ranges import counted
+from kafka_forensics.model.offset_ranges import Ranges, counted
 from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.verify import Outcome, Verified, VerifyResult
 
@@ -121,8 +122,11 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
     lines = []
     broken = [verified for verified in checked.promises if verified.outcome is Outcome.BROKEN]
     if checked.lost:
-        lost = plural(sum(map(counted, checked.lost.values())), "offset")
-        lines.append(("lost", f"no copy held {lost} of {partitions_words(sorted(checked.lost))} when the plan was made"))
+        lines.append(("lost", f"no copy held {_offsets_words(checked.lost)} when the plan was made"))
+    if checked.given_up:
+        lines.append(
+            ("given up", f"the planned elections lose {_offsets_words(checked.given_up)}; no recovered records of these were given")
+        )
     if broken:
         lines.append(("broken", partitions_words(sorted({(verified.topic, verified.partition) for verified in broken}))))
         not_begun = any(verified.reason == "nobody_elected" for verified in broken)
@@ -130,6 +134,11 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
         stop = "stop the producers of these partitions, copy the log directories again, and scan the copies"
         lines.append(("do first", steps if not_begun else stop))
     return FirstScreen(verdict, summary_line(checked), lines)
+
+
+def _offsets_words(lost: Mapping[TopicPartition, Ranges]) -> str:
+    """`20 offsets of orders-0`."""
+    return f"{plural(sum(map(counted, lost.values())), 'offset')} of {partitions_words(sorted(lost))}"
 
 
 def message(verified: Verified) -> str:

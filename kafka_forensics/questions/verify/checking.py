@@ -34,7 +34,9 @@ class VerifyResult:
     without_promise: int = 0
     """Partitions without promises: the plan has no election, or not that of the requested broker, or they were not salvaged."""
     lost: dict[TopicPartition, Ranges] = field(default_factory=dict)
-    """Committed offsets that no copy held when the plan or salvage was made."""
+    """Offsets that no copy held when the plan or salvage was made."""
+    given_up: dict[TopicPartition, Ranges] = field(default_factory=dict)
+    """Offsets that the planned elections lose, in partitions without recovered records."""
     result: ScanResult | None = None
 
     def count(self, outcome: Outcome) -> int:
@@ -96,6 +98,11 @@ def _of_plan(
     result.promises += [of_plan.without_plan(*key, lost) for key, lost in recovered.items() if key not in elections]
     result.promises.sort(key=lambda promise: (promise.topic, promise.partition))
     result.lost = {key: normalised(row.held_by_no_copy) for key, row in wanted.items() if row.held_by_no_copy}
+    result.given_up = {
+        key: normalised((loss.offset_start, loss.offset_end) for loss in election.losses)
+        for key, election in elections.items()
+        if election.losses and key not in executed.recovered
+    }
     return result
 
 
