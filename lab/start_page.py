@@ -18,7 +18,8 @@ HEAD: Final = """# What a start does with each small file
 `python -m lab.start_table` starts a node that is both broker and controller with copies of log directories in which one small file
 is damaged: {starts} starts of Kafka {versions}. {same} After each start a client reads a topic that has
 an open transaction and some aborted ones, and whose first five records DeleteRecords has deleted. The results are in
-`lab/starts.tsv`. The finding [`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of
+`lab/starts.tsv`. The finding
+[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of
 `plan` use this table.
 
 “Offline” means that Kafka takes the log directory offline: a broker with another log directory continues without it, and a broker
