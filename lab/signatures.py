@@ -26,25 +26,26 @@ UNNAMED: Final = {
 """Incidents without a signature → (issue, what happened, why there is no signature)."""
 HEAD: Final = """# Known incidents
 
-If the evidence resembles a known incident, `scan` has a finding `INCIDENT_SIGNATURE` (info) that names the issue, what matches,
-what does not, and what is unknown from these files. It is a resemblance, never a proof of the cause, and it does not change other
-findings. `kafka-forensics explain incident-signature` explains how to read it.
+If the files show the traces of a known incident, `scan` reports the finding `INCIDENT_SIGNATURE` (info). It names the issue, what
+matches, what does not match, and what these files cannot show. The finding shows a resemblance. It does not prove the cause, and it
+does not change other findings. `kafka-forensics explain incident-signature` explains how to read it.
 
-This page is written by `python -m lab.signatures`, from a scan of log directories that show the incident and a scan of a near
-miss; a test checks it. The log directories are made from the fault gallery's replicas (`tests/gallery/incidents.py`).
+`python -m lab.signatures` writes this page. For each incident it scans log directories that show the incident, and others that
+almost show it (the near miss). A test checks the page. The log directories are made from the fault gallery's replicas
+(`tests/gallery/incidents.py`).
 
-Versions are facts about the issue. No file has Kafka's version; a scan knows lower bounds: leader epochs and producer
-snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7), the
-level of `metadata.version` in a controller's log (3.0 and later).
-Where such a bound is at or above the fix, the finding states it: the incident may be older than the upgrade. Where only the
-required traces match, and such a bound or another trace contradicts the incident, there is no finding.
+The affected and fixed versions are those of the issue. No file contains Kafka's version, but some files prove a minimum version:
+leader epochs and producer snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in
+`.kafka_cleanshutdown` (3.7), the level of `metadata.version` in a controller's log (3.0 and later). If this minimum is the fixed
+version or a later one, the finding states it: the incident may be older than the upgrade. If only the required traces match, and
+the minimum version or another trace contradicts the incident, there is no finding.
 
 | incident | issue | what happened | required | also considered | affected | fixed in | scan | near miss |
 |---|---|---|---|---|---|---|---|---|
 """
 TAIL: Final = """
-Not visible in any file: reads above the high watermark or the last stable offset (KAFKA-9835, KAFKA-9807) and races of the high
-watermark (KAFKA-14704, KAFKA-13141). At most a group's committed offset beyond a fork hints at them.
+No file shows reads above the high watermark or the last stable offset (KAFKA-9835, KAFKA-9807), or races of the high watermark
+(KAFKA-14704, KAFKA-13141). At most, a group's committed offset beyond a fork is a sign of them.
 """
 
 

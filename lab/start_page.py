@@ -15,26 +15,26 @@ TABLE: Final = Path(__file__).with_name("starts.tsv")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "starts.md"
 HEAD: Final = """# What a start does with each small file
 
-A node that is broker and controller at once was started with copies of log directories in which one small file was damaged:
-{starts} starts of Kafka {versions}. {same} A client then read a topic, which had an open and some aborted transactions,
-and whose first five records DeleteRecords had deleted. The results are a table, `lab/starts.tsv`, which
-`python -m lab.start_table` writes; the finding
-[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of `plan` use
-it.
+`python -m lab.start_table` starts a node that is both broker and controller with copies of log directories in which one small file
+is damaged: {starts} starts of Kafka {versions}. {same} After each start a client reads a topic that has
+an open transaction and some aborted ones, and whose first five records DeleteRecords has deleted. The results are in
+`lab/starts.tsv`. The finding
+[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of
+`plan` use this table.
 
 “Offline” means that Kafka takes the log directory offline: a broker with another log directory continues without it, and a broker
 without one ends. “Ends” means that the broker ends, even if it has another log directory.
 
 - A malformed recovery point or log start ends every broker. A malformed high watermark, cleaner or leader-epoch checkpoint
   takes one log directory offline.
-- An offset checkpoint of 0 bytes, or with only its version line, counts as an empty one. With a blank first line it ends the
-  broker or takes the log directory offline.
+- An offset checkpoint of 0 bytes, or with only its version line, counts as an empty one. An offset checkpoint with a blank first
+  line ends the broker or takes the log directory offline.
 - A `partition.metadata`, `quorum-state`, `bootstrap.checkpoint` or `meta.properties` of 0 bytes ends the broker.
-- The `partition.metadata` or `leader-epoch-checkpoint` of one partition decides for all partitions of the log directory.
+- A malformed `partition.metadata` or `leader-epoch-checkpoint` of one partition affects all partitions of the log directory.
 - Without `directory.id` in its `meta.properties` a log directory gets a new id when the broker starts. The controllers still assign
-  its partitions to the old id, and they had no leader for two minutes.
-- With an empty `cluster.id` a single node serves all. A broker of 4.3.0 with a separate controller continued to run, but the
-  controller refused it (`INCONSISTENT_CLUSTER_ID`).
+  its partitions to the old id. These partitions had no leader for two minutes.
+- With an empty `cluster.id` a node that is the only broker and controller serves all logs. A broker of 4.3.0 with a separate
+  controller continued to run, but the controller refused it (`INCONSISTENT_CLUSTER_ID`).
 - Without `.kafka_cleanshutdown` a start recovers every log from its recovery point on. The content of the file does not matter.
 
 """
@@ -149,7 +149,7 @@ def _differs(served: str, right: str) -> str:
 def _derived(rows: tuple[Row, ...]) -> Iterator[str]:
     """The section on files that a recovery rebuilds from the log."""
     yield BUILT
-    for before, words in (("stopped", "an orderly stop"), ("killed", "a crash")):
+    for before, words in (("stopped", "a clean shutdown"), ("killed", "a crash")):
         yield f"\nAfter {words}:\n\n| file | damage | what a start does |\n|---|---|---|\n"
         for file in DERIVED:
             yield from _rows_of_file(file, rows, before)
@@ -167,30 +167,31 @@ def _repairs(rows: tuple[Row, ...]) -> Iterator[str]:
 BUILT: Final = """
 ## Files built from the log
 
-The `.index`, `.timeindex` and `.snapshot` of the active segment, and a `.txnindex` of an older one. After a crash a start
-builds those of the active segment again, whatever their content; after a clean shutdown it uses an existing index. It builds no
-`.txnindex` below the recovery point: then readers with `read_committed` get records of aborted transactions.
+The tables show the `.index`, `.timeindex` and `.snapshot` of the active segment, and the `.txnindex` of an older segment. After a
+crash a start builds the files of the active segment again, whatever their content. After a clean shutdown it uses an existing
+index. It builds no `.txnindex` below the recovery point: readers with `read_committed` then get records of aborted transactions.
 """
 MOVED: Final = """
 ## What to do with a damaged file
 
-Copy the log directory elsewhere first. If a broker can start without the file, move it out of the log directory; never delete it:
+Copy the log directory elsewhere first. A broker can start without the files of this table. Move the damaged file out of the log
+directory; never delete it:
 
 | file | what it costs |
 |---|---|
 """
-MENDED: Final = """A broker does not start without its `meta.properties`, and starts with an empty log without a
-`partition.metadata`. Write these two again:
+MENDED: Final = """A broker does not start without its `meta.properties`. Without a `partition.metadata` it starts with an
+empty log. Write these two again:
 
-- `partition.metadata`, with the two lines `version: 0` and `topic_id: ID`. The id is that of the controllers' log, or of other
-  replicas; the finding names it where they are among the copies.
-- `meta.properties`, with the lines `version=1`, `node.id=N`, `cluster.id=ID` and `directory.id=ID`. The cluster's id is that of
-  other brokers. The directory's id is in the controllers' log; the finding names it where that is among the copies.
+- `partition.metadata`, with the two lines `version: 0` and `topic_id: ID`. Take the id from the controllers' log or from
+  other replicas. The finding names it if they are among the copies.
+- `meta.properties`, with the lines `version=1`, `node.id=N`, `cluster.id=ID` and `directory.id=ID`. Take the cluster's id from
+  other brokers, and the directory's id from the controllers' log. The finding names the directory's id if that log is among the
+  copies.
 
-Never remove both `replication-offset-checkpoint` and `leader-epoch-checkpoint`: a follower without either may keep
-nothing.
+Never remove both `replication-offset-checkpoint` and `leader-epoch-checkpoint`: a follower without both may keep nothing.
 
-A file that is absent from a copy may still be on the broker's disk. Only these absent files are reported: `meta.properties`
+A file that is absent from a copy may still be on the broker's disk. A scan reports only these absent files: `meta.properties`
 where there are checkpoints (as `info`, and in the steps of `plan`), `partition.metadata`
 ([`TOPIC_ID_MISSING`](../kafka_forensics/analysis/kinds/TOPIC_ID_MISSING.md)), `replication-offset-checkpoint`
 ([`HW_UNKNOWN`](../kafka_forensics/analysis/kinds/HW_UNKNOWN.md)), `leader-epoch-checkpoint`
