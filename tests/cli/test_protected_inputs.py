@@ -126,6 +126,7 @@ class Scene:
         option_values = evidence_commands("audit").get(command_words[0], [])
         needed: dict[str, dict[str, object]] = {
             "verify": {"--against": self.root / "plan.json", "--recovered": self.root / "lost"},
+            "recover": {"--plan": self.root / "plan.json", "--output": new / "out"},
             "collect": {"--output": new / "one.kfb"},
             "report": {"--output": new / "page.html"},
         }
@@ -158,7 +159,7 @@ def test_no_option_writes_to_an_input_or_to_another_output(
     parameters, before = EVERY_COMMAND[command_words], file_states(scene.root)
     output_options = with_mark(parameters, OutputMark)
     plan, input_options = scene.root / "plan.json", with_mark(parameters, InputMark)
-    documents = [plan, scene.root / "lost" / "new"] if any(input_options) else []
+    documents = {"verify": [plan, scene.root / "lost" / "new"], "recover": [plan]}.get(command_words[0], [])
     cases = [(scene.inputs, place) for place in (*scene.places, *documents)] + [([plan], plan)]
     option_values = scene.options(command_words, tmp_path)
     for option, (inputs, place) in product(output_options if input_options else (), cases):

@@ -54,7 +54,7 @@ def test_unrelated_files_are_skipped_with_one_note_and_change_no_answer(run: Run
     names = put_unrelated_files(copies)
     names.remove("empty")
     status, out, err = run(command, copies, *arguments)
-    assert err.count(f"name its broker, like N={copies}/empty: {copies}/empty\n") == 1
+    assert err.count(f"empty: {copies}/empty; if it is the new disk of broker N, give it as N={copies}/empty\n") == 1
     if command != "dump":
         assert (status, out) == expected_of_folder[:2]
         assert err.count("without Kafka files") == 1
