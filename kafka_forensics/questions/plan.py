@@ -30,7 +30,7 @@ from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CURRENT_MAGIC, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.coordinators import TransactionLog
-from kafka_forensics.model.findings import Finding, Severity, TopicPartition
+from kafka_forensics.model.findings import Finding, RerunArguments, Severity, TopicPartition
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.model.results import ReadExtent, ScanResult
 from kafka_forensics.parsers.log import SegmentReader
@@ -304,7 +304,7 @@ class Planned:
 
     @property
     def current_leader(self) -> Candidate | None:
-        """The candidate that leads by the controllers' log; None where nobody does, or without a copy of it."""
+        """The candidate that leads by the controllers' log; None without such a leader, or without a copy of it."""
         leader = None if self.planner_input.control is None else self.planner_input.control.leader
         return next((candidate for candidate in self.plan.candidates if self.planner_input.node(candidate.broker) == leader), None)
 
@@ -321,12 +321,12 @@ class Planned:
 
     @property
     def matters(self) -> bool:
-        """Whether its plan does, an ordinary start would leave a log unserved or elect nobody, or committed records are lost."""
+        """Whether its plan does, an ordinary start would leave a log unserved or elect no leader, or committed records are lost."""
         return self.plan.matters or bool(self.without_topic_id) or self.must_be_forced or bool(self.held_by_no_copy)
 
     @property
     def must_be_forced(self) -> bool:
-        """Whether nobody is elected until someone requests an unclean election."""
+        """Whether no leader is elected until an operator requests an unclean election."""
         return self.recommended is not None and self.recommended.election == "unclean"
 
     def replica(self, broker: Broker | None) -> PlanReplica | None:
@@ -405,6 +405,11 @@ class Plans:
     """Live brokers whose only log directory is empty."""
     bytes_to_recover: Counter[int | str] = field(default_factory=Counter)
     """Broker that was not shut down cleanly → bytes of its logs."""
+
+    @property
+    def rerun_arguments(self) -> RerunArguments | None:
+        """What commands that read the same copies repeat."""
+        return None if self.result is None else self.result.rerun_arguments
 
     @property
     def controller_findings(self) -> list[Finding]:

@@ -92,7 +92,7 @@ def plan_again_command(plans: Plans, arguments: PlanArguments, *options: str) ->
     """The command that makes the same plan again."""
     return rerun_command(
         "plan",
-        None if plans.result is None else plans.result.rerun_arguments,
+        plans.rerun_arguments,
         *arguments.selection,
         *arguments.dead,
         *arguments.rule,
@@ -138,13 +138,12 @@ def _recover(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanA
     """Write the records that these elections lose, if a copy holds some: before brokers start and truncate their logs."""
     recovered = [election for election in elections if _is_recoverable(election)]
     if recovered:
-        rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
         options = (*arguments.selection, *arguments.dead, "--plan", PLAN, "--output", LOST)
         no_store = not plans.has_store and any(map(_gives_up_remote_segments, recovered))
         store = ", with the remote store as one more PATH" if no_store else ""
         partitions = tuple(election.partition for election in recovered)
         text = f"Write the records that the steps lose to files{store}:"
-        yield OperatorStep("recover", text, rerun_command("recover", rerun_arguments, *options), (), partitions)
+        yield OperatorStep("recover", text, rerun_command("recover", plans.rerun_arguments, *options), (), partitions)
 
 
 def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[OperatorStep]:
@@ -170,9 +169,12 @@ def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterat
     groups: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for election in elections:
         end = election.planned.end_as_leader(election.candidate)
+        if end is None:
+            continue
+        target = min([end, *election.planned.forks_of(election.candidate)])
         for group, offset in election.planned.committed_offsets.items():
-            if end is not None and offset > end:
-                groups[group][election.partition] = min([end, *election.planned.forks_of(election.candidate)])
+            if offset > end:
+                groups[group][election.partition] = target
     for number, (group, offsets) in enumerate(sorted(groups.items())[:_GROUPS_RESET]):
         name_of_group = unquoted(group)
         yield OperatorStep("reset_offsets", f"Look at the LAG of group {name_of_group}:", describe_group_command(group))
@@ -206,7 +208,7 @@ def _open_transactions(plans: Plans, arguments: PlanArguments) -> Iterator[Opera
             f"On the running cluster, confirm that transactions in {partitions_words(list(partitions))} hang, and abort them if "
             "that is safe. This command prints how:"
         )
-        command = rerun_command("transactions", plans.result.rerun_arguments, *arguments.selection, *state_options({kind}))
+        command = rerun_command("transactions", plans.rerun_arguments, *arguments.selection, *state_options({kind}))
         yield OperatorStep("end_transactions", text, command, (), tuple(partitions))
 
 
@@ -218,8 +220,7 @@ def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep
     yield OperatorStep(
         "stop", f"Stop {brokers(live_brokers)}, if running. If a broker ran since it was copied, plan again.", None, live_brokers
     )
-    rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
-    command = rerun_command("salvage", rerun_arguments, *plans.salvage_options, "--output", "DIR")
+    command = rerun_command("salvage", plans.rerun_arguments, *plans.salvage_options, "--output", "DIR")
     why = "A salvage loses less of {} than any election"
     if not any(planned.salvage for planned in salvaged):
         why = "No order of starts elects the best leaders of {}: another broker in sync is elected first"
@@ -237,8 +238,7 @@ def _salvage_remote_logs(plans: Plans) -> OperatorStep:
         f"segments. Stop {brokers(started)}, if running. Look for further copies; without any, a salvage {where} writes the "
         "directories. Follow the steps that it prints:"
     )
-    rerun_arguments = None if plans.result is None else plans.result.rerun_arguments
-    command = rerun_command("salvage", rerun_arguments, *plans.salvage_options, "--output", "DIR")
+    command = rerun_command("salvage", plans.rerun_arguments, *plans.salvage_options, "--output", "DIR")
     return OperatorStep("salvage", text, command, started, lost)
 
 

@@ -38,17 +38,17 @@ _FORCED: Final = "no replica leads until you force an election{in_}"
 def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[OperatorStep]) -> FirstScreen:
     elect = arguments.elect
     candidates = [candidate for planned in plans.planned for candidate in planned.plan.candidates]
+    lost = list(_losses(plans, elect))
     lines = []
     if any(candidate.losses for candidate in candidates):
-        lines.append(("cost", _cost_of_steps(plans, elect)))
+        lines.append(("cost", _cost_of_steps(lost)))
     if missing := sum(counted(planned.held_by_no_copy) for planned in plans.planned):
         lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}"))
-    lost = [(planned, loss) for planned, loss in _losses(plans, elect) if planned.plan.topic not in WITNESS_TOPICS]
-    on_disk = [(planned, loss) for planned, loss in lost if holders_on_disk(planned, loss)]
+    of_clients = [(planned, loss) for planned, loss in lost if planned.plan.topic not in WITNESS_TOPICS]
+    on_disk = [(planned, loss) for planned, loss in of_clients if holders_on_disk(planned, loss)]
     by_step = next((number for number, step in enumerate(steps, 1) if step.kind == "recover"), None)
     if by_step is not None and on_disk:
-        internal = any(planned.plan.topic in WITNESS_TOPICS for planned, _ in _losses(plans, elect))
-        others = "; only brokers write the others" if internal else ""
+        others = "; only brokers write the others" if len(of_clients) < len(lost) else ""
         lines.append(("recover", f"step {by_step} writes up to {_extent(on_disk)}{others}"))
     if any(step.kind == "stop" for step in steps):
         lines.append(("stopped", "keep every broker stopped until its step below starts it"))
@@ -89,9 +89,8 @@ def _losses(plans: Plans, elect: str | None) -> Iterator[tuple[Planned, Loss]]:
         yield from ((planned, loss) for loss in losses)
 
 
-def _cost_of_steps(plans: Plans, elect: str | None) -> str:
+def _cost_of_steps(losses: Sequence[tuple[Planned, Loss]]) -> str:
     """What following the steps loses."""
-    losses = list(_losses(plans, elect))
     committed, _, lost = costs_of([loss for _, loss in losses])
     proven = "all" if committed == lost else str(committed)
     return f"{_extent(losses)}, {proven} proven committed" if lost else "nothing, if you follow the steps"
