@@ -1,7 +1,7 @@
 """An export in tasks: their list, and what a worker does with one, which is to write files under unique names and report these.
 
 A task is bytes, and its report lines of JSON: any engine can carry them. The process that distributes the tasks decides which files
-count and what their final names are: nobody reports the files of a lost attempt.
+count and what their final names are: no task reports the files of a lost attempt.
 """
 
 import json

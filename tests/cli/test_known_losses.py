@@ -1,4 +1,4 @@
-"""Committed records that no copy holds: the plan names them and sets group offsets, and `verify` holds them against nobody."""
+"""Committed records that no copy holds: the plan names them and sets group offsets, and `verify` counts no broken promise."""
 
 import json
 from functools import partial

@@ -124,7 +124,7 @@ def crashed(recovery_point: int, damage: Callable[[Brokers], object]) -> partial
         crash(brokers, recovery_point)
         damage(brokers)
 
-    return partial(Case, make=Injected(injection), damaged=MIDDLE, shown=FORETOLD)
+    return partial(Case, make=Injected(injection), damaged=MIDDLE, shown=FORECAST)
 
 
 def unreadable_recovery_point(brokers: Brokers) -> None:
@@ -145,7 +145,7 @@ def log_gone(brokers: Brokers, base_offset: int) -> None:
 
 
 MIDDLE: Final = segment(29)
-FORETOLD: Final = ("check", "reason", "forecast_log_end", "segments", "batches_recovered")
+FORECAST: Final = ("check", "reason", "forecast_log_end", "segments", "batches_recovered")
 RESTART: Final = ("unclean_restart.walked", "unclean_restart.recovery_point")
 GAP: Final = ("also_in",)
 A_DIRECTORY: Final = "not run: a directory, no file"

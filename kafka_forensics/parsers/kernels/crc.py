@@ -95,7 +95,7 @@ def lowest_bit(mask: int) -> int:
 def identity(first: int, second: int, third: int, fourth: int, key_high: int, key_low: int) -> tuple[int, int]:
     """128-bit hash of four words under a key, as two int64 bit patterns.
 
-    The key is random for each scan: nobody can craft evidence with colliding sums of hashes.
+    The key is random for each scan: evidence cannot be crafted to have colliding sums of hashes.
     """
     upper, lower = int(key_high) & _MASK, int(key_low) & _MASK
     left = _folded_product((int(first) & _MASK) ^ upper, (int(second) & _MASK) ^ lower ^ _ODD)

@@ -306,7 +306,7 @@ class _Planning:
     def _losses(self, leader: int, cut: Ranges, damaged: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
         """What is lost, for each version of the log, in ranges with the same holders and keepers.
 
-        `cut` is what the leader removes from its log when it starts, `damaged` what it keeps and nobody can read.
+        `cut` is what the leader removes from its log when it starts, `damaged` what it keeps and no reader can read.
         """
         numbers = [number for number in range(len(self._replicas)) if number != leader]
         lost = [
