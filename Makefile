@@ -19,22 +19,27 @@ CODE := kafka_forensics tests lab bench
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker nightly $(PARTS:%=nightly-%) check format docs bench bench-spark packed-environment bundle-tool lab lab-versions clean
+.PHONY: help demo java test test-broker nightly $(PARTS:%=nightly-%) check format docs dist release release-checks bench \
+  bench-spark packed-environment bundle-tool lab lab-versions clean
 
 help:
-	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
-	@echo 'make test         the tests, in five minutes; those of make nightly are more of the same kinds'
-	@echo 'make test-broker  the tests that start a real Kafka on loopback, 16 minutes; with SLICE=slice those of .ci/run, 3 minutes'
-	@echo 'make nightly      all that make test leaves out, in parts: $(PARTS); one of them alone: make nightly PART=spark'
-	@echo 'make check        formatting, lint, types'
-	@echo 'make format       let ruff format and mend what it can'
-	@echo 'make docs         the documentation as a site with search, in build/site'
-	@echo 'make bench        measure against the peers'
-	@echo 'make bench-spark  measure the scan on Spark against the local engine'
-	@echo 'make packed-environment  dist/environment.tar.gz, by which Spark takes the package to its workers (docs/clusters.md)'
-	@echo 'make bundle-tool  dist/kafka-forensics-VERSION-SYSTEM-PYTHON.pyz, one file that runs where only Python is (docs/bundle-tool.md)'
-	@echo 'make lab-versions every state of each Kafka version, and what a scan makes of it: a table, an hour'
-	@echo 'make lab          make the sample log directories again, hold a scan of them to what must be found, and list them'
+	@echo 'make demo                install into $(VENV) and scan two sample clusters that lost data'
+	@echo 'make test                the tests: 14 minutes on two cores'
+	@echo 'make test-broker         tests with a real Kafka on loopback: 16 minutes; SLICE=slice: 3 minutes'
+	@echo 'make nightly             all other tests: 75 minutes; with PART=spark one part (docs/development.md)'
+	@echo 'make check               formatting, lint, types'
+	@echo 'make format              format with ruff, and fix what it can'
+	@echo 'make docs                the documentation as a site with search, in build/site'
+	@echo 'make dist                wheel and sdist, in $(DIST)'
+	@echo 'make release             check that this commit can be released, then run all suites: two hours'
+	@echo 'make release-checks      only the checks: one second'
+	@echo 'make bench               measure against other tools'
+	@echo 'make bench-spark         measure the scan on Spark against the local engine'
+	@echo 'make packed-environment  $(DIST)/environment.tar.gz: the package for Spark (docs/clusters.md)'
+	@echo 'make bundle-tool         $(DIST)/kafka-forensics-….pyz: one file for brokers (docs/bundle-tool.md)'
+	@echo 'make lab                 make the sample log directories again and check their scans'
+	@echo 'make lab-versions        every state of each Kafka version with its scan: an hour'
+	@echo 'make clean               remove environments, caches and built files'
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo 'make: $(PYTHON) was not found; name a Python 3.11 or newer, e.g. make PYTHON=python3.12' >&2; exit 1; }
@@ -143,6 +148,22 @@ docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'build/site/index.html'
 
+# The wheel is built from the sdist. hatchling gives every file the same time, so equal sources give equal bytes.
+dist: | $(BIN)/python
+	$(BIN)/pip install --quiet 'build>=1.2'
+	rm -f $(DIST)/kafka_forensics-*
+	$(BIN)/python -m build --quiet --outdir $(DIST)
+	@ls $(DIST)/kafka_forensics-*
+
+# Checked again after the suites: they take two hours.
+release: release-checks
+	$(MAKE) check test test-broker nightly dist
+	$(BIN)/python -m lab.release --next
+
+# With TAGGED=yes for a commit that has its tag.
+release-checks: | $(BIN)/python
+	$(BIN)/python -m lab.release $(if $(TAGGED),--tagged)
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench
 
@@ -156,4 +177,4 @@ lab-versions: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.version_table
 
 clean:
-	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) dist/environment.tar.gz dist/kafka-forensics-*.pyz build/site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) $(DIST)/environment.tar.gz $(DIST)/kafka-forensics-*.pyz $(DIST)/kafka_forensics-* build/site .mypy_cache .pytest_cache .ruff_cache .hypothesis
