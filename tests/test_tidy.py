@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -173,18 +174,19 @@ def test_a_class_name_has_one_meaning() -> None:
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
-def table(head: str) -> list[tuple[str, str]]:
-    """The rows of the two-column table in CONTRIBUTING.md whose first heading is `head`."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+def table(page: str, head: str) -> list[tuple[str, str]]:
+    """The rows of the two-column table in a page whose first heading is `head`."""
+    text = (ROOT / page).read_text()
     block = re.search(rf"^\| {head} \|[^\n]*\|\n\|---\|---\|\n((?:\|[^\n]*\n)+)", text, re.MULTILINE)
     assert block is not None
     return [(cells[1], cells[2]) for row in block[1].splitlines() if (cells := row.split("|"))]
 
 
 def test_the_table_of_packages_is_the_tree() -> None:
-    packages = dict[str, set[str]]()
-    for names, holds in table("package"):
-        packages |= {name: set(re.findall(r"`(\w+)`", holds)) for name in re.findall(r"`(\w+)`", names)}
+    packages = defaultdict[str, set[str]](set)
+    for names, holds in table("CONTRIBUTING.md", "package"):
+        for name in re.findall(r"`(\w+)`", names):
+            packages[name].update(re.findall(r"`(\w+)`", holds))
     folders = {path.name: path for path in (ROOT / PACKAGE).iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert packages.keys() == folders.keys() | {path.stem for path in (ROOT / PACKAGE).glob("[!_]*.py")}
     for name, folder in folders.items():
@@ -194,7 +196,7 @@ def test_the_table_of_packages_is_the_tree() -> None:
 
 
 def test_every_place_in_the_table_of_questions_exists() -> None:
-    questions = table("question")
+    questions = table("docs/development.md", "question")
     assert len(questions) >= 12
     for question, answer in questions:
         places = re.findall(r"`([\w/.]+)`", answer)

@@ -1,4 +1,4 @@
-"""Files for a public forge: valid by the published schemas; workflows call `make` only, and issue forms print commands that work."""
+"""Files for a public forge: valid by the published schemas; workflows only call `make`, commands in issue forms work."""
 
 import re
 import shlex
