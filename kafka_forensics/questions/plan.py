@@ -27,9 +27,9 @@ from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, c
 from kafka_forensics.evidence.ledger import NOT_READ, Presence
 from kafka_forensics.evidence.options import ScanOptions, fits, listed
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CURRENT_MAGIC, MAX_RELATIVE_OFFSET
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, CURRENT_MAGIC, MAX_RELATIVE_OFFSET
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
-from kafka_forensics.model.coordinators import TransactionLog
+from kafka_forensics.model.coordinators import CommittedOffset, GroupLog, TransactionLog
 from kafka_forensics.model.findings import Finding, RerunArguments, Severity, TopicPartition
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, normalised, without
 from kafka_forensics.model.results import ReadExtent, ScanResult
@@ -64,6 +64,7 @@ from kafka_forensics.scanning.judging.partitions import PartitionResult, identit
 from kafka_forensics.scanning.judging.quorum import Quorum, blocks_controllers, quorum_of, voters_end
 from kafka_forensics.scanning.rereading.reader import LogReader
 from kafka_forensics.scanning.witnesses.controller import present_topic
+from kafka_forensics.scanning.witnesses.coordinators import replay_log
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses, read_witnesses
 from kafka_forensics.storage.bundles import BundleSource
 
@@ -271,10 +272,11 @@ class Planned:
     sizes: dict[tuple[int, int, str], LossSize] = field(default_factory=dict)
     salvage: SalvageForecast | None = None
     """A salvage that loses less than any election; None if there is none, or none was computed."""
-    committed_offsets: dict[str, int] = field(default_factory=dict)
-    """Group → its committed offset."""
-    newest_commit_ms: int | None = None
-    """When the newest of them, or a larger earlier one, was committed; None without any."""
+    topic_id: str | None = None
+    commits: list[CommittedOffset] = field(default_factory=list)
+    """Of groups on this partition."""
+    group_logs: dict[Broker, GroupLog] = field(default_factory=dict)
+    """Broker → its copy of a partition of `__consumer_offsets` of which elections lose records; empty for other partitions."""
     salvage_options: tuple[str, ...] | None = ()
     """Options that a salvage of all partitions requires for this one; None if it is refused."""
 
@@ -286,6 +288,12 @@ class Planned:
         """The size of all losses of an election; a batch that lies in two of them counts once."""
         sizes = [self.amount(loss) for loss in _joined(losses)]
         return LossSize(_sum_if_known(size.records for size in sizes), _sum_if_known(size.bytes for size in sizes))
+
+    @property
+    def newest_commit_ms(self) -> int | None:
+        """When the newest commit on this partition, or a larger earlier one, was made; None without any."""
+        times = (max(commit.last.commit_timestamp, commit.greatest.commit_timestamp) for commit in self.commits)
+        return max(times, default=None)
 
     @property
     def recommended(self) -> Candidate | None:
@@ -371,6 +379,8 @@ class Plans:
 
     planned: list[Planned] = field(default_factory=list)
     partitions: int = 0
+    agreeing: dict[TopicPartition, str | None] = field(default_factory=dict)
+    """Partitions of which no election loses anything, and which are not in `planned` → their topic ids."""
     absent: Counter[int | str] = field(default_factory=Counter)
     """Broker → partitions that the controllers' log assigns to it and of which it has no copy here."""
     not_read: Counter[int | str] = field(default_factory=Counter)
@@ -549,7 +559,7 @@ class PlanMaker:
                 plans.bytes_to_recover[replica_plan.context.broker] += replica_plan.bytes
         if any(isinstance(source, BundleSource) for source in inputs.sources):
             plan_options = replace(plan_options, forecast=None)  # a bundle holds no records
-        self._options, self._transaction_log = plan_options, witnesses.transaction_log
+        self._inputs, self._options, self._transaction_log = inputs, plan_options, witnesses.transaction_log
         self._plan_of = {id(replica_plan.context): replica_plan for replica_plan in inputs.replicas}
         self._why_assignment_unknown = cache(partial(_why_assignment_unknown, inputs, controller))
         self._unknown_to_controller = unknown_to_controller(inputs)
@@ -576,6 +586,8 @@ class PlanMaker:
             plans.planned.clear()
         if planned.matters or plans.partitions == 1:
             plans.planned.append(planned)
+        else:
+            plans.agreeing[planned.plan.topic, planned.plan.partition] = planned.topic_id
 
     def plan_of(
         self, replicas: list[Replica], reader: LogReader, result: PartitionResult, truncate_by: TruncateBy | None = None
@@ -586,12 +598,13 @@ class PlanMaker:
         is_stray = (context.topic, context.partition, context.topic_id) in self._unknown_to_controller
         builder = _PartitionBuilder(current, reader, result, self.plans.dead, self._strays if is_stray else None)
         planned = self._plan_elections(builder, reader, result, truncate_by or self._options.truncate_by)
-        commits = [
+        planned.topic_id = context.topic_id
+        planned.commits = [
             commit for commit in context.committed if context.topic_id is None or commit.last.topic_id in (None, context.topic_id)
         ]
-        planned.committed_offsets = {commit.group: commit.last.offset for commit in commits}
-        times = (max(commit.last.commit_timestamp, commit.greatest.commit_timestamp) for commit in commits)
-        planned.newest_commit_ms = max(times, default=None)
+        if context.topic == CONSUMER_OFFSETS_TOPIC and any(candidate.losses for candidate in planned.plan.candidates):
+            copies = {replica.broker: self._plan_of[id(replica.context)] for replica in builder.read}
+            planned.group_logs = {broker: replay_log(self._inputs, plan) for broker, plan in copies.items()}
         last_change = None if context.control is None else context.control.last_offset
         is_newer = self._voters_end is not None and last_change is not None and last_change >= self._voters_end
         brokers, not_read = {replica.broker for replica in current}, [context.node for context in planned.not_read]

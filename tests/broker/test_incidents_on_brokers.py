@@ -1,11 +1,15 @@
-"""The stored incidents on real brokers: each is made again, and two are followed to their end."""
+"""The stored incidents on real brokers: each is made again, and its advice is followed."""
 
+import contextlib
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.questions.salvage import SalvageOptions, salvage
 from kafka_forensics.questions.transactions import transactions
@@ -15,6 +19,7 @@ from lab.jvm import wait_until
 from lab.kafka_scripts import write_scripts
 from lab.salvaged_start import put_in_place, read, start
 from lab.workload import Message, Writer
+from tests.broker.test_steps_followed import Follower
 
 pytestmark = [pytest.mark.broker, pytest.mark.nightly]
 
@@ -60,6 +65,24 @@ def test_readers_go_on_after_the_printed_commands(tmp_path: Path) -> None:
         assert [printed_by(row.find_hanging) for row in hanging] == [[], [], []]
     finally:
         cluster.stop()
+
+
+@pytest.mark.timeout(600)
+def test_a_group_goes_on_where_it_stopped_to_read_the_elected_logs(tmp_path: Path) -> None:
+    """Its coordinator lost what it read of the logs that the plan elects."""
+    cluster = unpack("unclean-127", tmp_path / "again")
+    file, files = tmp_path / "plan.json", str(tmp_path / "steps")
+    assert outcome(["plan", str(archive_of("unclean-127")), "-q", "--output", str(file), "--files", files]) == 0
+    follower = Follower(cluster, tmp_path / "followed", VERSION.jars)
+    try:
+        for step in json.loads(file.read_text())["steps"]:
+            follower.follow(step)
+        wanted = [TopicPartition("orders", partition) for partition in range(8)]
+        with contextlib.closing(Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "billing"})) as group:
+            committed = [partition.offset for partition in group.committed(wanted, timeout=30)]
+    finally:
+        cluster.stop()
+    assert committed == [300, 300, 300, 300, 300, 360, 360, 150]
 
 
 @pytest.mark.timeout(600)

@@ -53,8 +53,8 @@ class Follower:
                 assert step["command"] is None
                 self.cluster.start(*step["brokers"])
                 return
-            case "controllers":
-                self.cluster.start(*self.cluster.controllers)
+            case "controllers" | "forbid_unclean":
+                self.cluster.start(*set(self.cluster.controllers).difference(self.cluster.running()))
             case "recover" | "produce" | "verify":  # tests/broker/test_from_loss_to_verified.py
                 return
         last = ""

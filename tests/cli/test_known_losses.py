@@ -45,8 +45,20 @@ def test_a_plan_sets_offsets_that_lie_beyond_the_log_end(text_of: "partial[str]"
 
 def test_offsets_of_several_partitions_are_set_by_a_file(text_of: "partial[str]", tmp_path: Path) -> None:
     copies, files = put_copies(tmp_path / "copies", ("billing", "orders", 15), ("billing", "sales", 12)), tmp_path / "files"
-    assert f"{files}/offsets-1.csv" in text_of("plan", copies, "--files", files)
-    assert (files / "offsets-1.csv").read_text() == "orders,0,10\nsales,0,10\n"
+    assert f"{files}/offsets.csv" in text_of("plan", copies, "--files", files)
+    assert (files / "offsets.csv").read_text() == "orders,0,10\nsales,0,10\n"
+
+
+@pytest.mark.parametrize(("groups", "options"), [(2, "--group g,0 --group g,1"), (4, "--all-groups")])
+def test_offsets_of_several_groups_are_set_by_one_command(
+    groups: int, options: str, text_of: "partial[str]", tmp_path: Path
+) -> None:
+    commits = [(f"g,{number}", "orders", 15) for number in range(groups)]
+    copies, files = put_copies(tmp_path / "copies", *commits), tmp_path / "files"
+    text = text_of("plan", copies, "--files", files).replace("\\ ", "")
+    assert f"Set the offsets of {groups} groups to what they read of the elected logs:" in text
+    assert f"{options} --reset-offsets --execute --from-file {files}/offsets.csv" in text
+    assert (files / "offsets.csv").read_text() == "".join(f'"g,{number}",orders,0,10\n' for number in range(groups))
 
 
 def test_a_group_that_was_set_back_is_a_warning_without_steps(run: Run, text_of: "partial[str]", tmp_path: Path) -> None:

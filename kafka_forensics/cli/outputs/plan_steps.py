@@ -3,6 +3,7 @@
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -15,7 +16,6 @@ from kafka_forensics.cli.outputs.steps import (
     TopicPartition,
     controllers_first,
     controllers_step,
-    describe_group_command,
     election_command,
     election_json,
     leader_lines,
@@ -23,6 +23,7 @@ from kafka_forensics.cli.outputs.steps import (
     of_topics,
     partitions_words,
     reset_command,
+    reset_csv,
 )
 from kafka_forensics.cli.outputs.words import name, state_options
 from kafka_forensics.evidence.inputs import broker_order
@@ -31,6 +32,7 @@ from kafka_forensics.model.amounts import first_few, plural
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.json_objects import rfc3339
 from kafka_forensics.model.safe_text import unquoted
+from kafka_forensics.questions.group_resets import group_resets
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import ASSIGNMENT_UNKNOWN, Broker, Candidate, ElectionNeeds, StartOrder, StartRound
 from kafka_forensics.replication.small_files import ABSENT
@@ -41,8 +43,6 @@ FILES: Final = "steps"
 """The directory of the files that commands of the steps read, unless the user names another."""
 LOST: Final = "lost"
 """The directory of recovered records."""
-_GROUPS_RESET: Final = 3
-"""Groups whose offsets the steps set."""
 _PARTITIONS_COMPARED: Final = 8
 """Partitions whose leaders a person compares with a list."""
 _TOPICS_NAMED: Final = 5
@@ -115,7 +115,7 @@ def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[Opera
         recover = list(_recover(plans, elections, arguments)) if starts else []
         steps += [*_before_starts(plans, elections), *recover, *ordered]
         if starts:
-            steps += [*_reset_groups(elections, arguments.files or FILES), *_check_result(arguments, recovered=bool(recover))]
+            steps += [*_reset_groups(plans, arguments), *_check_result(arguments, recovered=bool(recover))]
     return list(dict.fromkeys([*steps, *_open_transactions(plans, arguments)]))
 
 
@@ -163,28 +163,16 @@ def _is_recoverable(election: _ElectionSteps) -> bool:
     return not is_internal and (bool(_holders(election)) or _gives_up_remote_segments(election))
 
 
-def _reset_groups(elections: Sequence[_ElectionSteps], directory: str) -> Iterator[OperatorStep]:
-    """Set committed offsets beyond the end of the leader's log to that end, or to where the log that was read forks: the groups
-    would skip records."""
-    groups: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for election in elections:
-        end = election.planned.end_as_leader(election.candidate)
-        if end is None:
-            continue
-        target = min([end, *election.planned.forks_of(election.candidate)])
-        for group, offset in election.planned.committed_offsets.items():
-            if offset > end:
-                groups[group][election.partition] = target
-    for number, (group, offsets) in enumerate(sorted(groups.items())[:_GROUPS_RESET]):
-        name_of_group = unquoted(group)
-        yield OperatorStep("reset_offsets", f"Look at the LAG of group {name_of_group}:", describe_group_command(group))
-        text = f"If it is negative, set the offset on {partitions_words(list(offsets))}, or {name_of_group} skips new records:"
-        csv = "".join(f"{topic},{partition},{offset}\n" for (topic, partition), offset in offsets.items())
-        file = f"offsets-{number + 1}.csv"
-        command = reset_command(group, offsets, f"{directory}/{file}")
-        yield OperatorStep("reset_offsets", text, command, (), tuple(offsets), (file, csv) if len(offsets) > 1 else None)
-    if (others := len(groups) - _GROUPS_RESET) > 0:
-        yield OperatorStep("reset_offsets", f"Do the same for {plural(others, 'more group')}: `groups` shows them.")
+def _reset_groups(plans: Plans, arguments: PlanArguments) -> Iterator[OperatorStep]:
+    """Set committed offsets that do not fit the elected logs: the groups would skip records, or read some again."""
+    offsets = group_resets(plans, arguments.elect)
+    if offsets:
+        groups, file = list(offsets), "offsets.csv"
+        who = f"group {unquoted(groups[0])} to what it" if len(groups) == 1 else f"{len(groups)} groups to what they"
+        command = reset_command(offsets, f"{arguments.files or FILES}/{file}")
+        partitions = tuple(dict.fromkeys(partition for of_group in offsets.values() for partition in of_group))
+        written = (file, reset_csv(offsets)) if "--from-file" in command else None
+        yield OperatorStep("reset_offsets", f"Set the offsets of {who} read of the elected logs:", command, (), partitions, written)
 
 
 def _open_transactions(plans: Plans, arguments: PlanArguments) -> Iterator[OperatorStep]:
@@ -384,8 +372,14 @@ def _start_in_order(
     is_known = None not in controls
     both = [broker for broker in started if broker in plans.combined]
     controllers = controllers_step(both, "the controllers" if is_known else "the controllers or ZooKeeper")
-    steps = [controllers, *_unclean(elections, starts, is_known=is_known)]
-    yield from sorted(steps, key=lambda step: step.kind != "check_unclean")
+    unclean = list(_unclean(elections, starts, is_known=is_known))
+    if unclean[0].kind == "check_unclean":
+        yield from (*unclean, controllers)
+    elif both:
+        yield from (controllers, *unclean)
+    else:
+        yield replace(unclean[0], text="Let the controllers run, and forbid unclean elections for now:")
+        yield from unclean[1:]
     for number, start in enumerate(starts.rounds):
         yield from _prepare_log_dirs(elections, start.broker)
         alone = any(start.broker in later.stopped for later in starts.rounds[number:])

@@ -40,16 +40,18 @@ def _first_screen(plans: Plans, arguments: PlanArguments, steps: Sequence[Operat
     candidates = [candidate for planned in plans.planned for candidate in planned.plan.candidates]
     lost = list(_losses(plans, elect))
     lines = []
-    if any(candidate.losses for candidate in candidates):
-        lines.append(("cost", _cost_of_steps(lost)))
-    if missing := sum(counted(planned.held_by_no_copy) for planned in plans.planned):
-        lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}"))
     of_clients = [(planned, loss) for planned, loss in lost if planned.plan.topic not in WITNESS_TOPICS]
     on_disk = [(planned, loss) for planned, loss in of_clients if holders_on_disk(planned, loss)]
     by_step = next((number for number, step in enumerate(steps, 1) if step.kind == "recover"), None)
-    if by_step is not None and on_disk:
-        others = "; only brokers write the others" if len(of_clients) < len(lost) else ""
-        lines.append(("recover", f"step {by_step} writes up to {_extent(on_disk)}{others}"))
+    if any(candidate.losses for candidate in candidates):
+        recovered = (
+            f"; step {by_step} recovers up to {_extent(on_disk).removesuffix(' records')}"
+            if by_step is not None and on_disk
+            else ""
+        )
+        lines.append(("cost", _cost_of_steps(lost) + recovered))
+    if missing := sum(counted(planned.held_by_no_copy) for planned in plans.planned):
+        lines.append(("missing", f"no given copy holds {plural(missing, 'committed offset')}"))
     if any(step.kind == "stop" for step in steps):
         lines.append(("stopped", "keep every broker stopped until its step below starts it"))
     command = None

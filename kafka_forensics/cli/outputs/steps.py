@@ -1,5 +1,7 @@
 """Numbered steps of plans and salvages, each with the command that it needs. All of it is safe to print."""
 
+import csv
+import io
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,8 @@ _CONFIGS: Final = f"kafka-configs.sh {_CONTROLLER}"
 OF_ALL_BROKERS: Final = f"{_CONFIGS} --broker-defaults --alter"
 PLAN: Final = "plan.json"
 """The file of a plan in printed commands."""
+_GROUPS_NAMED: Final = 3
+"""Consumer groups that a command names; it selects more with an option."""
 _NAMED: Final = 4
 """Runs of consecutive partitions that a sentence names; more are counted."""
 _STEP: Final = attributes("kind text command brokers")
@@ -157,15 +161,21 @@ def leader_lines(partitions: Sequence[TopicPartition], leader: Broker) -> str:
     return "".join(f"Topic: {topic}\tPartition: {partition}\tLeader: {leader}\t\n" for topic, partition in partitions)
 
 
-def describe_group_command(group: str) -> str:
-    """The command that shows a group's offsets and their lag, on running brokers."""
-    return f"kafka-consumer-groups.sh {_SERVER} --describe --group {shlex.quote(group)}"
-
-
-def reset_command(group: str, offsets: Mapping[TopicPartition, int], file: str) -> str:
-    """The command that sets a group's committed offsets on running brokers; those of several partitions stand in `file`, as CSV."""
-    command = f"kafka-consumer-groups.sh {_SERVER} --group {shlex.quote(group)} --reset-offsets --execute"
-    if len(offsets) > 1:
+def reset_command(offsets: Mapping[str, Mapping[TopicPartition, int]], file: str) -> str:
+    """The command that sets committed offsets of groups on running brokers; more than one stand in `file`, see `reset_csv`."""
+    groups = " ".join(f"--group {shlex.quote(group)}" for group in offsets) if len(offsets) <= _GROUPS_NAMED else "--all-groups"
+    command = f"kafka-consumer-groups.sh {_SERVER} {groups} --reset-offsets --execute"
+    rows = [(partition, offset) for of_group in offsets.values() for partition, offset in of_group.items()]
+    if len(rows) > 1:
         return f"{command} --from-file {shlex.quote(file)}"
-    (((topic, partition), offset),) = offsets.items()
+    (((topic, partition), offset),) = rows
     return f"{command} --topic {shlex.quote(f'{topic}:{partition}')} --to-offset {offset}"
+
+
+def reset_csv(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
+    """The file of `reset_command`: topic, partition and offset; before them the group, if there are several."""
+    text = io.StringIO()
+    for group, of_group in offsets.items():
+        rows = [(*partition, offset) for partition, offset in of_group.items()]
+        csv.writer(text, lineterminator="\n").writerows(rows if len(offsets) == 1 else [(group, *row) for row in rows])
+    return text.getvalue()
