@@ -1,5 +1,6 @@
 """Numbered steps of plans and salvages, each with the command that it needs. All of it is safe to print."""
 
+import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, shown_comman
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of
+from kafka_forensics.model.recovered import PRODUCE_BACK
 from kafka_forensics.model.safe_text import printable
 from kafka_forensics.replication.planner import Broker
 from kafka_forensics.wording import advice, message
@@ -169,3 +171,9 @@ def reset_command(group: str, offsets: Mapping[TopicPartition, int], file: str) 
         return f"{command} --from-file {shlex.quote(file)}"
     (((topic, partition), offset),) = offsets.items()
     return f"{command} --topic {shlex.quote(f'{topic}:{partition}')} --to-offset {offset}"
+
+
+def produce_command(directory: str) -> str:
+    """The command that prints what would be produced again of the records in a directory; `--send` after it produces them."""
+    script = os.path.join("./" if directory.startswith("-") else "", directory, PRODUCE_BACK)
+    return f"python3 {shlex.quote(script)} --bootstrap-servers HOST:PORT"
