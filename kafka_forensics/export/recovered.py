@@ -1,4 +1,5 @@
-"""The files of `recover`: records as JSON Lines and as Parquet, and a report; they appear all at once, or not at all."""
+"""The files of `recover`: records as JSON Lines and as Parquet, a script that produces them again, and a report; they appear all
+at once, or not at all."""
 
 import os
 import re
@@ -7,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +21,15 @@ from kafka_forensics.export.parquet import parquet_writer
 from kafka_forensics.export.target import HashedFile
 from kafka_forensics.model.bundles import CollectRequest
 from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of, times
-from kafka_forensics.model.recovered import COMMITTED, MAYBE, OUTCOMES_COUNTED, RECOVERED_FACT, UNREADABLE, RecoveredRecord
+from kafka_forensics.model.recovered import (
+    COMMITTED,
+    MAYBE,
+    OUTCOMES_COUNTED,
+    PRODUCE_BACK,
+    RECOVERED_FACT,
+    UNREADABLE,
+    RecoveredRecord,
+)
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.questions.recover import LogOf, RecoveredPartition, RecoveredRange, Recovery, RemoteLogNumber, Undecided
@@ -130,7 +140,7 @@ def write_records_lists(directory: Path, requests: Iterable[CollectRequest]) -> 
 
 @contextmanager
 def recovered_files(directory: Path) -> Iterator[RecoveredFiles]:
-    """The files of records in a directory, complete after the block."""
+    """The files of records in a directory, complete after the block, and for at least one record the script that produces them."""
     with ExitStack() as stack:
         opened = {}
         for name in (RECORDS_JSONL, RECORDS_PARQUET):
@@ -142,6 +152,9 @@ def recovered_files(directory: Path) -> Iterator[RecoveredFiles]:
         for name, file in opened.items():
             file.close()
             files.written.append(RecordsFile(name, files.records, file.size_in_bytes, file.sha256))
+    if files.records:
+        script = resources.files("kafka_forensics.export").joinpath(PRODUCE_BACK).read_bytes()
+        (directory / PRODUCE_BACK).write_bytes(script)
 
 
 def write_report(directory: Path, report: Json) -> None:

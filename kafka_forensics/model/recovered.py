@@ -8,6 +8,8 @@ import pyarrow as pa
 from kafka_forensics.model.batches import Record
 from kafka_forensics.model.schemas import HEADER, PARTITION, TOPIC, column, fact, nullable_column, time_column
 
+PRODUCE_BACK: Final = "produce_back.py"
+"""The script that produces recovered records again."""
 COMMITTED: Final = "committed"
 MAYBE: Final = "maybe"
 

@@ -49,7 +49,6 @@ class Walk:
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.folder, self.bootstrap = folder, cluster.bootstrap
         self.left = [block for block in blocks_of("docs/recovery-walkthrough.md") if "run by" in block.notes]
-        (folder / "examples").symlink_to(ROOT / "examples")
         (folder / "kafka").symlink_to(cluster.log_dir(STALE).parent)
 
     def next(self, heading: str) -> str:

@@ -32,7 +32,7 @@ from tests.support.unread import refuse
 
 UNCLEAN = SAMPLES / "unclean-election"
 HEALTHY = UNCLEAN.with_name("healthy")
-NAMES = ["records.jsonl", "records.parquet", "report.json"]
+NAMES = ["produce_back.py", "records.jsonl", "records.parquet", "report.json"]
 
 
 @pytest.fixture
@@ -128,6 +128,7 @@ def test_without_loss_the_status_is_0_and_files_have_no_records(run: Run, tmp_pa
     status, out, err = run("recover", HEALTHY, "--output", output, "--format", "text")
     assert (status, err) == (0, "12 partitions: nothing is lost\n")
     assert lines_of(output) == []
+    assert sorted(os.listdir(output)) == NAMES[1:], "there is nothing to produce"
     assert pq.read_table(output / "records.parquet").num_rows == 0
     assert out.startswith("clean     12 partitions: nothing is lost\n")
     validate("recover", json.loads((output / "report.json").read_text()))

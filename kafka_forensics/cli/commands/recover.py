@@ -21,7 +21,7 @@ Directory = Annotated[
         "--output",
         metavar="DIR",
         parser=options.directory_path,
-        help="A directory for records.jsonl, records.parquet and report.json.",
+        help="A directory for the records, a script that produces them, and a report.",
     ),
     options.OutputMark("any"),
 ]
@@ -59,7 +59,7 @@ def recover(
 
     Writes what the election of the broker that stays would lose, as `plan` computes it. Omits, and counts, records that the
     broker has elsewhere in its log, records of aborted or open transactions, control records, and records deleted since. Omits
-    internal topics unless --topic names them. examples/produce_back.py produces the file.
+    internal topics unless --topic names them. Also writes the script produce_back.py, which produces the records.
     """
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)

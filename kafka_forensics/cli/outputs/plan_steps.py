@@ -22,6 +22,7 @@ from kafka_forensics.cli.outputs.steps import (
     minutes_to_start,
     of_topics,
     partitions_words,
+    produce_command,
     reset_command,
     reset_csv,
 )
@@ -152,8 +153,7 @@ def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[Oper
     command += f" --elected {shlex.quote(arguments.elect)}" if arguments.elect else ""
     if recovered:
         command += f" --recovered {LOST}"
-        produce = f"python examples/produce_back.py {LOST} --bootstrap-servers HOST:PORT --send"
-        yield OperatorStep("produce", f"Produce the records in {LOST} again (docs/recover.md):", produce)
+        yield OperatorStep("produce", f"Produce the records in {LOST} again (docs/recover.md):", f"{produce_command(LOST)} --send")
     yield OperatorStep("verify", "When replicas are in sync, copy the running log directories, and check:", command)
 
 

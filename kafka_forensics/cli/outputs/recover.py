@@ -1,6 +1,5 @@
 """What `recover` prints in every format: which side is kept, and a line a range with what became of its offsets."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -9,7 +8,7 @@ from kafka_forensics.analysis.kinds import CATALOGUE
 from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_text
 from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import table_lines, write_items
-from kafka_forensics.cli.outputs.steps import PLAN, partitions_words
+from kafka_forensics.cli.outputs.steps import PLAN, partitions_words, produce_command
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, name, partition_ranges
 from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.evidence.options import listed
@@ -164,7 +163,7 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
         leads = all(isinstance(partition.side, KeptSide) and partition.side.why == "leader" for partition in recovery.partitions)
         first = "" if leads else "elect what is kept, then "
         lines.append(("next", f"{first}produce the records again (docs/recover.md); a dry run:"))
-        command = f"python examples/produce_back.py {shlex.quote(output)} --bootstrap-servers HOST:PORT"
+        command = produce_command(output)
     if undecided and not count.all.recovered and recovery.result is not None:
         lines.append(("next", f"plan first, then recover with --plan {PLAN}:"))
         command = rerun_command("plan", recovery.result.rerun_arguments, "--output", PLAN)

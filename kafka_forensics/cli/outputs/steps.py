@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kafka_forensics.cli.streams import PLAIN_WIDTH, command_lines, shown_comman
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.findings import Finding, TopicPartition
 from kafka_forensics.model.json_objects import Json, attributes, json_text, object_of
+from kafka_forensics.model.recovered import PRODUCE_BACK
 from kafka_forensics.model.safe_text import printable
 from kafka_forensics.replication.planner import Broker
 from kafka_forensics.wording import advice, message
@@ -179,3 +181,9 @@ def reset_csv(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
         rows = [(*partition, offset) for partition, offset in of_group.items()]
         csv.writer(text, lineterminator="\n").writerows(rows if len(offsets) == 1 else [(group, *row) for row in rows])
     return text.getvalue()
+
+
+def produce_command(directory: str) -> str:
+    """The command that prints what would be produced again of the records in a directory; `--send` after it produces them."""
+    script = os.path.join("./" if directory.startswith("-") else "", directory, PRODUCE_BACK)
+    return f"python3 {shlex.quote(script)} --bootstrap-servers HOST:PORT"

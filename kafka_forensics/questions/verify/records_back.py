@@ -1,6 +1,6 @@
 """Whether the records that `recover` wrote are in the leader's log again, after its planned end, each once.
 
-A record is identified by key, value, headers, and its old offset if `examples/produce_back.py` wrote that into a header: the last
+A record is identified by key, value, headers, and its old offset if `produce_back.py` wrote that into a header: the last
 header of that name, since records that were produced again and lost again have several. Without the header its timestamp counts.
 Records of aborted and open transactions do not count, because no consumer sees them. In a compacted topic a record counts as found
 if a later one of its key is: the cleaner may have removed it.

@@ -1,4 +1,4 @@
-"""`examples/produce_back.py` on what `recover` wrote: what it would send, and that it goes on where it stopped."""
+"""`produce_back.py`, as `recover` wrote it next to the records: what it would send, and that it goes on where it stopped."""
 
 import importlib.util
 import json
@@ -10,23 +10,12 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from tests.support.places import ROOT, SAMPLES
+from tests.support.places import SAMPLES
 
 NOBODY = ("--bootstrap-servers", "127.0.0.1:9")
 SEND = (*NOBODY, "--send", "--setting", "test.mock.num.brokers=1")
 """To the client's own broker, in its process: it answers, and keeps nothing."""
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    """The example as a module."""
-    spec = importlib.util.spec_from_file_location("produce_back", ROOT / "examples" / "produce_back.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +32,23 @@ def lost(recovered: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(script: Any, lost: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The status of the example, and what it says on both streams."""
+def script(lost: Path) -> Any:
+    """The script there as a module."""
+    spec = importlib.util.spec_from_file_location("produce_back", lost / "produce_back.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    def run(*options: str, folder: Path = lost) -> tuple[int, str, str]:
+
+@pytest.fixture
+def run(script: Any, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The status of the script, and what it says on both streams."""
+
+    def run(*options: str) -> tuple[int, str, str]:
         try:
-            status = script.main([str(folder), *options])
+            status = script.main(options)
         except SystemExit as end:
             status = end.code
         return (status, *capsys.readouterr())
@@ -74,7 +74,7 @@ def produced(folder: Path) -> list[str]:
 ALL = [f"audit\t0\t{offset}" for offset in range(300, 370)]
 
 
-def test_without_send_nothing_is_sent(run: Run, lost: Path, tmp_path: Path) -> None:
+def test_without_send_nothing_is_sent(run: Run, lost: Path) -> None:
     told = "70 records to audit-0, proven committed\n70 records in all, 0 were produced before; nothing was sent: add --send\n"
     assert run(*NOBODY) == run() == (0, told, "")
     assert not (lost / "produced.txt").exists()
@@ -83,8 +83,8 @@ def test_without_send_nothing_is_sent(run: Run, lost: Path, tmp_path: Path) -> N
     assert "0 records in all" in run("--committed-only")[1]
     status, _, said = run("--send")
     assert (status, "--send needs --bootstrap-servers" in said) == (2, True)
-    nowhere = tmp_path / "nosuch"
-    assert run(folder=nowhere) == (2, "", f"error: no records.jsonl in {nowhere}: give a directory that `recover` wrote\n")
+    (lost / "records.jsonl").unlink()
+    assert run() == (2, "", f"error: no {lost}/records.jsonl: copy it to the directory of this script\n")
 
 
 def test_what_was_acknowledged_is_not_sent_again(run: Run, lost: Path) -> None:

@@ -1,16 +1,20 @@
-"""Produce again what `kafka-forensics recover` wrote, in its order, each record with its key, value, headers and timestamp.
+"""Produce the records of records.jsonl again, in order, each with its key, value, headers and timestamp.
 
-    python produce_back.py DIR                                          # a dry run: what would be produced, and where to
-    python produce_back.py DIR --bootstrap-servers HOST:9092 --send
+    python3 produce_back.py                                          # a dry run: what would be produced, and where to
+    python3 produce_back.py --bootstrap-servers HOST:9092 --send
+
+`kafka-forensics recover` writes this script next to records.jsonl. It needs Python 3.9 or newer, and for --send confluent-kafka.
 
 Each record goes to the partition where it was lost, with its old offset in the header `kafka-forensics-original-offset`. The
-producer is idempotent, and waits for all in-sync replicas. Acknowledged records are listed in DIR/produced.txt (with --to-topic in
+producer is idempotent, and waits for all in-sync replicas. Acknowledged records are listed in produced.txt (with --to-topic in
 another file), and are left out when the script runs again. If a run was killed or timed out, the last few records may be in the
 topic but not in the list: check with `kafka-forensics verify`. Exit status: 0 if all was acknowledged, 1 if something was not, 2
-for a wrong command line or file, or if no broker answers. --send needs confluent-kafka.
+for a wrong command line or file, or if no broker answers.
 
 Records of internal topics are left out, because only brokers write those.
 """
+
+from __future__ import annotations
 
 import argparse
 import base64
@@ -25,7 +29,7 @@ from typing import Any
 try:
     from confluent_kafka import KafkaException, Producer
 except ImportError:
-    Producer, KafkaException = None, OSError
+    Producer, KafkaException = None, OSError  # type: ignore[assignment, misc]
 
 OFFSET_HEADER = "kafka-forensics-original-offset"
 SETTINGS = {"enable.idempotence": True, "acks": "all", "linger.ms": 20, "message.max.bytes": 1_000_000_000}
@@ -34,7 +38,8 @@ DEFAULTS = {"message.timeout.ms": 60_000, "log_level": 0}
 FIRST_ANSWER_SECONDS = 10
 FLUSH_SECONDS = 120
 WAIT_SECONDS = 1
-RECORDS = "records.jsonl"
+DIRECTORY = Path(__file__).parent
+RECORDS = DIRECTORY / "records.jsonl"
 INTERNAL_TOPICS = {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata"}
 
 Place = tuple[str, int, int]
@@ -42,8 +47,7 @@ Place = tuple[str, int, int]
 
 
 def parse_arguments(command_line: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Produce again what `kafka-forensics recover` wrote.")
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the directory that `kafka-forensics recover` wrote")
+    parser = argparse.ArgumentParser(description="Produce the records of records.jsonl again.")
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="needed with --send")
     parser.add_argument("--send", action="store_true", help="produce; without it nothing is sent")
     parser.add_argument("--committed-only", action="store_true", help="only records that are proven committed")
@@ -85,7 +89,7 @@ def records_to_produce(arguments: argparse.Namespace, produced: Counter[Place], 
     `left_out` counts the records of internal topics.
     """
     left = produced.copy()
-    with (arguments.directory / RECORDS).open(encoding="ascii") as lines:
+    with RECORDS.open(encoding="ascii") as lines:
         for record in map(json.loads, lines):
             if arguments.committed_only and record["proof"] != "committed":
                 continue
@@ -169,7 +173,7 @@ def dry_run(arguments: argparse.Namespace, produced: Counter[Place]) -> int:
     for (topic, partition, proof), count in sorted(counts.items()):
         print(f"{count} records to {topic}-{partition}, {'proven committed' if proof == 'committed' else 'maybe committed'}")
     print_left_out(left_out)
-    print(f"{sum(counts.values())} records in all, {produced.total()} were produced before; nothing was sent: add --send")
+    print(f"{sum(counts.values())} records in all, {sum(produced.values())} were produced before; nothing was sent: add --send")
     return 0
 
 
@@ -199,9 +203,9 @@ def send(arguments: argparse.Namespace, produced: Counter[Place], path: Path) ->
 def main(command_line: list[str] | None = None) -> int:
     """Return the exit status."""
     arguments = parse_arguments(command_line)
-    path = arguments.directory / ("produced.txt" if arguments.to_topic is None else f"produced-to-{arguments.to_topic}.txt")
-    if not (arguments.directory / RECORDS).is_file():
-        print(f"error: no {RECORDS} in {arguments.directory}: give a directory that `recover` wrote", file=sys.stderr)
+    path = DIRECTORY / ("produced.txt" if arguments.to_topic is None else f"produced-to-{arguments.to_topic}.txt")
+    if not RECORDS.is_file():
+        print(f"error: no {RECORDS}: copy it to the directory of this script", file=sys.stderr)
         return 2
     if arguments.send and Producer is None:
         print("error: --send needs confluent-kafka, which is not installed: pip install confluent-kafka", file=sys.stderr)
