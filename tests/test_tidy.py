@@ -66,6 +66,8 @@ HOMES = {
     "pyiceberg": ("export/iceberg.py",),
     "sqlalchemy": ("export/iceberg.py",),
     "numba": tuple(f"parsers/kernels/{name}.py" for name in ("compiling", "crc_native", "blake2b_native")),
+    "pickle": ("parsers/kernels/compiling.py",),
+    "marshal": (),
     "llvmlite": ("parsers/kernels/compiling.py", "parsers/kernels/crc_native.py"),
 }
 TOP_LEVEL = f"{PACKAGE}/cli/main.py"
