@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.places import ROOT
 
-PAGES = ("SECURITY.md", "docs/limits.md", "docs/soundness.md")
+PAGES = ("SECURITY.md", "docs/limits.md", "docs/soundness.md", "docs/stability.md")
 REFERENCE = re.compile(r"`([\w/]+\.py)`|`(test_\w+)`")
 """A file below `tests`, or a test of the file named before it."""
 
