@@ -65,7 +65,7 @@ TABLES: Final[Mapping[str, tuple[object, ...]]] = {
     "dump --records": ("dump", _BROKER, *_PARTITION, "--records"),
     "dump --records --show-payloads": ("dump", _BROKER, *_PARTITION, "--records", "--show-payloads"),
     **{
-        f"dump FILE{suffix}": ("dump", next((_BROKER / "payments-0").glob(f"*{suffix}")))
+        f"dump *{suffix}": ("dump", next((_BROKER / "payments-0").glob(f"*{suffix}")))
         for suffix in (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata")
     },
     **{f"dump {name}": ("dump", _BROKER / name) for name in ("meta.properties", "replication-offset-checkpoint")},
@@ -191,7 +191,8 @@ def _python() -> Pairs:
             value = inspect.getattr_static(result, name, None)
             assert value is not None or name in result.__annotations__, name
             is_method = inspect.isfunction(value)
-            yield result.__name__, f"{name}{inspect.signature(value)}" if is_method else name
+            parameters_text = re.sub(r"kafka_forensics\.[\w.]+\.", "", str(inspect.signature(value))) if is_method else ""
+            yield result.__name__, f"{name}{parameters_text}"
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, Exception):
             yield "errors", f"{name} {value.__base__ and value.__base__.__name__}"
