@@ -68,6 +68,8 @@ HOMES = {
     "sqlalchemy": ("export/iceberg.py",),
     "confluent_kafka": ("export/produce_back.py",),
     "numba": tuple(f"parsers/kernels/{name}.py" for name in ("compiling", "crc_native", "blake2b_native")),
+    "pickle": ("parsers/kernels/compiling.py",),
+    "marshal": (),
     "llvmlite": ("parsers/kernels/compiling.py", "parsers/kernels/crc_native.py"),
 }
 TOP_LEVEL = f"{PACKAGE}/cli/main.py"

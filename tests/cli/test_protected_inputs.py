@@ -67,7 +67,7 @@ def test_this_module_covers_every_command() -> None:
     assert evidence_commands("").keys() | WITH_OTHER_ARGUMENTS | WITHOUT_EVIDENCE == COMMANDS.keys()
 
 
-@pytest.mark.parametrize("command", [*evidence_commands("audit"), *sorted(WITH_OTHER_ARGUMENTS)])
+@pytest.mark.parametrize("command", [*evidence_commands("audit"), *sorted(WITH_OTHER_ARGUMENTS), "collect"])
 def test_no_command_changes_its_inputs(command: str, evidence: Path, tmp_path: Path, run: Run) -> None:
     before = file_states(evidence)
     arguments = [evidence, *evidence_commands("audit").get(command, [])]
@@ -76,7 +76,10 @@ def test_no_command_changes_its_inputs(command: str, evidence: Path, tmp_path: P
     if command == "verify":
         assert run("plan", evidence, "--output", tmp_path / "plan.json", "-q")[0] == 0
         arguments += ["--against", tmp_path / "plan.json"]
-    output = ["--output", tmp_path / ("page.html" if command == "report" else "out")] if command in WITH_OUTPUT else []
+    if command == "collect":
+        arguments = [evidence / "broker-1", "--hash", "--deep"]
+    name = {"report": "page.html", "collect": "one.kfb"}.get(command, "out")
+    output = ["--output", tmp_path / name] if command in {*WITH_OUTPUT, "collect"} else []
     status, _, err = run(command, *arguments, *output, "-q")
     assert status in ((3,) if command == "salvage" else (0, 1)), err  # both sides of the fork were committed
     assert file_states(evidence) == before
@@ -196,8 +199,8 @@ def test_options_without_a_mark_write_no_file(name: tuple[str, str], scene: Scen
     assert file_states(scene.root) == before
 
 
-@pytest.mark.parametrize("exists", [False, True], ids=["new", "replaced"])
-def test_files_with_payloads_are_readable_only_by_their_owner(run: Run, tmp_path: Path, exists: bool) -> None:
+@pytest.mark.parametrize(("exists", "umask"), [(False, 0), (True, 0), (False, 0o277)], ids=["new", "replaced", "strict umask"])
+def test_files_with_payloads_are_readable_only_by_their_owner(run: Run, tmp_path: Path, exists: bool, umask: int) -> None:
     lines = {
         "recovered": "recover {} --topic audit --partition 0 --keep 1 --output",
         "salvaged": "salvage {} --topic audit --prefer-broker 1 --output",
@@ -209,7 +212,7 @@ def test_files_with_payloads_are_readable_only_by_their_owner(run: Run, tmp_path
         "dump.tsv": "dump {} --records --show-payloads --topic audit --output",
         "found.json": "find {} --offset 0 --show-payloads --output",
     }
-    umask = os.umask(0)
+    before = os.umask(umask)
     try:
         for name, line in lines.items():
             target = tmp_path / name
@@ -221,9 +224,9 @@ def test_files_with_payloads_are_readable_only_by_their_owner(run: Run, tmp_path
             assert status in (0, 1), err
             for path in (target, *target.rglob("*")):
                 assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
-        assert os.umask(0) == 0
+        assert os.umask(umask) == umask
     finally:
-        os.umask(umask)
+        os.umask(before)
 
 
 @pytest.mark.parametrize(

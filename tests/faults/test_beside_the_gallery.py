@@ -14,10 +14,11 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.scanning.engine import local
+from kafka_forensics.scanning.judging import whole_scan
 from kafka_forensics.scanning.witnesses.controller import cleanup_policy
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 from kafka_forensics.writers.batches import write_transaction_log_key
-from tests.gallery.injections import rewrite_record
+from tests.gallery.injections import make_undecodable, rewrite_record
 from tests.gallery.of_bytes import HUGE, huge_value
 from tests.gallery.of_controller import lost_member
 from tests.gallery.of_leftovers import LINK, PIPE, all_at_once
@@ -132,6 +133,19 @@ def test_different_cleanup_policies_of_replicas_make_it_unknown() -> None:
 
 
 # Unreadable files, and too much to read.
+
+
+def test_records_of_large_logs_are_decoded_only_on_request(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One copy: replicas that differ are decoded where they do."""
+    make_undecodable(brokers, HEALTHY.batches[5], 1)
+
+    def malformed(*, deep: bool | None) -> bool:
+        return any(kind.startswith("RECORD_") for kind, _ in kind_counts(scan([brokers.log_dir(1)], deep=deep)))
+
+    assert whole_scan.DEEP_BELOW_BYTES == 256 << 20
+    assert malformed(deep=None)
+    monkeypatch.setattr(whole_scan, "DEEP_BELOW_BYTES", 1000)
+    assert (malformed(deep=None), malformed(deep=True)) == (False, True)
 
 
 def test_replicas_with_an_unreadable_segment_are_not_compared(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:

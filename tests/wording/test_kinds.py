@@ -14,7 +14,7 @@ from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.wording.findings import DERIVED
-from lab.soundness_page import PAGE, page
+from lab.soundness_page import BESIDE_THE_GALLERY, PAGE, page, shown_by
 from tests.support.places import ROOT
 from tests.wording.templates import EVIDENCE_NAMES, full_evidence, templates
 
@@ -36,6 +36,16 @@ def test_the_table_of_soundness_is_up_to_date() -> None:
     for kind in KINDS:
         text_of_kind = wording.kind_text(kind)
         assert "|" not in text_of_kind.proves + text_of_kind.cannot_see + text_of_kind.looks_like_it, kind
+
+
+def test_every_kind_is_found_in_a_test() -> None:
+    """By a case of the gallery, or by tests beside it, whose files name the kind or have its rows in a golden file."""
+    assert [kind for kind in KINDS if not shown_by(kind)] == []
+    for kind, tests in BESIDE_THE_GALLERY.items():
+        assert shown_by(kind) == tests, "now a case of the gallery gives it"
+        paths = [ROOT / "tests" / name for name in re.findall(r"`([\w/]+\.py)`", tests)]
+        texts = [text.read_text() for path in paths for text in (path, path.with_name("answers.json")) if text.exists()]
+        assert any(kind in text for text in texts), kind
 
 
 @cache
