@@ -56,7 +56,7 @@ def test_offsets_of_several_groups_are_set_by_one_command(
     commits = [(f"g,{number}", "orders", 15) for number in range(groups)]
     copies, files = put_copies(tmp_path / "copies", *commits), tmp_path / "files"
     text = text_of("plan", copies, "--files", files).replace("\\ ", "")
-    assert f"Set the offsets of {groups} groups to what they read of the elected logs:" in text
+    assert f"With {groups} groups stopped, set {groups} offsets to what they read of the elected logs:" in text
     assert f"{options} --reset-offsets --execute --from-file {files}/offsets.csv" in text
     assert (files / "offsets.csv").read_text() == "".join(f'"g,{number}",orders,0,10\n' for number in range(groups))
 

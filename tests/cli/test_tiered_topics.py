@@ -135,7 +135,7 @@ def test_steps_copy_remote_segments_that_an_election_gives_up(
     """Broker 1 has none of the lost records on disk, so its copy need not be kept; broker 2 has some of them."""
     steps = answer(run, "plan", *forked(tmp_path, "events"), "--topic", "t", *options)["steps"]
     (stop,) = [step["text"] for step in steps if step["kind"] == "stop"]
-    copied_first = "; copy the whole log directories of broker 2: only they hold what is given up"
+    copied_first = "; keep copies of the log directories of broker 2: only they hold what is given up"
     assert stop == (
         f"Stop clients and {brokers}{copied_first if copies_logs else ''}. Copy the remote segments of t-0, which this plan gives "
         "up, from the remote store to another place first. If one ran since it was copied, plan again."

@@ -153,8 +153,10 @@ def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[Oper
     command += f" --elected {shlex.quote(arguments.elect)}" if arguments.elect else ""
     if recovered:
         command += f" --recovered {LOST}"
-        yield OperatorStep("produce", f"Produce the records in {LOST} again (docs/recover.md):", f"{produce_command(LOST)} --send")
-    yield OperatorStep("verify", "When replicas are in sync, copy the running log directories, and check:", command)
+        yield OperatorStep(
+            "produce", "Produce the records again (needs confluent-kafka; docs/recover.md):", f"{produce_command(LOST)} --send"
+        )
+    yield OperatorStep("verify", "When all replicas are in sync, copy their logs, check, and start clients:", command)
 
 
 def _is_recoverable(election: _ElectionSteps) -> bool:
@@ -168,11 +170,14 @@ def _reset_groups(plans: Plans, arguments: PlanArguments) -> Iterator[OperatorSt
     offsets = group_resets(plans, arguments.elect)
     if offsets:
         groups, file = list(offsets), "offsets.csv"
-        who = f"group {unquoted(groups[0])} to what it" if len(groups) == 1 else f"{len(groups)} groups to what they"
+        count = sum(map(len, offsets.values()))
+        text = f"With {unquoted(groups[0])} stopped, set {plural(count, 'offset')} to what it read of the elected logs:"
+        if len(groups) > 1:
+            text = f"With {len(groups)} groups stopped, set {count} offsets to what they read of the elected logs:"
         command = reset_command(offsets, f"{arguments.files or FILES}/{file}")
         partitions = tuple(dict.fromkeys(partition for of_group in offsets.values() for partition in of_group))
         written = (file, reset_csv(offsets)) if "--from-file" in command else None
-        yield OperatorStep("reset_offsets", f"Set the offsets of {who} read of the elected logs:", command, (), partitions, written)
+        yield OperatorStep("reset_offsets", text, command, (), partitions, written)
 
 
 def _open_transactions(plans: Plans, arguments: PlanArguments) -> Iterator[OperatorStep]:
@@ -356,8 +361,8 @@ def _start_in_order(
     copied = _distinct(broker for election in elections for broker in _holders(election).intersection(election.needs.copy_first))
     text = f"Stop clients and {brokers(started)}"
     if copied:
-        whose = "their whole log directories" if copied == started else f"the whole log directories of {brokers(copied)}"
-        text += f"; copy {whose}: only they hold what is given up"
+        whose = "their log directories" if copied == started else f"the log directories of {brokers(copied)}"
+        text += f"; keep copies of {whose}: only they hold what is given up"
     if given_up := [election.partition for election in elections if _gives_up_remote_segments(election)]:
         text += (
             f". Copy the remote segments of {partitions_words(given_up)}, which this plan gives up, from the remote store to "

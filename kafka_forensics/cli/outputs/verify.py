@@ -9,6 +9,7 @@ from kafka_forensics.cli.outputs.steps import partitions_words
 from kafka_forensics.cli.outputs.words import SHOWN_ROWS, first_rows, name
 from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.json_objects import Columns, attributes
@@ -124,9 +125,9 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
     if checked.lost:
         lines.append(("lost", f"no copy held {_offsets_words(checked.lost)} when the plan was made"))
     if checked.given_up:
-        lines.append(
-            ("given up", f"the planned elections lose {_offsets_words(checked.given_up)}; no recovered records of these were given")
-        )
+        is_internal = all(topic in WITNESS_TOPICS for topic, _ in checked.given_up)
+        why = "only brokers write these" if is_internal else "no recovered records of these were given"
+        lines.append(("given up", f"the planned elections lose {_offsets_words(checked.given_up)}; {why}"))
     if broken:
         lines.append(("broken", partitions_words(sorted({(verified.topic, verified.partition) for verified in broken}))))
         not_begun = any(verified.reason == "nobody_elected" for verified in broken)
