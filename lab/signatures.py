@@ -15,24 +15,11 @@ from tests.gallery.incidents import TREES
 from tests.support.brokers import Brokers
 
 PAGE: Final = LAB.parent / "docs" / "incidents.md"
-UNNAMED: Final = {
-    "d26": ("no issue", "a lost cluster of which only volumes are left", "no fault of the logs: scan them, keep the best copies"),
-    "d27": (
-        "redpanda-data/redpanda#11360",
-        "two terms at one committed index",
-        "not Kafka's files; in Kafka's it is the shape of d3",
-    ),
-}
-"""Incidents without a signature → (issue, what happened, why there is no signature)."""
 HEAD: Final = """# Known incidents
 
 If the files show the traces of a known incident, `scan` reports the finding `INCIDENT_SIGNATURE` (info). It names the issue, what
 matches, what does not match, and what these files cannot show. The finding shows a resemblance. It does not prove the cause, and it
 does not change other findings. `kafka-forensics explain incident-signature` explains how to read it.
-
-`python -m lab.signatures` writes this page. For each incident it scans log directories that show the incident, and others that
-almost show it (the near miss). A test checks the page. The log directories are made from the fault gallery's replicas
-(`tests/gallery/incidents.py`).
 
 The affected and fixed versions are those of the issue. No file contains Kafka's version, but some files prove a minimum version:
 leader epochs and producer snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in
@@ -40,8 +27,17 @@ leader epochs and producer snapshots (0.11), `partition.metadata` and `meta.prop
 version or a later one, the finding states it: the incident may be older than the upgrade. If only the required traces match, and
 the minimum version or another trace contradicts the incident, there is no finding.
 
-| incident | issue | what happened | required | also considered | affected | fixed in | scan | near miss |
-|---|---|---|---|---|---|---|---|---|
+| incident | issue | what happened | affected | fixed in |
+|---|---|---|---|---|
+"""
+CONDITIONS: Final = """
+## What a scan compares
+
+A test scans log directories that show each incident, and others that almost show it (the near miss). They are made from the
+replicas of the [fault gallery](faults.md). `python -m lab.signatures` writes this page.
+
+| incident | required | also considered | example | near miss |
+|---|---|---|---|---|
 """
 TAIL: Final = """
 No file shows reads above the high watermark or the last stable offset (KAFKA-9835, KAFKA-9807), or races of the high watermark
@@ -64,39 +60,36 @@ def matched_signatures(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
 
 def page(match: MatchSignatures = matched_signatures) -> str:
     """The page as Markdown."""
-    rows = [*(_row(signature, match) for signature in SIGNATURES), *(_unnamed(*item) for item in UNNAMED.items())]
-    return HEAD + "".join(row for _, row in sorted(rows, key=lambda row: row[0])) + TAIL
+    signatures = sorted(SIGNATURES, key=_order)
+    return "".join([HEAD, *map(_incident, signatures), CONDITIONS, *(_conditions(row, match) for row in signatures), TAIL])
 
 
-def _row(signature: IncidentSignature, match: MatchSignatures) -> tuple[tuple[int, str], str]:
+def _incident(signature: IncidentSignature) -> str:
+    cells = [signature.incident, signature.issue or "no issue", signature.summary, signature.affected_versions]
+    return _line([*cells, ", ".join(signature.fixed_in) or "-"])
+
+
+def _conditions(signature: IncidentSignature, match: MatchSignatures) -> str:
     tree = next(tree for tree in TREES if tree.key == signature.key)
     matched = match(tree.make).get(signature.key)
     near_miss = match(tree.make_near_miss).get(signature.key)
     also = f", and {', '.join(tree.also)}" if tree.also else ""
+    considered = [
+        *_texts(signature, Weight.EXPECTED, Weight.EXTRA),
+        *(f"not: {text}" for text in _texts(signature, Weight.AGAINST)),
+    ]
     cells = [
-        signature.incident,
-        signature.issue or "no issue",
-        signature.summary,
+        tree.key,
         "; ".join(_texts(signature, Weight.MUST)),
-        "; ".join(
-            [*_texts(signature, Weight.EXPECTED, Weight.EXTRA), *(f"not: {text}" for text in _texts(signature, Weight.AGAINST))]
-        )
-        or "-",
-        signature.affected_versions,
-        ", ".join(signature.fixed_in) or "-",
+        "; ".join(considered) or "-",
         f"{tree.shows}: {'not named' if matched is None else f'named, {matched.confidence}{also}'}",
         f"{tree.near_miss}: {'not named' if near_miss is None else 'NAMED'}",
     ]
-    return _order(signature.incident, signature.issue or ""), _line(cells)
+    return _line(cells)
 
 
-def _unnamed(incident: str, row: tuple[str, str, str]) -> tuple[tuple[int, str], str]:
-    issue, summary, why = row
-    return _order(incident, issue), _line([incident, issue, summary, why, *["-"] * 5])
-
-
-def _order(incident: str, issue: str) -> tuple[int, str]:
-    return int(incident.removeprefix("d")), issue
+def _order(signature: IncidentSignature) -> tuple[int, str]:
+    return int(signature.incident.removeprefix("d")), signature.issue or ""
 
 
 def _line(cells: list[str]) -> str:

@@ -23,9 +23,11 @@ PAGES: Final = (
         "examples/*.ipynb",
         "examples/*.py",
     ),
-    *("kafka_forensics/**/*.py", "kafka_forensics/**/*.md", "kafka_forensics/**/*.html"),
+    *("kafka_forensics/**/*.py", "kafka_forensics/**/*.md", "kafka_forensics/**/*.html", "kafka_forensics/schema/*.json"),
 )
-"""Files with text for users. Of Python files it is every literal but `ALLOWED_LITERALS`, and the docstrings of commands."""
+"""Files with text for users. Of Python files it is every literal but `ALLOWED_LITERALS`, and the docstrings of commands; of JSON
+Schemas, the descriptions.
+"""
 
 WORDS: Final = (
     r"so that|so as to|lest|where(?:of|by|upon|fore)|there(?:of|by|in|upon)|here(?:of|by|upon|with)|[wt]hence|of which none",
@@ -117,13 +119,16 @@ def test_no_name_is_a_riddle() -> None:
     ],
 )
 def test_a_sentence_with_a_word_of_the_list_is_found(text: str, tmp_path: Path) -> None:
-    module, page, kind, notebook, template = (tmp_path / name for name in ("a.py", "a.md", "A.md", "a.ipynb", "a.html"))
+    module, page, kind, notebook, template, schema = (
+        tmp_path / name for name in ("a.py", "a.md", "A.md", "a.ipynb", "a.html", "a.json")
+    )
     module.write_text(f"def f(x):\n    raise ValueError(f'{{x}}: {text}')\n")
     page.write_text(f"# Page\n\n{text.replace(' ', chr(10), 1)}\n")
     kind.write_text(f"message: {{% if told %}}{{{{ x or '{text}' }}}}{{% endif %}}\n")
     notebook.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": [text]}]}))
     template.write_text(f"<p>{text}</p>\n")
-    for path in (module, page, kind, notebook, template):
+    schema.write_text(json.dumps({"properties": {"x": {"description": text}}}))
+    for path in (module, page, kind, notebook, template, schema):
         assert [word for found in texts_of(path) for word in words_in(found)], path.name
 
 
@@ -171,6 +176,8 @@ def texts_of(path: Path) -> Iterator[str]:
         case ".ipynb":
             cells = json.loads(text)["cells"]
             yield from (_prose("".join(cell["source"])) for cell in cells if cell["cell_type"] == "markdown")
+        case ".json":
+            yield from re.findall(r'"description": "(.*)"', text)
         case _:
             yield from (" ".join(part.split()) for part in _prose(text).split("\n\n"))
 

@@ -93,7 +93,7 @@ MANUAL: Final = {
     "collect": Manual(
         (
             "collect sample_logs/healthy/broker-1 --output broker-1.kfb",
-            "collect --estimate sample_logs/healthy/broker-1 --output b.kfb",
+            "collect --estimate sample_logs/healthy/broker-1",
         ),
         {0: "the bundle is made", 2: _INPUTS, 3: "incomplete: some file could not be read; the bundle lists it"},
     ),

@@ -590,7 +590,7 @@ REMOTE_EVENTS_FACT: Final = fact(
 )
 INCOMPLETE_FACT: Final = fact(
     "incomplete",
-    "Input that could not be read, and the reason. No other dataset has rows of it.",
+    "Input that could not be read, and the reason. Other tables have no rows of it.",
     [
         column("path", pa.string(), "the file, directory or archive"),
         column("reason", pa.string(), "why it could not be read"),
