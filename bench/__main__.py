@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.deep import deep_scan
 from bench.exports import exporting_many, reading_many
-from bench.first import first_scan
+from bench.first import first_lines, first_scans
 from bench.limit import limit_seconds
 from bench.plans import many_plans
 from bench.records import exporting, exporting_others, listing, reading, searching
@@ -110,14 +110,17 @@ def deep(workload: Workload) -> None:
     print(f"| {' | '.join(deep_scan(workload, WORK))} |\n", flush=True)
 
 
-def first_scans(jobs: int) -> None:
-    """Print the table of scans without cached kernels, of 1 GiB each at any scale."""
-    print("| first scan | s | CPU s | later s | CPU s | compiling s | CPU s | first / later | CPU | CPU / (compiling + later) |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+def first(packed: Workload, jobs: int) -> None:
+    """Print the tables of first scans, of the same sizes at any scale, and of first lines."""
+    print("| first scan | MiB | s | later s | interpreting s | compiling s | first / best of both |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for workload in workloads(1.0):
         if workload.name in ("large", "small"):
-            row = first_scan(replace(workload, total_bytes=GIB), WORK, jobs)
-            print(f"| {' | '.join(row)} |", flush=True)
+            for row in first_scans(workload, WORK, jobs):
+                print(f"| {' | '.join(row)} |", flush=True)
+    print("\n| first line | s |\n|---|---:|")
+    for row in first_lines(packed, WORK):
+        print(f"| {' | '.join(row)} |", flush=True)
     print()
 
 
@@ -185,7 +188,7 @@ def main() -> None:
     if not arguments.only or "deep" in arguments.only:
         deep(packed)
     if not arguments.only or "first" in arguments.only:
-        first_scans(arguments.jobs)
+        first(packed, arguments.jobs)
     if not arguments.only or "memory" in arguments.only:
         for workload in workloads(arguments.scale):
             if workload.name in ("large", "small"):
