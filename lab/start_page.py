@@ -23,9 +23,9 @@ the steps of [`plan`](plan.md) repair it.
 STARTS: Final = """
 ## What a start does
 
-The results come from {starts} starts of Kafka {versions} (`python -m lab.start_table` makes them, `lab/starts.tsv` lists them). A node
-that is both broker and controller starts with log directories in which one file is damaged. Then a client reads a topic that has
-an open transaction and some aborted ones, and whose first five records DeleteRecords has deleted. {same}
+The results come from {starts} starts of Kafka {versions} (`python -m lab.start_table` makes them, `lab/starts.tsv` lists
+them). A node that is both broker and controller starts with log directories in which one file is damaged. Then a client reads a
+topic that has an open transaction and some aborted ones, and whose first five records DeleteRecords has deleted. {same}
 
 “Offline” means that Kafka takes the log directory offline: a broker with another log directory continues without it, and a broker
 without one ends. “Ends” means that the broker ends, even if it has another log directory.
@@ -187,8 +187,8 @@ directory; never delete it:
 | file | what it costs |
 |---|---|
 """
-MENDED: Final = """A broker does not start without its `meta.properties`. Without a `partition.metadata` it starts with an empty log. Write these two
-again:
+MENDED: Final = """A broker does not start without its `meta.properties`. Without a `partition.metadata` it starts with an
+empty log. Write these two again:
 
 - `partition.metadata`, with the two lines `version: 0` and `topic_id: ID`. Take the id from the controllers' log or from
   other replicas. The finding names it if they are among the copies.
