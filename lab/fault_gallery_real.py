@@ -27,8 +27,11 @@ writes such bytes: disks, copies and people cause them. Of the rows above:
 """
 BROUGHT_ABOUT: Final = """
 Brokers cause other faults by themselves. Three brokers run one history with a topic for every fault (`lab/broker_faults.py`), and
-it is copied {} times. {} The table lists every finding except `RISKY_CONFIG`, `KEY_PLACEMENT` and similarities to incidents. Rows
-in italics are negative controls. In `after`, the last leader of every topic was elected while the ISR was empty, which loses
+it is copied {} times:
+"""
+TABLE_OF_COPIES: Final = """
+The table lists every finding except `RISKY_CONFIG`, `KEY_PLACEMENT` and similarities to incidents. Rows in italics are negative
+controls. In `after`, the last leader of every topic was elected while the ISR was empty, which loses
 nothing (`UNCLEAN_ELECTION`). To simulate a power failure, the history kills a broker and cuts its log at its recovery point,
 above which nothing was flushed (`lab/power_failure.py`). Separate tests cover the `-future` directory of a move between two log
 directories (F47) and starts with damaged logs (`tests/broker`). Kafka 0.10.2.2, which has no leader epochs, makes F34 in
@@ -49,13 +52,15 @@ def section() -> str:
     for heading, cases in SECTIONS.items():
         why = NOT_ON_REAL_LOGS.get(heading)
         bullets.append(_filled(f"- {heading}: {done[heading]} of {len(cases)}.{f' {why}' if why else ''}", indent="  "))
-    copies = " ".join(f"`{name}`: {state}." for name, state in COPIES.items())
+    copies = [_filled(f"- `{name}`: {state}.", indent="  ") for name, state in COPIES.items()]
     table = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     table += [f"| {' | '.join(row(case))} |" for case in sorted(BROKER_CASES, key=lambda case: (case.fault == "-", case.fault))]
     parts = [
         _filled(INJECTED.format(len(DIFFERENCES))),
         "\n".join(bullets),
-        _filled(BROUGHT_ABOUT.format(len(COPIES), copies)),
+        _filled(BROUGHT_ABOUT.format(len(COPIES))),
+        "\n".join(copies),
+        _filled(TABLE_OF_COPIES),
         "\n".join(table),
     ]
     return "\n\n".join(parts) + "\n"

@@ -15,12 +15,17 @@ TABLE: Final = Path(__file__).with_name("starts.tsv")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "starts.md"
 HEAD: Final = """# What a start does with each small file
 
-`python -m lab.start_table` starts a node that is both broker and controller with copies of log directories in which one small file
-is damaged: {starts} starts of Kafka {versions}. {same} After each start a client reads a topic that has
-an open transaction and some aborted ones, and whose first five records DeleteRecords has deleted. The results are in
-`lab/starts.tsv`. The finding
-[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), its severity and the steps of
-`plan` use this table.
+A damaged small file can stop a broker, take a log directory offline, or change what readers get. This page lists how to repair each
+file before a start, and what a start does without the repair. A scan reports a malformed checkpoint or identity file as
+[`CHECKPOINT_MALFORMED`](../kafka_forensics/analysis/kinds/CHECKPOINT_MALFORMED.md), with a severity according to these tables, and
+the steps of [`plan`](plan.md) repair it.
+"""
+STARTS: Final = """
+## What a start does
+
+The results come from {starts} starts of Kafka {versions} (`python -m lab.start_table` makes them, `lab/starts.tsv` lists
+them). A node that is both broker and controller starts with log directories in which one file is damaged. Then a client reads a
+topic that has an open transaction and some aborted ones, and whose first five records DeleteRecords has deleted. {same}
 
 “Offline” means that Kafka takes the log directory offline: a broker with another log directory continues without it, and a broker
 without one ends. “Ends” means that the broker ends, even if it has another log directory.
@@ -36,6 +41,8 @@ without one ends. “Ends” means that the broker ends, even if it has another 
 - With an empty `cluster.id` a node that is the only broker and controller serves all logs. A broker of 4.3.0 with a separate
   controller continued to run, but the controller refused it (`INCONSISTENT_CLUSTER_ID`).
 - Without `.kafka_cleanshutdown` a start recovers every log from its recovery point on. The content of the file does not matter.
+
+### Checkpoints and other small files
 
 """
 DAMAGES: Final = {
@@ -109,8 +116,8 @@ def page() -> str:
     alike = all(row.versions == " ".join(versions) for row in rows if (row.before, row.log_dirs) == ("stopped", 1))
     same = "All versions did the same." if alike else "Where versions differ, the newest counts."
     starts = sum(len(row.versions.split()) for row in rows)
-    head = HEAD.format(versions=" and ".join(versions), starts=starts, same=same)
-    lines = [head, *_effects(rows), *_derived(rows), *_repairs(rows)]
+    what = STARTS.format(versions=" and ".join(versions), starts=starts, same=same)
+    lines = [HEAD, *_repairs(rows), what, *_effects(rows), *_derived(rows)]
     return "".join(lines)
 
 
@@ -120,7 +127,7 @@ def _files(rows: tuple[Row, ...]) -> list[str]:
 
 def _effects(rows: tuple[Row, ...]) -> Iterator[str]:
     """A table row for each file and outcome, with the kinds of damage that cause it."""
-    yield "## Small files\n\n| file | damage | what a start does |\n|---|---|---|\n"
+    yield "| file | damage | what a start does |\n|---|---|---|\n"
     for file in _files(rows):
         if file not in DERIVED:
             yield from _rows_of_file(file, rows, "stopped")
@@ -165,7 +172,7 @@ def _repairs(rows: tuple[Row, ...]) -> Iterator[str]:
 
 
 BUILT: Final = """
-## Files built from the log
+### Files built from the log
 
 The tables show the `.index`, `.timeindex` and `.snapshot` of the active segment, and the `.txnindex` of an older segment. After a
 crash a start builds the files of the active segment again, whatever their content. After a clean shutdown it uses an existing

@@ -55,9 +55,10 @@ def test_find_reads_both_parts(run: Run, tmp_path: Path, layout: str, *, events:
     assert found(run, broker, store, "--offset", "0..", "--broker", "1", "--topic", "t")[0][:2] == (1, 20)
 
 
-def test_find_says_whether_the_remote_part_was_given(run: Run, tmp_path: Path) -> None:
+def test_find_says_whether_the_remote_part_was_searched(run: Run, tmp_path: Path) -> None:
     broker, store = put_cluster(tmp_path)
-    assert "are in remote storage, not given" in run("find", broker, "--offset", "5")[2]
+    assert "are in remote storage, which was not searched" in run("find", broker, "--offset", "5")[2]
+    assert "which was not searched" in run("find", broker, store, "--offset", "5", "--broker", "1", "--topic", "t")[2]
     assert "remote storage" not in run("find", broker, store, "--offset", "5")[2]
     assert "nothing matches" in run("find", store, "--offset", "5", "--topic", "other")[2]
 

@@ -138,7 +138,7 @@ def failover(root: Path) -> Brokers:
     return put_replicas(root, {1: right, 2: right, 3: history(("p", 0), ("a", 0))}, 1)
 
 
-@incident("d2 KAFKA-7164", "offset 0 is of epoch 0 on broker 3 and of epoch 2 on the others; then all continue in epoch 2")
+@incident("d2 KAFKA-7164", "offset 0 has epoch 0 on broker 3 and epoch 2 on the others; then all continue in epoch 2")
 @near_miss("broker 3 holds a record of epoch 0 and has not followed epoch 2 yet", by=failover)
 def missed_leader_change(root: Path) -> Brokers:
     right = history(("b", 2), ("c", 2))
@@ -149,7 +149,7 @@ def forked_before_epoch_2(root: Path) -> Brokers:
     return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0)), 2: history(("r1", 1))}, 1))
 
 
-@incident("d3 KAFKA-6361", "offset 0 is of epoch 0 on one log and of epoch 1 on the other; both continue in epoch 2")
+@incident("d3 KAFKA-6361", "offset 0 has epoch 0 in one log and epoch 1 in the other; both continue in epoch 2")
 @near_miss("the same before epoch 2", by=forked_before_epoch_2)
 def joined_after_fork(root: Path) -> Brokers:
     return as_before_topic_ids(put_replicas(root, {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}, 1))
@@ -426,7 +426,12 @@ def keyed(*records: tuple[int, str, str | None], magic: int = 2) -> Log:
     tombstone=False,
 )
 @near_miss("the tombstone is still on every replica", 2, tombstone=True)
-@incident("d21 KAFKA-4529", "the same in message format 1", 1, tombstone=False)
+@incident(
+    "d21 KAFKA-4529",
+    "compacted, format 1: one replica has a key that the others lack, together with the tombstone that removed it",
+    1,
+    tombstone=False,
+)
 @near_miss("the tombstone is still on every replica", 1, tombstone=True)
 def cleaned_apart(root: Path, magic: int, *, tombstone: bool) -> Brokers:
     others = [(1, "B", "1"), (2, "C", "1"), *[(3, "A", None)] * tombstone, (4, "D", "1"), (5, "E", "1")]

@@ -1,18 +1,13 @@
-"""The states that are salvaged on real brokers: the damage to copies, and that the page on salvage lists them all."""
+"""The states that are salvaged on real brokers: the damage to copies."""
 
-import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from lab.salvage_states import GAPS, STATES, State, harm, in_every_codec, logs, write_transactions
-from lab.workload import CODECS
+from lab.salvage_states import GAPS, STATES, State, harm, logs, write_transactions
 from tests.support.brokers import put_meta_properties, put_segment
-from tests.support.places import ROOT
 from tests.support.segments import batch
 
-PAGE = ROOT / "docs" / "salvage.md"
 PLAIN = [state for state in STATES if state.write is not write_transactions]
 """The other states damage transaction markers, which only a cluster writes."""
 
@@ -32,13 +27,6 @@ def copies_of(root: Path, state: State) -> None:
 
 def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def test_the_page_lists_every_state_once() -> None:
-    text = PAGE.read_text().partition("| of three copies | states |")[2].partition("\n\n")[0]
-    assert Counter(re.findall(r"`([a-z0-9-]*[a-z0-9])`", text.replace("`--allow-gaps`", ""))) == Counter(
-        state.name for state in (*STATES, *in_every_codec(CODECS))
-    )
 
 
 @pytest.mark.parametrize("state", PLAIN, ids=lambda state: state.name)

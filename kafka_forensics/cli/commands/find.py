@@ -148,7 +148,7 @@ def _print_summary(answer: "Search", screen: Screen) -> None:
         lines.append(f"found {plural(answer.found, 'record')} in {searched}")
     for (topic, partition), local_start in answer.in_remote_storage.items():
         name = unquoted(f"{topic}-{partition}")
-        lines.append(f"{name}: the topic is tiered; its records before offset {local_start} are in remote storage, not given")
+        lines.append(f"{name}: records before offset {local_start} are in remote storage, which was not searched")
     for (topic, partition), missing in answer.missing_in_stores.items():
         named = first_few((offset_range(*part) for part in missing), _RANGES_SHOWN)
         offsets = f"offset {named} is" if counted(missing) == 1 else f"offsets {named} are"
