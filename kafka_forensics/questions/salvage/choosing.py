@@ -89,7 +89,7 @@ def _choose_lineage(
     copies = _without_embedded(copies, sources, differences)
     numbers = {str(copy.broker): number for number, copy in enumerate(copies)}
     if prefer is not None:
-        base, chosen_by = numbers[prefer], "prefer-broker"
+        base, chosen_by = numbers[prefer], "prefer_broker"
     elif str(planned.plan.recommended) in numbers:
         base, chosen_by = numbers[str(planned.plan.recommended)], "plan"
     else:

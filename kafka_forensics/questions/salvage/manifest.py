@@ -108,7 +108,7 @@ class SalvagedPartition:
     base: int | str
     """The broker whose copy determines the lineage, or REMOTE_STORAGE."""
     chosen_by: str
-    """`plan` (recommended) · `prefer-broker` · `committed` (only its lineage is proven committed) · `longest` (otherwise: proven
+    """`plan` (recommended) · `prefer_broker` · `committed` (only its lineage is proven committed) · `longest` (otherwise: proven
     committed furthest, or longest) · `quorum` (the most up-to-date of a majority of the voters) · `remote` (no copy is here, but
     a remote store has it)."""
     log_start_offset: int

@@ -75,7 +75,7 @@ def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gap
     broker = int(prefer or 1)
     partition = taken(tmp_path, [*CLEANED[:broker], *CLEANED[broker + 1 :], *ACTIVE], allow_gaps=True, prefer=prefer)
     assert (partition.base, partition.brokers) == (broker, [broker])
-    assert partition.chosen_by == ("prefer-broker" if prefer else "plan")
+    assert partition.chosen_by == ("prefer_broker" if prefer else "plan")
     assert gaps_of(partition) == [(*CLEANED_SPANS[broker], (broker,))]
     assert left_behind_of(partition) == [(3 - broker, 3, 4) if broker == 1 else (1, 4, 5)]
     assert partition.warning == MAY_BE_STALE

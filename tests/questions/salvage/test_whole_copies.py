@@ -35,7 +35,7 @@ def test_of_several_whole_copies_the_recommended_or_preferred_one_is_used(tmp_pa
     log_of_plan = salvaged_of(tmp_path / "in", tmp_path / "out").partitions[0]
     assert (log_of_plan.base, log_of_plan.chosen_by) == (1, "plan")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "two", prefer="2").partitions
-    assert (partition.base, partition.chosen_by, partition.left_behind, partition.warning) == (2, "prefer-broker", [], None)
+    assert (partition.base, partition.chosen_by, partition.left_behind, partition.warning) == (2, "prefer_broker", [], None)
     for output, allow_gaps in (("three", False), ("three-gaps", True)):
         salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
         (partition,) = salvaged.partitions
@@ -70,7 +70,7 @@ def test_of_copies_with_different_values_the_preferred_one_is_used(tmp_path: Pat
     assert "--prefer-broker" in str(refused.hint)
     for broker, batches in (("1", [*CLEANED, *REST]), ("2", other)):
         partition = taken(tmp_path, batches, broker, prefer=broker)
-        assert (partition.base, partition.chosen_by) == (int(broker), "prefer-broker")
+        assert (partition.base, partition.chosen_by) == (int(broker), "prefer_broker")
         assert [(records.broker, records.start, records.end) for records in partition.left_behind] == [(3 - int(broker), 8, 12)]
 
 
@@ -168,7 +168,7 @@ def test_of_rival_histories_the_preferred_one_is_used(tmp_path: Path) -> None:
     assert "its copies differ (UNCLEAN_LOSS)" in refused.reason
     for broker, batches in (("1", OLD), ("2", NEW)):
         partition = taken(tmp_path, batches, broker, prefer=broker)
-        assert (partition.base, partition.chosen_by, partition.gaps) == (int(broker), "prefer-broker", [])
+        assert (partition.base, partition.chosen_by, partition.gaps) == (int(broker), "prefer_broker", [])
     assert [(left.broker, left.start, left.end, left.committed_end, left.rival_of) for left in partition.left_behind] == [
         (1, 12, 14, 14, 2)
     ]
@@ -251,7 +251,7 @@ def test_if_a_record_is_committed_in_one_copy_only_the_preferred_one_is_used(tmp
     assert "its copies differ (COMPACTED_VALUE_DIFFERS)" in refused.reason
     for prefer in ("1", "2"):
         (partition,) = salvaged_of(tmp_path / "in", tmp_path / prefer, prefer=prefer).partitions
-        assert (str(partition.base), partition.chosen_by) == (prefer, "prefer-broker")
+        assert (str(partition.base), partition.chosen_by) == (prefer, "prefer_broker")
 
 
 @pytest.mark.parametrize(
