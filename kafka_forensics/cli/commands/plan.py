@@ -61,7 +61,7 @@ def plan(
     and the steps to the best one.
     """
     format_name = output.chosen_format()
-    rule = cast('TruncateBy | None', truncate_by and truncate_by.replace("-", "_"))
+    rule = cast("TruncateBy | None", truncate_by and truncate_by.replace("-", "_"))
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 
