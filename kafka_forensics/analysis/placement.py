@@ -96,7 +96,7 @@ class PartitionKeys:
 
 MURMUR2: Final = "murmur2"
 CRC32: Final = "crc32"
-BOTH: Final = "murmur2 and crc32"
+BOTH: Final = "murmur2_and_crc32"
 NEITHER: Final = "no_known_hash"
 _HASHES: Final = (MURMUR2, CRC32)
 

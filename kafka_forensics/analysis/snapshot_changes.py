@@ -241,7 +241,7 @@ class _LogComparison:
             return "retention"
         timestamp = int(rows[BatchColumn.MAX_TIMESTAMP, -1]) if rows.shape[1] else -1
         spared = retention.certainly_keeps(timestamp, now, new.state.framing.bytes_decoded)
-        return "head_gone" if spared else "retention"
+        return "log_start_missing" if spared else "retention"
 
     def compare_common_offsets(self) -> None:
         """Add what changed at offsets that both logs have."""
@@ -450,7 +450,7 @@ def _with_holders(row: Change, end: int, parts: list[tuple[Range, _Brokers]]) ->
         evidence["in_parts_on"] = list(dict.fromkeys(holder for _, holders in parts for holder in holders))
         evidence["lost"] = [list(span) for span in lost[:_RANGES_LISTED]]
         evidence["lost_offsets"] = sum(end - start for start, end in lost)
-    return replace(row, committed_end=end, held_by=of_all, evidence=evidence)
+    return replace(row, committed_end_offset=end, held_by=of_all, evidence=evidence)
 
 
 def _by_holders(old: Replica, newer: Sequence[Replica], offsets: Range, reader: BatchReader) -> list[tuple[Range, _Brokers]]:

@@ -243,7 +243,7 @@ def _partition_object(partition: RecoveredPartition) -> Json:
     else:
         candidate = partition.side.candidate
         election = {"broker": candidate.broker, "election": candidate.election}
-        side = {**election, "why": partition.side.why, "sentence": partition.side.sentence}
+        side = {**election, "why": partition.side.why, "message": partition.side.message}
     return {
         "topic": partition.topic,
         "partition": partition.partition,

@@ -82,7 +82,7 @@ class Change:
     batches: int | None = None
     records: int | None = None
     bytes: int | None = None
-    committed_end: int | None = None
+    committed_end_offset: int | None = None
     """Of removed offsets: the end up to which the older snapshot proves them committed."""
     held_by: tuple[int | str, ...] = ()
     """Of removed committed offsets: brokers that have all of them in the newer snapshot; `evidence` lists those with parts."""
@@ -149,7 +149,7 @@ class SnapshotsResult(Answer):
 _REPLICA_FIELDS: Final = tuple(field.name for field in fields(ReplicaAt))
 _CHANGE_FIELDS: Final = (
     *("topic", "partition", "broker", "from_snapshot", "to_snapshot", "kind", "reason", "offset_start", "offset_end"),
-    *("leader_epochs", "replaced_by", "batches", "records", "bytes", "committed_end", "held_by"),
+    *("leader_epochs", "replaced_by", "batches", "records", "bytes", "committed_end_offset", "held_by"),
 )
 CHANGE_COLUMNS: Final = (
     *_CHANGE_FIELDS,

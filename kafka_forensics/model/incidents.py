@@ -18,7 +18,7 @@ class Cause(StrEnum):
     """The last ISR member came back with a shorter log and was elected."""
     REPLICAS_DIVERGE = "replicas_diverge"
     """Replicas have different records at the same offsets, and no known election explains it."""
-    LOG_DIRECTORY_MISSING = "log_directory_gone"
+    LOG_DIRECTORY_MISSING = "log_directory_missing"
     """A broker's log directory, or partition directories in it, are empty or absent."""
     SHORT_REPLICA = "short_replica"
     """Replicas of one broker lack committed records, like an older copy or a log that lost its end."""

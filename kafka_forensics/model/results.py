@@ -124,7 +124,7 @@ class KeyPlacement:
     """The rule that assigns keyed records to partitions, inferred from sampled records; the last one of several."""
 
     partitioner: str | None
-    """murmur2 | crc32 | murmur2 and crc32 | no_known_hash; None: too few keys were sampled."""
+    """murmur2 | crc32 | murmur2_and_crc32 | no_known_hash; None: too few keys were sampled."""
     partition_count: int | None
     """The modulus of the hash."""
     agreeing_percent: int | None

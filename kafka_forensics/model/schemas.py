@@ -355,7 +355,7 @@ CHANGES_FACT: Final = fact(
         nullable_column("records", pa.int64(), "in them"),
         nullable_column("bytes", pa.int64(), "of them"),
         nullable_column(
-            "committed_end", pa.int64(), "end of the removed offsets that the older snapshot proves committed, exclusive"
+            "committed_end_offset", pa.int64(), "end of the removed offsets that the older snapshot proves committed, exclusive"
         ),
         column("held_by", pa.list_(pa.string()), "brokers that have all removed records in the newer snapshot"),
         *_at("from", "older"),

@@ -13,7 +13,7 @@ from kafka_forensics.scanning.engine.local import Progress, scan_inputs
 from kafka_forensics.scanning.witnesses.controller import read_controller
 from kafka_forensics.scanning.witnesses.witnesses import Witnesses
 
-_COSTS = ("same_leader", "old_leader_not_given", "old_leader_not_compared", "agree_again", "damage_hides")
+_NO_LOSSES = ("same_leader", "old_leader_not_given", "old_leader_not_compared", "agree_again", "damage_hides")
 """Evidence of an unclean election that did not lose records by the copies, or not visibly."""
 
 
@@ -27,14 +27,14 @@ class EventRow:
     event: PartitionEvent
     before: PartitionEvent | None
     """The change before it, None for the first one in the log."""
-    cost: str | None = None
-    """Of an unclean election: `lost` (`cost_start_offset` to `cost_end_offset`, exclusive) · `agree_again` (the copies are equal:
+    loss: str | None = None
+    """Of an unclean election: `lost` (`lost_start_offset` to `lost_end_offset`, exclusive) · `agree_again` (the copies are equal:
     what it cost no longer shows) · `damage_hides` (an older copy is damaged, and may have held lost records) · `same_leader` (the
-    last leader led again) · `parted` (the copies differ for another reason) · `old_leader_not_given` and `old_leader_not_compared`
-    (the leader before may hold lost records, and its copy is missing, or was not requested) · `no_copy` (no copy of this partition
-    is here) · `not_told` (copies are here, and were not compared for this election)."""
-    cost_start_offset: int | None = None
-    cost_end_offset: int | None = None
+    last leader led again) · `copies_differ` (for another reason) · `old_leader_not_given` and `old_leader_not_compared` (the leader
+    before may hold lost records, and its copy is missing, or was not requested) · `no_copy` (no copy of this partition is here) ·
+    `not_compared` (copies are here, and were not compared for this election)."""
+    lost_start_offset: int | None = None
+    lost_end_offset: int | None = None
 
     @property
     def deleted(self) -> bool:
@@ -99,7 +99,7 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
         if row.event.is_unclean:
             has_copy = bool(copied & {(row.topic, row.partition, row.topic_id), (row.topic, row.partition, None)})
             cost = _cost(row, elections.get((row.topic, row.partition, row.event.offset)), has_copy=has_copy)
-            rows[number] = replace(row, cost=cost[0], cost_start_offset=cost[1], cost_end_offset=cost[2])
+            rows[number] = replace(row, loss=cost[0], lost_start_offset=cost[1], lost_end_offset=cost[2])
     return ControllerEvents(history, rows, evidence.findings, incomplete, copies)
 
 
@@ -122,7 +122,7 @@ def _cost(row: EventRow, election: Finding | None, *, has_copy: bool) -> tuple[s
     """(cost, start and end of the lost offsets) of an unclean election, by its finding if there is one."""
     if election is None:
         is_same_leader = row.event.previous_leader == row.event.state.leader
-        return "same_leader" if is_same_leader else "not_told" if has_copy else "no_copy", None, None
+        return "same_leader" if is_same_leader else "not_compared" if has_copy else "no_copy", None, None
     if "cost_finding" in election.evidence:
         return "lost", election.place.offset_start, election.place.offset_end
-    return next((cost for cost in _COSTS if cost in election.evidence), "parted"), None, None
+    return next((cost for cost in _NO_LOSSES if cost in election.evidence), "copies_differ"), None, None

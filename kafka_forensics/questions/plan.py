@@ -901,7 +901,7 @@ def damaged_ranges(replica: Replica) -> Ranges:
     after = [
         (damage.base_offset, damage.last_offset + 1)
         for _, damage in framing.damage.get("FRAMING_LOST", ())
-        if damage.detail.get("reason") == "length_lies" and damage.base_offset == replica.offset_sequence.end_offset
+        if damage.detail.get("reason") == "wrong_length" and damage.base_offset == replica.offset_sequence.end_offset
     ]
     if tail is not None and 0 <= tail.start_offset < tail.end_offset:
         after += without([(tail.start_offset, tail.end_offset)], replica.good_ranges)

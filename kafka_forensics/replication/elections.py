@@ -29,7 +29,7 @@ class ElectionInput:
 class ElectionResult:
     """The leader (-1: none), the rule that elected it, and the ISR and ELR afterwards.
 
-    `kind` is `stays`, `clean`, `elr`, `last-known-leader`, `unclean` or `none`. `last-known-leader` and `unclean` may lose
+    `kind` is `stays`, `clean`, `elr`, `last_known_leader`, `unclean` or `none`. `last_known_leader` and `unclean` may lose
     committed records; the partition is then marked as recovering.
     """
 
@@ -41,7 +41,7 @@ class ElectionResult:
     @property
     def may_lose(self) -> bool:
         """Whether the leader may lack committed records."""
-        return self.kind in ("last-known-leader", "unclean")
+        return self.kind in ("last_known_leader", "unclean")
 
 
 def elect(candidates: ElectionInput, *, unclean: bool = False, preferred: bool = False) -> ElectionResult:
@@ -63,7 +63,7 @@ def elect(candidates: ElectionInput, *, unclean: bool = False, preferred: bool =
             return ElectionResult(broker, kind, frozenset({broker}), candidates.elr - {broker})
     last = candidates.last_known_leader
     if last is not None and last in candidates.alive and not candidates.isr and not candidates.elr:
-        return ElectionResult(last, "last-known-leader", frozenset({last}), frozenset())
+        return ElectionResult(last, "last_known_leader", frozenset({last}), frozenset())
     first = next((broker for broker in candidates.assignment if broker in candidates.alive), None)
     if unclean and not preferred and first is not None:
         return ElectionResult(first, "unclean", frozenset({first}), frozenset())

@@ -27,7 +27,7 @@ class Scenario:
     """A history that can be played; `protocols` are those under which it makes sense, its default first."""
 
     name: str
-    sentence: str
+    message: str
     play: Callable[[History], None]
     protocols: tuple[TruncationProtocol, ...]
     brokers: tuple[int, ...]
@@ -53,7 +53,7 @@ def play(name: str, protocol: TruncationProtocol | None = None) -> History:
 
 def _scenario(
     name: str,
-    sentence: str,
+    message: str,
     *,
     protocols: tuple[TruncationProtocol, ...] = NEWEST,
     brokers: tuple[int, ...] = (1, 2, 3),
@@ -62,7 +62,7 @@ def _scenario(
     """Add the decorated function to `SCENARIOS`."""
 
     def add(plays: Callable[[History], None]) -> Callable[[History], None]:
-        SCENARIOS[name] = Scenario(name, sentence, plays, protocols, brokers, transactions)
+        SCENARIOS[name] = Scenario(name, message, plays, protocols, brokers, transactions)
         return plays
 
     return add

@@ -8,11 +8,11 @@ from kafka_forensics.model.offset_ranges import offset_range
 
 REASONS: Final = {
     "retention": "by retention, or as the leader did",
-    "head_gone": "the first segments are missing, and no known retention deletes records this young",
+    "log_start_missing": "the first segments are missing, and no known retention deletes records this young",
     "log_start_moved": "the log start moved: DeleteRecords, or as the leader did",
     "came_and_went": "appended since the older snapshot and already below the log start, or never copied to this replica",
     "topic_deleted": "the topic was deleted",
-    "topic_gone": "no given broker has the topic any more",
+    "topic_missing": "no given broker has the topic any more",
     "topic_recreated": "the topic was created again with another id",
     "topic_created": "the topic is new",
     "partition_added": "the partition is new",
@@ -20,7 +20,7 @@ REASONS: Final = {
     "moved_to_other_brokers": "the partition moved to other brokers",
     "replica_being_deleted": "its directory is marked for deletion",
     "replica_stray": "its directory was renamed to -stray",
-    "replica_gone": "its directory is not there",
+    "replica_missing": "its directory is not there",
     "broker_not_given": "the other snapshot has no files of this broker",
     "log_dir_not_given": "its log directory is not in the other snapshot",
     "unreadable": "not all of it could be read",
@@ -65,8 +65,8 @@ def change_text(change: Change) -> str:
         counts = ", ".join(plural(number, noun) for number, noun in counted if number is not None)
         parts += [counts] if counts else []
     parts += ["records in remote storage"] if change.evidence.get("in_remote_storage") else []
-    if change.committed_end is not None:
-        parts.append(f"committed below {change.committed_end}, {_holders(change)}")
+    if change.committed_end_offset is not None:
+        parts.append(f"committed below {change.committed_end_offset}, {_holders(change)}")
     more = ((text, change.evidence.get(key)) for key, text in _MORE_RANGES.items())
     return "; ".join([*parts, *(text.format(count, "" if count == 1 else "s") for text, count in more if count)])
 

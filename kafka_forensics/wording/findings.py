@@ -523,7 +523,7 @@ DERIVED: Final[Mapping[str, Callable[[Finding], str | bool | None]]] = {
     "remote_defect": _remote_defect,
     "remote_ids": _remote_ids,
     "remote_states": _remote_states,
-    "risks_told": _risks_text,
+    "risks_text": _risks_text,
     "rivals": _rivals,
     "stops": lambda finding: finding.evidence.get("starts") is False,
     "successor": _successor,

@@ -199,7 +199,7 @@ def test_outcomes_equal_forecast(seen: dict[tuple[int, str], Election], which: t
 def test_there_were_enough_elections_of_every_kind(seen: dict[tuple[int, str], Election]) -> None:
     assert len(seen) >= 20
     kinds = {elected.kind for election in seen.values() for elected in forecast_leaders(election.planned, election.done.steps)}
-    assert kinds >= {"elr", "last-known-leader", "unclean"}
+    assert kinds >= {"elr", "last_known_leader", "unclean"}
     assert sum(any(election.real.lost.values()) for election in seen.values()) >= 8
     assert sum(bool(election.done.killed) for election in seen.values()) >= 16
     assert sum(election.real.leaders[election.done.steps.index(FORCE) - 1] < 0 for election in seen.values()) >= 4

@@ -229,7 +229,7 @@ def test_the_losing_side_of_a_fork_is_recovered(results: ResultsByVersion, versi
     assert (refused.kind, "--prefer-broker" in str(refused.hint)) == (kind, True)
     salvaged = partition_result(played.forks[topic], topic)
     assert isinstance(salvaged, SalvagedPartition)
-    assert (salvaged.base, salvaged.chosen_by) == (2, "prefer-broker")
+    assert (salvaged.base_broker, salvaged.chosen_by) == (2, "prefer_broker")
     on_kept = [offset for offset, _ in played.served["read_uncommitted"][topic]]
     assert on_kept == [*range(played.watermarks[topic][1])] == [*range(COMMON_END + ALONE)]
     lost = [row.record.offset for row in played.recovered if row.topic == topic]

@@ -239,5 +239,5 @@ def test_snapshots_have_the_start_that_the_log_lacks(restarted: Restarted) -> No
     names = [Path(copied.file).name for copied in restarted.metadata.files]
     assert restarted.metadata.log_start_offset <= max([0, *(int(name[:20]) for name in names)])
     for name in names:
-        base = restarted.copies / f"broker-{restarted.metadata.base}" / METADATA / name
+        base = restarted.copies / f"broker-{restarted.metadata.base_broker}" / METADATA / name
         assert (metadata_of(restarted.output) / name).read_bytes() == base.read_bytes()

@@ -106,7 +106,7 @@ def test_all_topics_are_salvaged(restarted: Restarted) -> None:
 def test_the_whole_copy_of_compacted_topics_serves_the_last_values(restarted: Restarted) -> None:
     for topic in (COMPACTED, OFFSETS):
         (partition,) = [partition for partition in restarted.salvaged.partitions if partition.topic == topic]
-        assert (partition.base, partition.brokers, partition.gaps) == (3, [3], [])
+        assert (partition.base_broker, partition.brokers, partition.gaps) == (3, [3], [])
     served: dict[bytes | None, bytes | None] = {key: value for _, key, value in restarted.started.served[COMPACTED, 0]}
     assert {key: value for key, value in served.items() if value is not None} == restarted.latest
     assert restarted.committed == COMMITS[-1]

@@ -90,7 +90,7 @@ def test_a_plan_forecasts_truncations_of_old_brokers(old_history: History) -> No
     (planned,) = make_plans(paths, ScanOptions(TOPIC), PlanOptions()).planned
     candidate = planned.candidate(3)
     assert candidate is not None
-    assert planned.plan.truncate_by == "high-watermark"
+    assert planned.plan.truncate_by == "high_watermark"
     cuts = {follower_plan.broker: (follower_plan.truncation_offset, follower_plan.kept) for follower_plan in candidate.followers}
     assert cuts == {1: (len(AFTER), ((0, len(AFTER)),)), 2: (0, ())}
     assert (candidate.committed, candidate.at_least, candidate.at_most) == (10, 7, 10)

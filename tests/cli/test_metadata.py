@@ -47,7 +47,7 @@ def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) 
     status, out, err = run(*brokers, "--topic", "audit", "--format", "json")
     assert status == 0
     [election] = [row for row in json.loads(out) if row["is_unclean"]]
-    assert (election["cost"], election["cost_start_offset"], election["cost_end_offset"]) == ("lost", 300, 370)
+    assert (election["loss"], election["lost_start_offset"], election["lost_end_offset"]) == ("lost", 300, 370)
     assert (election["previous_leader"], election["leader"], election["isr"]) == (2, 1, [1])
     assert election["timestamp"].startswith("20")
     assert "1 unclean election" in err
@@ -65,7 +65,7 @@ def test_rows_have_all_columns(run: Run, tmp_path: Path) -> None:
     assert [row["event"] for row in (created, changed, deleted)] == ["created", "changed", "deleted"]
     assert (created["timestamp_ms"], created["timestamp"]) == (1_700_001_002_000, "2023-11-14T22:30:02.000Z")
     assert (changed["leader"], changed["leader_epoch"], changed["partition_epoch"], changed["isr"]) == (2, 1, 1, [2])
-    assert (changed["is_committed"], changed["is_unclean"], changed["unknown_after"], changed["cost"]) == (True, False, None, None)
+    assert (changed["is_committed"], changed["is_unclean"], changed["unknown_after"], changed["loss"]) == (True, False, None, None)
 
 
 def test_topic_and_partition_select_rows(run: Run, tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_without_a_possible_leader_all_records_are_at_stake(
     ]
     assert partition["advice"][0] in plan_text(roots[1], "--dead", "1")
     rows = [line.split("\t") for line in run_plan(*roots, "--dead", "1", "--format", "tsv")[1].splitlines()]
-    assert rows[1][3:10] == ["", "nobody", "false", "2", "3", "false", "2"]
+    assert rows[1][3:10] == ["", "no_replica", "false", "2", "3", "false", "2"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_topic_unknown_to_the_controllers_is_at_stake(
     brokers = with_controller(healthy(tmp_path), record(12, name="metadata.version", feature_level=level), *other_topic)
     paths = sorted(brokers.root.iterdir())
     status, out, err = run_plan(*paths, "--format", "tsv")
-    assert (status, out.splitlines()[1].split("\t")[3:5]) == (0, ["", "nobody"])
+    assert (status, out.splitlines()[1].split("\t")[3:5]) == (0, ["", "no_replica"])
     assert err == "1 partition: the controllers' log does not have it: all that it holds is at stake\n"
     document = plan_document(*paths)
     (partition,) = document["partitions"]

@@ -25,7 +25,7 @@ def candidates(
         ("a clean election precedes an unclean one", candidates({1, 3}, {1}), True, 1, "clean", {1}),
         ("an ELR member if the ISR is empty", candidates({1, 3}, set(), elr={1, 3}), False, 3, "elr", {3}),
         ("no ELR member while the ISR has a member", candidates({1, 3}, {2}, elr={1}), False, -1, "none", {2}),
-        ("the last known leader if both are empty", candidates({1, 3}, set(), last=1), False, 1, "last-known-leader", {1}),
+        ("the last known leader if both are empty", candidates({1, 3}, set(), last=1), False, 1, "last_known_leader", {1}),
         ("not the last known leader while the ELR has a member", candidates({1}, set(), elr={3}, last=1), False, -1, "none", set()),
         ("not a dead last known leader", candidates({3}, set(), last=1), False, -1, "none", set()),
         ("then an unclean election takes the first alive", candidates({3}, set(), last=1), True, 3, "unclean", {3}),
@@ -37,7 +37,7 @@ def test_the_controller_elects_by_isr_elr_and_last_leader(
 ) -> None:
     elected = elections.elect(election_input, unclean=unclean)
     assert (elected.leader, elected.kind, set(elected.isr)) == (leader, kind, isr), case
-    assert elected.may_lose is (kind in ("unclean", "last-known-leader"))
+    assert elected.may_lose is (kind in ("unclean", "last_known_leader"))
 
 
 def test_the_preferred_replica_is_the_first_assigned_if_it_is_eligible() -> None:

@@ -17,7 +17,7 @@ Version = tuple[int, Entry]
 """(offset, entry)."""
 FindingKey = tuple[str, int | None, int | None, int | None]
 """A finding by its kind, broker and offsets `[start, end)`."""
-MAY_LOSE = ("unclean", "last-known-leader")
+MAY_LOSE = ("unclean", "last_known_leader")
 """Kinds of elections whose leader may lack committed records."""
 
 

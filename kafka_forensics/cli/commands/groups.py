@@ -20,7 +20,7 @@ from kafka_forensics.model.constants import (
     SHARE_GROUP_STATE_TOPIC,
     delivery_state_name,
 )
-from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, time_text, times
+from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, object_of, rfc3339, time_text, times
 from kafka_forensics.model.safe_text import unquoted
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def _share_batch(batch: "StateBatch") -> Json:
     return batch._asdict() | {"delivery_state": delivery_state_name(batch.delivery_state)}
 
 
+_EXPIRES_MS: Final = _none_if_negative("commit.expire_timestamp")
 COLUMNS: Final[Columns] = {
     **attributes("group"),
     **attributes("kind state members=members_count generation", of="about"),
@@ -62,7 +63,8 @@ COLUMNS: Final[Columns] = {
     **attributes("log_start_offset local_log_start_offset log_end_offset=readable.log_end_offset", of="ends"),
     **attributes("lag readable deleted_unread beyond_end"),
     **times("committed", "commit.commit_timestamp"),
-    "expires_ms": _none_if_negative("commit.expire_timestamp"),
+    "expires_ms": _EXPIRES_MS,
+    "expires": lambda row: None if (time_ms := _EXPIRES_MS(row)) is None else rfc3339(time_ms),
     "leader_epoch": _none_if_negative("commit.leader_epoch"),
     "topic_id": lambda row: attribute("topic_id")(row.share or row.commit),
     "in_transaction": lambda row: None if row.commit is None else row.in_transaction,

@@ -22,7 +22,7 @@ COLUMNS: Final[Columns] = {
     **attributes("event=event.kind leader=state.leader leader_epoch"),
     **attributes("partition_epoch isr elr last_known_elr replica_assignment adding_replicas removing_replicas", of="state"),
     **attributes("directories leader_recovery_state", of="state"),
-    **attributes("is_unclean=event.is_unclean previous_leader cost cost_start_offset cost_end_offset"),
+    **attributes("is_unclean=event.is_unclean previous_leader loss lost_start_offset lost_end_offset"),
     **attributes("is_committed unknown_after", of="event"),
 }
 _MESSAGES_SHOWN: Final = 20

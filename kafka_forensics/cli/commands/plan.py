@@ -1,7 +1,7 @@
 """`plan`: what each possible election would cut and lose, whom to elect, and how."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from kafka_forensics.errors import UsageError
 if TYPE_CHECKING:
     from kafka_forensics.cli.outputs.plan_steps import PlanArguments
     from kafka_forensics.questions.plan import Plans
+    from kafka_forensics.replication.planner import TruncateBy
 
 
 TRUNCATE_BY: Final = ("epochs", "high-watermark")
@@ -28,7 +29,7 @@ Files = Annotated[
     ),
     options.OutputMark("any"),
 ]
-TruncateBy = Annotated[
+TruncateByOption = Annotated[
     str | None,
     options.choice(
         "--truncate-by",
@@ -48,7 +49,7 @@ def plan(
     *,
     elect: Elect = None,
     dead: options.Dead = None,
-    truncate_by: TruncateBy = None,
+    truncate_by: TruncateByOption = None,
     by: options.By = "incident",
     files: Files = None,
     output: options.PlanOutputOptions,
@@ -60,7 +61,7 @@ def plan(
     and the steps to the best one.
     """
     format_name = output.chosen_format()
-    rule = cast('Literal["epochs", "high-watermark"] | None', truncate_by)
+    rule = cast("TruncateBy | None", truncate_by and truncate_by.replace("-", "_"))
     scan_options = reading.scan_options(selection, deep=False)
     screen = screen_of(console)
 

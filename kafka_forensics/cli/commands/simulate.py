@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TRUTH: Final = "truth.json"
 LOG_DIRS: Final = "log-dirs"
 """Next to truth.json: the log directories have no other files among them."""
-LIST_COLUMNS: Final = attributes("scenario=name protocols sentence")
+LIST_COLUMNS: Final = attributes("scenario=name protocols message")
 
 ScenarioName = Annotated[
     str, typer.Argument(metavar="SCENARIO", autocompletion=lambda: scenario_names(), help="A name from `simulate list`.")

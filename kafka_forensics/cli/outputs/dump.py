@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.cli.outputs.rows import TIMES, WIDE, json_array, plain, table_lines, text_of
+from kafka_forensics.cli.outputs.rows import TIMES, WIDE, json_array, plain, spellings, table_lines, text_of, time_names
 from kafka_forensics.cli.streams import Destination, write_pieces
 from kafka_forensics.model.batches import PAYLOAD_COLUMNS
 from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_number_texts
@@ -70,22 +70,21 @@ def write_file_rows(
 
 
 def _tsv_lines(sections: Iterable[FileRows], columns: Sequence[str], *, several: bool) -> Iterator[str | memoryview]:
-    yield "\t".join(["file", *columns] if several else columns) + "\n"
+    heads = (head for name in columns for head in (time_names(name) if name in TIMES else (name,)))
+    yield "\t".join(["file", *heads] if several else heads) + "\n"
     for section in sections:
         prefix = printable(section.file) + "\t" if several else ""
         places = [section.columns.index(name) if name in section.columns else len(section.columns) for name in columns]
-        has_all_columns = section.columns == tuple(columns)
+        cells = [(place, spell) for place, name in zip(places, columns, strict=True) for spell in spellings(name)]
         for row in section.rows:
             if not isinstance(row, tuple):
                 from kafka_forensics.cli.outputs.record_text import records_as_tsv
 
                 constants, table = _constants_and_table(row)
                 yield records_as_tsv(table, columns, prefix, constants)
-            elif has_all_columns:
-                yield prefix + "\t".join(map(text_of, row)) + "\n"
             else:
                 padded = (*row, None)
-                yield prefix + "\t".join(text_of(padded[place]) for place in places) + "\n"
+                yield prefix + "\t".join([spell(padded[place]) for place, spell in cells]) + "\n"
 
 
 def _json_lines(sections: Iterable[FileRows]) -> Iterator[str | memoryview]:
@@ -123,11 +122,11 @@ def _row_as_json(section: FileRows) -> Callable[[JsonRow], str]:
 
 def _json_writer(name: str) -> Callable[[Json, JsonValue], None]:
     """The function that adds a column's value to an object: times also as text, 64-bit integers also as digits."""
-    short = name.removesuffix("_ms")
+    name_ms, name_of_text = time_names(name)
 
     def write_time(document: Json, value: int | None) -> None:
-        document[f"{short}_ms"] = value
-        document[short] = None if value is None else rfc3339(value)
+        document[name_ms] = value
+        document[name_of_text] = None if value is None else rfc3339(value)
 
     def write_wide(document: Json, value: int | None) -> None:
         document[name] = value

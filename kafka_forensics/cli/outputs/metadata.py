@@ -21,11 +21,11 @@ _COST_NOTES: Final = {
     "same_leader": "the last leader was elected again",
     "agree_again": "no copy has the records that it cost",
     "damage_hides": "what it cost is unknown: a copy from before it is damaged",
-    "parted": "the copies differ",
+    "copies_differ": "the copies differ",
     "no_copy": "no copy of this partition was given",
     "old_leader_not_given": "what it cost is unknown: no copy of broker {leader}, the leader before, was given",
     "old_leader_not_compared": "what it cost is unknown: the copy of broker {leader}, the leader before, was not compared",
-    "not_told": "what it cost was not checked",
+    "not_compared": "what it cost was not checked",
 }
 _ROWS_SHOWN: Final = 8
 """Rows of each table, a row for equal partitions."""
@@ -86,14 +86,14 @@ def _keys(rows: Iterable[EventRow]) -> list[TopicPartition]:
 
 
 def _lost(rows: Iterable[EventRow]) -> str:
-    return plural(sum((row.cost_end_offset or 0) - (row.cost_start_offset or 0) for row in rows), "offset")
+    return plural(sum((row.lost_end_offset or 0) - (row.lost_start_offset or 0) for row in rows), "offset")
 
 
 def _cost(row: EventRow) -> str:
     """What an election cost, or why that is unknown; empty where offsets were lost, which are counted."""
     if row.event.is_committed is False:
         return _NOT_COMMITTED
-    return "" if row.cost == "lost" else _cost_words(row)
+    return "" if row.loss == "lost" else _cost_words(row)
 
 
 def _elected(row: EventRow) -> str:
@@ -149,8 +149,8 @@ def _changes(row: EventRow) -> Iterator[str]:
 
 
 def _cost_words(row: EventRow) -> str:
-    lost = f"cost offsets {offset_range(row.cost_start_offset or 0, row.cost_end_offset or 0)}"
-    return _COST_NOTES.get(row.cost or "", lost).replace("{leader}", str(row.event.previous_leader))
+    lost = f"cost offsets {offset_range(row.lost_start_offset or 0, row.lost_end_offset or 0)}"
+    return _COST_NOTES.get(row.loss or "", lost).replace("{leader}", str(row.event.previous_leader))
 
 
 def _state_changes(state: PartitionState, before: PartitionState) -> Iterator[str]:

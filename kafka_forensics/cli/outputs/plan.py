@@ -12,7 +12,7 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of
+from kafka_forensics.model.json_objects import Columns, Json, attribute, attributes, json_text, object_of, times
 from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Broker, Candidate, Loss, Witness, costs_of
@@ -102,7 +102,7 @@ def _partition_object(planned: Planned, elect: str | None) -> Json:
         "advice": advice_sentences(planned, elect),
         "already_lost": [object_of(_ALREADY_LOST, lost) for lost in plan.already_lost],
         "at_stake": [_loss_object(planned, loss) for loss in plan.at_stake],
-        **object_of(attributes("held_by_no_copy newest_commit_ms"), planned),
+        **object_of({**attributes("held_by_no_copy"), **times("newest_commit")}, planned),
         "damaged": [
             {"broker": replica.broker, "offsets": damaged}
             for replica in planned.planner_input.replicas
@@ -123,7 +123,7 @@ def _cost(planned: Planned, candidate: Candidate | None) -> Json:
     losses = planned.plan.at_stake if candidate is None else candidate.losses
     committed, at_least, at_most = costs_of(losses)
     return {
-        "election": "nobody" if candidate is None else candidate.election,
+        "election": "no_replica" if candidate is None else candidate.election,
         "is_recommended": candidate is not None and is_recommended(planned, candidate),
         "at_least": at_least,
         "at_most": at_most,

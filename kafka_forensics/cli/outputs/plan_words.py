@@ -31,13 +31,13 @@ ELECTIONS: Final = {
     "leads": "leads now",
     "clean": "clean",
     "elr": "clean (ELR)",
-    "last-known-leader": "led last",
+    "last_known_leader": "led last",
     "unclean": "UNCLEAN",
     "unknown": "not known",
 }
 REGIMES: Final = {
     "epochs": "followers truncate by leader epochs (Kafka 0.11 and later{})",
-    "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11{})",
+    "high_watermark": "followers truncate to their high watermarks (before Kafka 0.11{})",
 }
 _MISSING: Final = {
     "no_controller_log": "no given controllers' log shows who is in sync, and whether there are more replicas",

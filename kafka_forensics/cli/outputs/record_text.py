@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, text_of
+from kafka_forensics.cli.outputs.rows import TIMES, WIDE, plain, spellings, text_of, time_names
 from kafka_forensics.model.arrow import numbers, strings_array
 from kafka_forensics.model.json_objects import LAST_TIME_MS, json_text
 
@@ -21,14 +21,18 @@ _BACKSLASH: Final = 0x5C
 
 
 def records_as_tsv(table: pa.RecordBatch, columns: Sequence[str], prefix: str, same: Mapping[str, object]) -> memoryview:
-    """Lines of tab-separated values of these columns, as `text_of` writes them, each after `prefix`.
+    """Lines of tab-separated values of these columns, as `spellings` writes them, each after `prefix`.
 
     A column that is not in `table` has one value for all rows in `same`, or none.
     """
-    pieces: list[Column] = [prefix]
-    for number, name in enumerate(columns):
-        is_column = name in table.schema.names
-        pieces += ["\t" if number else "", *(_tsv_pieces(table.column(name)) if is_column else [text_of(same.get(name))])]
+    cells: list[list[Column]] = []
+    for name in columns:
+        if name not in table.schema.names:
+            cells += [[spell(same.get(name))] for spell in spellings(name)]
+            continue
+        values = table.column(name)
+        cells += [_tsv_pieces(values), *([_unless_null(_times(values), "")] if name in TIMES else [])]
+    pieces = [piece for number, cell in enumerate(cells) for piece in ("\t" if number else prefix, *cell)]
     return _encoded_rows([*pieces, "\n"], table.num_rows)
 
 
@@ -48,8 +52,8 @@ def _members(name: str, values: Column) -> list[tuple[str, list[Column]]]:
     """(key, pieces of the JSON of each value) of a column; two keys for times and 64-bit integers."""
     pieces = _json_pieces(values)
     if name in TIMES:
-        short = name.removesuffix("_ms")
-        return [(f"{short}_ms", pieces), (short, _times(values))]
+        name_ms, name_of_text = time_names(name)
+        return [(name_ms, pieces), (name_of_text, _unless_null(['"', *_times(values), '"']))]
     if name in WIDE:
         return [(name, pieces), (f"{name}_string", _quoted(_mapped(values, _text)))]
     return [(name, pieces)]
@@ -59,10 +63,10 @@ def _quoted(values: Column) -> list[Column]:
     return ['"', values, '"']
 
 
-def _unless_null(pieces: list[Column]) -> list[Column]:
-    """The pieces, or `null` in rows where one of them is null."""
+def _unless_null(pieces: list[Column], text: str = "null") -> list[Column]:
+    """The pieces, or `text` in rows where one of them is null."""
     if any(not isinstance(piece, str) and piece.null_count for piece in pieces):
-        return [pc.fill_null(_join_rows(pieces), "null")]
+        return [pc.fill_null(_join_rows(pieces), text)]
     return pieces
 
 
@@ -130,11 +134,11 @@ def _header_lists(values: Column) -> list[Column]:
 
 
 def _times(values: Column) -> list[Column]:
-    """Pieces of times as RFC 3339 in quotes; null for those outside the calendar."""
+    """Pieces of times as RFC 3339; null for those outside the calendar."""
     times = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)]
     in_calendar = numbers(times, null=(times < 0) | (times > LAST_TIME_MS))
     moments = in_calendar.cast(pa.timestamp("ms")).cast(pa.string())
-    return _unless_null(['"', pc.binary_replace_slice(moments, 10, 11, "T"), 'Z"'])
+    return [pc.binary_replace_slice(moments, 10, 11, "T"), "Z"]
 
 
 def _each(values: Column, spell: Callable[[Column], str]) -> Column:

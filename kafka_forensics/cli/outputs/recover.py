@@ -230,7 +230,7 @@ def _sentence(partition: RecoveredPartition) -> str:
     """Which replica is kept, why, and what that loses by the plan."""
     if isinstance(partition.side, Undecided):
         return f"{unquoted(partition.side.reason)}."
-    kept = f"{unquoted(partition.side.sentence)}."
+    kept = f"{unquoted(partition.side.message)}."
     if not partition.at_most:
         more = "" if partition.at_most_is_bound else "; copies that were not given or not read may hold more"
         return f"{kept} It loses nothing that these copies hold{more}."

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.streams import Destination, broken, wrapped
-from kafka_forensics.model.json_objects import Columns, json_text, object_of
+from kafka_forensics.model.json_objects import Columns, json_text, object_of, rfc3339
 from kafka_forensics.model.safe_text import printable
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ Row = Mapping[str, object]
 
 TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp", "delete_horizon_ms"})
 WIDE: Final = frozenset({"producer_id"})
-"""Columns that JSON has twice: times also as RFC 3339 text, 64-bit integers also as digits in text."""
+"""Columns of `dump` and `find` that JSON has twice: times also as RFC 3339 text, as in TSV, 64-bit integers also as digits in
+text."""
 _MARKDOWN_SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|~#!&$"})
 
 
@@ -81,6 +82,21 @@ def text_of(value: object) -> str:
     if isinstance(value, bytes):
         return printable(value)
     return cell(plain(value) if isinstance(value, dict | list | tuple) else value)
+
+
+def time_names(name: str) -> tuple[str, str]:
+    """Names of the two columns of a time of `TIMES`: milliseconds, and text."""
+    short = name.removesuffix("_ms")
+    return f"{short}_ms", short
+
+
+def spellings(name: str) -> "tuple[Callable[[object], str], ...]":
+    """How TSV writes a value of this column: once, or twice as a time of `TIMES`."""
+    return (text_of, _rfc3339_text) if name in TIMES else (text_of,)
+
+
+def _rfc3339_text(time_ms: object) -> str:
+    return (rfc3339(time_ms) or "") if isinstance(time_ms, int) else ""
 
 
 def plain(value: object) -> object:

@@ -9,7 +9,7 @@ from kafka_forensics.cli.outputs.console_page import FirstScreen, first_screen_t
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.cli.outputs.steps import OperatorStep, partitions_words, steps_markdown, steps_text
-from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, name
+from kafka_forensics.cli.outputs.words import SHOWN_ROWS, GroupedTable, broker_name, name
 from kafka_forensics.cli.streams import Destination, wrapped
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.amounts import first_few, plural, size
@@ -145,7 +145,7 @@ def _ranges_text(ranges: Iterable[tuple[int, int | None]]) -> str:
 
 
 def _left_behind_text(partition: SalvagedPartition) -> str:
-    return ", ".join(f"{offset_range(left.start, left.end)} on {unquoted(str(left.broker))}" for left in partition.left_behind)
+    return ", ".join(f"{offset_range(left.start, left.end)} on {broker_name(left.broker)}" for left in partition.left_behind)
 
 
 def _group_cells(group: Sequence[SalvagedPartition]) -> list[str]:
@@ -158,7 +158,7 @@ def _group_cells(group: Sequence[SalvagedPartition]) -> list[str]:
         partitions_words([partition.key for partition in group]),
         offset_range(first.log_start_offset, first.log_end_offset) if is_single else "",
         str(sum(partition.size_in_bytes for partition in group)),
-        ", ".join(unquoted(str(broker)) for broker in first.brokers),
+        ", ".join(map(broker_name, first.brokers)),
         _ranges_text((gap.start, gap.end) for gap in first.gaps) if is_single else _counted(gaps),
         _left_behind_text(first) if is_single else _counted(left),
     ]

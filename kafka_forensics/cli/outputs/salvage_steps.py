@@ -20,8 +20,9 @@ from kafka_forensics.cli.outputs.steps import (
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.safe_text import printable, unquoted
-from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, REMOTE_STORAGE, PassedLimit, Refused, Salvaged
+from kafka_forensics.questions.salvage import ELECTION_FILE, MANIFEST, METADATA_LOG, PassedLimit, Refused, Salvaged
 from kafka_forensics.replication.small_files import KRAFT_DIRECTORY
 from kafka_forensics.wording import repair_advice, rerun_command
 
@@ -205,9 +206,9 @@ def _configure_remote_storage(salvaged: Salvaged) -> Iterator[OperatorStep]:
         "Check that every broker has its former settings of remote storage, remote.log.*, rsm.config.* and rlmm.config.*, and "
         "reaches the same, unchanged store."
     )
-    if only_remote := tuple(partition.key for partition in tiered if partition.base == REMOTE_STORAGE):
+    if only_remote := tuple(partition.key for partition in tiered if partition.base_broker == REMOTE):
         text += f" The local logs of {partitions_words(only_remote)} begin where their remote logs end."
-    if built := tuple(partition.key for partition in metadata if partition.base == REMOTE_STORAGE):
+    if built := tuple(partition.key for partition in metadata if partition.base_broker == REMOTE):
         text += f" {capital(partitions_words(built))} are built from the store: all its segments in them are as if just copied."
     yield OperatorStep("remote_storage", text, None, _order(salvaged), only_remote)
 
@@ -284,6 +285,6 @@ def _absent(salvaged: Salvaged) -> tuple[int | str, ...]:
 
 def _order(salvaged: Salvaged) -> tuple[int | str, ...]:
     """Brokers in the order of their start: those whose copy is the base of most partitions first, replaced disks last."""
-    bases = Counter(partition.base for partition in salvaged.partitions if partition.quorum is None)
+    bases = Counter(partition.base_broker for partition in salvaged.partitions if partition.quorum is None)
     counts = {target.node: bases[target.broker] for target in salvaged.log_dirs if not target.is_only_of_controller}
     return tuple(sorted(counts, key=lambda node: (-counts[node], broker_order(node))))

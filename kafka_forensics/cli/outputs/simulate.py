@@ -53,7 +53,7 @@ def scenario_lines(scenarios: Iterable["Scenario"], to: Destination) -> Iterator
     """The list of scenarios: each name, with a sentence below it."""
     for scenario in scenarios:
         yield f"{scenario.name}  ({', '.join(scenario.protocols)})\n"
-        yield from wrapped(scenario.sentence, to.width, "    ", "    ")
+        yield from wrapped(scenario.message, to.width, "    ", "    ")
 
 
 def _table(history: History, to: Destination) -> Iterator[str]:

@@ -21,7 +21,7 @@ _REASONS: Final = {
     "elected": "",
     "leads": "",
     "other_elected": "broker {found} was elected first",
-    "nobody_elected": "no leader has been elected",
+    "no_leader_elected": "no leader has been elected",
     "not_elected": "broker {found} leads, and there was no election since the plan",
     "no_controller_log": "no given controllers' log shows who leads",
     "election_not_known": "the given controllers' log does not show who was elected first; broker {found} leads",
@@ -29,7 +29,7 @@ _REASONS: Final = {
     "as_planned": "",
     "went_on_before": "the log grew to offset {found} before the election: the plan's copies were older",
     "moved_on": "offsets before {found} were deleted since, as retention or DeleteRecords does",
-    "head_missing": "offsets before {found} are missing, and retention does not explain it",
+    "log_start_missing": "offsets before {found} are missing, and retention does not explain it",
     "cut_short": "the log kept only records before offset {found}",
     "other_lineage": "a leader epoch begins at another offset, near {found}",
     "damaged": "the log is damaged at offset {found}, and was not before",
@@ -40,7 +40,7 @@ _REASONS: Final = {
     "ends_before": "its log ends at offset {found} already",
     "same_bytes": "",
     "other_bytes": "other bytes than were salvaged, from offset {found} on",
-    "bytes_gone": "the segments with offset {found} are missing",
+    "segments_missing": "the segments with offset {found} are missing",
     "no_bytes": "a bundle has no records: give the directory",
     "records_back": "",
     "records_missing": "{found} of them are there",
@@ -130,7 +130,7 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
         lines.append(("given up", f"the planned elections lose {_offsets_words(checked.given_up)}; {why}"))
     if broken:
         lines.append(("broken", partitions_words(sorted({(verified.topic, verified.partition) for verified in broken}))))
-        not_begun = any(verified.reason == "nobody_elected" for verified in broken)
+        not_begun = any(verified.reason == "no_leader_elected" for verified in broken)
         steps = "carry out the steps of the plan, copy the log directories again, and verify again"
         stop = "stop the producers of these partitions, copy the log directories again, and scan the copies"
         lines.append(("do first", steps if not_begun else stop))

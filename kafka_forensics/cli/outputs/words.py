@@ -77,7 +77,12 @@ def place_words(place: Place, crowded: Iterable[str]) -> str:
 
 
 def _broker_words(broker: int | str) -> str:
-    return "remote storage" if broker == REMOTE else f"broker {unquoted(str(broker))}"
+    return broker_name(broker) if broker == REMOTE else f"broker {broker_name(broker)}"
+
+
+def broker_name(broker: int | str) -> str:
+    """`2`, or `remote storage`."""
+    return "remote storage" if broker == REMOTE else unquoted(str(broker))
 
 
 def lost_words(incident: Incident, partitions: Iterable[IncidentPartition]) -> str:

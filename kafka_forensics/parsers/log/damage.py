@@ -249,7 +249,7 @@ class DamageScanner:
             return None
         header = self._header(position)
         base_offset, delta = int(load_i64(header, 0)), max(int(load_i32(header, batch_header.DELTA_AT)), 0)
-        detail = detail | {"reason": "length_lies", "runs_past_end": size > rest}
+        detail = detail | {"reason": "wrong_length", "runs_past_end": size > rest}
         return Damage("FRAMING_LOST", position, rest, base_offset, min(base_offset + delta, INT64_MAX), detail)
 
     def _tail(self, position: int, size: int, magic: int, detail: Detail) -> Damage:

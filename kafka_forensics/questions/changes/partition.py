@@ -154,7 +154,7 @@ def partition_changes(
 
 
 _TRUNCATED = frozenset({ChangeKind.TRUNCATED, ChangeKind.DAMAGED})
-_NEEDS_OTHER_REPLICA = frozenset({"moved_to_other_brokers", "replica_gone", "replica_being_deleted", "replica_stray"})
+_NEEDS_OTHER_REPLICA = frozenset({"moved_to_other_brokers", "replica_missing", "replica_being_deleted", "replica_stray"})
 """Reasons that permit a replica to be deleted as long as another one holds its records."""
 _NEW_PARTITION = frozenset({"topic_created", "partition_added"})
 """Reasons why only the newer snapshot has a partition; it gets no row while it never held a record."""
@@ -307,7 +307,7 @@ class _PartitionPair:
             return ChangeKind.DELETED, "topic_recreated" if topic.topic_ids - {topic_id} else "topic_deleted", {}
         suffixes = topic.suffixes.get(broker, set())
         if not topic.topic_exists and topic.assignment is None:
-            return ChangeKind.DELETED, "topic_gone", {"suffixes": sorted(suffixes)} if suffixes else {}
+            return ChangeKind.DELETED, "topic_missing", {"suffixes": sorted(suffixes)} if suffixes else {}
         arrived = sorted(self._after.keys() - self._before.keys(), key=broker_order)
         others = sorted(self._after, key=broker_order)
         is_unassigned = topic.assignment is not None and old.context.node not in topic.assignment
@@ -316,7 +316,7 @@ class _PartitionPair:
         for suffix, reason in (("delete", "replica_being_deleted"), ("stray", "replica_stray")):
             if suffix in suffixes:
                 return ChangeKind.DELETED, reason, {}
-        return ChangeKind.DELETED, "replica_gone", {"brokers": others} if others else {}
+        return ChangeKind.DELETED, "replica_missing", {"brokers": others} if others else {}
 
     def _why_created(self, new: Replica, old: Replica | None) -> tuple[ChangeKind, str]:
         """(kind, reason) where the older snapshot lacks a replica, or has one of another topic."""

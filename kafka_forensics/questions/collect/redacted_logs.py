@@ -155,7 +155,7 @@ def _damage_substitute(file: "ByteFile", damage: Damage) -> bytes:
     offset, length, _, magic, _, _, delta = map(int, FRAME.unpack_from(header))
     hole = _HOLE if damage.kind == "SEG_HOLE" else b""
     substitute = FRAME.pack(offset, 0, 0, magic, 0, 0, delta) + hole + b"\xff" * (_DAMAGE_BYTES - FRAME.size)
-    substitute = fix_crc(header) if reason == "length_lies" else substitute
+    substitute = fix_crc(header) if reason == "wrong_length" else substitute
     if length >= LEGACY_V0_OVERHEAD:
         end, next_position = damage.position + LOG_OVERHEAD + length, damage.position + damage.size_in_bytes
         length = len(substitute) - LOG_OVERHEAD - HEADER_SIZE_UP_TO_MAGIC * (end != next_position)

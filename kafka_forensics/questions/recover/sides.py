@@ -35,7 +35,7 @@ class KeptSide:
     """Whether some copies belong to dead brokers, and may conflict with the others."""
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """The choice in words, without a full stop."""
         why = "no copy of a known leader was given, and no copies conflict"
         if self.some_are_dead:

@@ -11,5 +11,4 @@ from kafka_forensics.questions.salvage.manifest import (
     SalvagedPartition,
     document,
 )
-from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE
 from kafka_forensics.questions.salvage.salvaging import salvage

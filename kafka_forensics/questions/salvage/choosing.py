@@ -13,6 +13,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import listed
 from kafka_forensics.model.constants import INTERNAL_TOPICS
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, offset_ranges, without
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import ReadExtent
 from kafka_forensics.questions.plan import Planned, SalvageForecast
 from kafka_forensics.questions.salvage.lineage import LeftBehind, LogCopy, LogLineage, committed_end, common, trace
@@ -89,7 +90,7 @@ def _choose_lineage(
     copies = _without_embedded(copies, sources, differences)
     numbers = {str(copy.broker): number for number, copy in enumerate(copies)}
     if prefer is not None:
-        base, chosen_by = numbers[prefer], "prefer-broker"
+        base, chosen_by = numbers[prefer], "prefer_broker"
     elif str(planned.plan.recommended) in numbers:
         base, chosen_by = numbers[str(planned.plan.recommended)], "plan"
     else:
@@ -104,7 +105,7 @@ def _choose_lineage(
         remote_only = _only_in_remote_storage(leader)
         if not allow_gaps:
             _check_remote_end(sources[0], leader, remote_only)
-        left_remote = [LeftBehind("remote storage", start, end, end, None) for start, end in remote_only]
+        left_remote = [LeftBehind(REMOTE, start, end, end, None) for start, end in remote_only]
         lineage = replace(lineage, left_behind=(*remote, *left_remote, *lineage.left_behind))
     choice = Choice(lineage, chosen_by if lineage.base == base else "committed", sources, planned)
     for number in sorted({range_.copy for range_ in lineage.ranges}):

@@ -16,7 +16,7 @@ from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted,
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.planner import NO_END, Broker, PlanReplica
 
-BASE, CONTINUED, FILLED, LOG_START = "base", "continued", "filled", "head"
+BASE, CONTINUED, FILLED, LOG_START = "base", "continued", "filled", "log_start"
 """Why a copy supplies offsets: it is the base; it continues after the base ends; the base lacks them or has them damaged; the base
 lacks the start of the log."""
 

@@ -28,7 +28,7 @@ _LOG_DIR: Final = attributes(
     "broker=node directory in_place_of=log_dir was_empty=is_empty directory_id meta_properties partitions bytes=size_in_bytes"
 )
 _PARTITION: Final = attributes(
-    "topic partition topic_id base chosen_by brokers log_start_offset local_log_start_offset log_end_offset high_watermark"
+    "topic partition topic_id base_broker chosen_by brokers log_start_offset local_log_start_offset log_end_offset high_watermark"
     " leader_epochs segments bytes=size_in_bytes"
 )
 _RANGE: Final = attributes(
@@ -39,7 +39,7 @@ _REMOTE_SEGMENT: Final[Columns] = {
     "offset_end": lambda segment: segment.end_offset + 1,
 }
 _FILE: Final = attributes("file bytes=size_in_bytes broker log_dir source_file sha256")
-_LEFT_BEHIND: Final = attributes("broker offset_start=start offset_end=end committed_end rival_of")
+_LEFT_BEHIND: Final = attributes("broker offset_start=start offset_end=end committed_end_offset=committed_end rival_of")
 _INCOMPLETE: Final = attributes("path reason")
 _REFUSED: Final = attributes("topic partition kind reason hint is_tiered")
 _FINDING: Final = {
@@ -105,10 +105,10 @@ class SalvagedPartition:
     topic: str
     partition: int
     topic_id: str | None
-    base: int | str
-    """The broker whose copy determines the lineage, or REMOTE_STORAGE."""
+    base_broker: int | str
+    """The broker whose copy determines the lineage, or REMOTE."""
     chosen_by: str
-    """`plan` (recommended) · `prefer-broker` · `committed` (only its lineage is proven committed) · `longest` (otherwise: proven
+    """`plan` (recommended) · `prefer_broker` · `committed` (only its lineage is proven committed) · `longest` (otherwise: proven
     committed furthest, or longest) · `quorum` (the most up-to-date of a majority of the voters) · `remote` (no copy is here, but
     a remote store has it)."""
     log_start_offset: int
@@ -160,7 +160,7 @@ class SalvagedPartition:
     @property
     def brokers(self) -> list[int | str]:
         """The brokers whose bytes it consists of, the base first."""
-        return list(dict.fromkeys((self.base, *(range_.broker for range_ in self.ranges))))
+        return list(dict.fromkeys((self.base_broker, *(range_.broker for range_ in self.ranges))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ def document(salvaged: Salvaged) -> Json:
         "log_dirs": [{**object_of(_LOG_DIR, target), "partitions": len(target.partitions)} for target in salvaged.log_dirs],
         "partitions": [_partition(partition) for partition in salvaged.partitions],
         "refused": [_refused(refused) for refused in salvaged.refused],
-        **({"started_empty": [_refused(row) for row in salvaged.started_empty]} if salvaged.started_empty else {}),
+        "started_empty": [_refused(row) for row in salvaged.started_empty],
         "incomplete": [object_of(_INCOMPLETE, row) for row in salvaged.incomplete],
         **_findings(salvaged),
     }

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.replication.planner import Broker
 from kafka_forensics.replication.recovery import segment_file
 from kafka_forensics.storage.source import ByteFile, BytesFile
-
-REMOTE_STORAGE: Final = "remote storage"
-"""Named in the place of a broker for what a remote store has."""
 
 BUILT: Final = "built"
 """Named in the place of a file for batches that no file has."""
@@ -48,4 +46,4 @@ def copy_origin(plan: ReplicaPlan) -> SegmentOrigin:
 
 def built_origin(store: str, batches: bytes, base_offset: int = 0) -> SegmentOrigin:
     """One segment, built from what a remote store has."""
-    return SegmentOrigin(REMOTE_STORAGE, store, (base_offset,), len(batches), lambda _: BUILT, lambda _: BytesFile(batches))
+    return SegmentOrigin(REMOTE, store, (base_offset,), len(batches), lambda _: BUILT, lambda _: BytesFile(batches))

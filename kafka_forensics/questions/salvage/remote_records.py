@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import LOG_DAMAGE
 from kafka_forensics.model.offset_ranges import Ranges, normalised, without
-from kafka_forensics.model.remote_log import RemoteSegment
+from kafka_forensics.model.remote_log import REMOTE, RemoteSegment
 from kafka_forensics.parsers.log import BatchChecks, SegmentReader
 from kafka_forensics.questions.salvage.lineage import BASE, LineageRange
-from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE, SegmentOrigin
+from kafka_forensics.questions.salvage.origins import SegmentOrigin
 from kafka_forensics.questions.salvage.slices import SegmentSlice, SliceReader
 from kafka_forensics.questions.salvage.stored_segments import StoredLineage
 from kafka_forensics.scanning.witnesses.remote_stores import StoredPartition
@@ -25,7 +25,7 @@ def _origin(stored: StoredPartition, segment: RemoteSegment) -> SegmentOrigin:
     objects = log.segments[segment.segment_id]
     name = f"{stem_of(log, objects)}.{store.layout.needed[0]}"
     return SegmentOrigin(
-        REMOTE_STORAGE,
+        REMOTE,
         store.name,
         (segment.start_offset,),
         segment.size_in_bytes,

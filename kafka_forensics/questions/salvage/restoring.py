@@ -19,11 +19,11 @@ from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.offset_ranges import Ranges, normalised, offset_ranges, without
-from kafka_forensics.model.remote_log import RemoteLog, RemoteSegment
+from kafka_forensics.model.remote_log import REMOTE, RemoteLog, RemoteSegment
 from kafka_forensics.parsers.internal_topics import write_copied_segment
 from kafka_forensics.questions.salvage.lineage import BASE, LogLineage
 from kafka_forensics.questions.salvage.manifest import NO_TOPIC_ID, LogGap, Refused, RefusedError, SalvagedPartition
-from kafka_forensics.questions.salvage.origins import REMOTE_STORAGE, SegmentOrigin, built_origin
+from kafka_forensics.questions.salvage.origins import SegmentOrigin, built_origin
 from kafka_forensics.questions.salvage.partition_files import PartitionSettings
 from kafka_forensics.questions.salvage.rebuilding import index_interval
 from kafka_forensics.questions.salvage.remote_records import remote_slices, store_origins
@@ -258,7 +258,7 @@ class Restorer:
         topic_id = next(topic_ids, None) if control is None else control.topic_id
         store = self.stores.stores[0].name
         slices = [SegmentSlice(0, 0, 0, len(batches), 0, end, BASE)] if events else []
-        row = SalvagedPartition(*key, topic_id, REMOTE_STORAGE, CHOSEN_BY, 0, 0, end, end)
+        row = SalvagedPartition(*key, topic_id, REMOTE, CHOSEN_BY, 0, 0, end, end)
         row.unseen = [] if topic_id is not None else [NO_TOPIC_ID]
         lineage, settings = LogLineage(0, 0, end, (), ()), PartitionSettings(topic_id, index_interval(None), deep)
         return Restored(row, [built_origin(store, batches)], slices, lineage, settings, None)
@@ -292,7 +292,7 @@ class Restorer:
         )
         if not self.from_store:
             settings = replace(settings, epochs=list(lineage.epochs), producers=producers_at_end(stored, lineage))
-        row = SalvagedPartition(*key, log.topic_id, REMOTE_STORAGE, CHOSEN_BY, log_start, start, end, end)
+        row = SalvagedPartition(*key, log.topic_id, REMOTE, CHOSEN_BY, log_start, start, end, end)
         row.gaps, row.warning = [LogGap(*gap) for gap in gaps], OF_REMOTE_RECORDS if self.from_store else BEGINS_AFTER
         remote, line = (None, log_start or None) if self.from_store else (lineage.segments, log_start)
         return Restored(row, origins, slices, LogLineage(0, start, end, (), gaps), settings, line, remote)

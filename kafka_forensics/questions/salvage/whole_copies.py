@@ -100,15 +100,15 @@ class WholeCopyChooser:
         ranked = []
         for number, (source, replica) in enumerate(zip(self._sources, self._planned.planner_input.replicas, strict=False)):
             broker, end = str(source.broker), source.replica.log_end_offset
-            rule = "prefer-broker" if broker == prefer else "plan" if broker == str(self._planned.plan.recommended) else "longest"
-            rank = ("prefer-broker", "plan", "longest").index(rule)
+            rule = "prefer_broker" if broker == prefer else "plan" if broker == str(self._planned.plan.recommended) else "longest"
+            rank = ("prefer_broker", "plan", "longest").index(rule)
             ranked.append((rank, -min(committed_end(replica), end), -end, number, rule))
         return [(number, rule) for *_, number, rule in sorted(ranked)]
 
     def _rules_between_rivals(self, prefer: str | None) -> tuple[str, ...]:
         """The rules that may choose between rival histories: the plan's only if nothing after a fork was committed anywhere."""
         if any(str(source.broker) == prefer for source in self._sources):
-            return ("prefer-broker",)
+            return ("prefer_broker",)
         harmless = all(
             finding.kind == "FORK_ABOVE_HW" and not finding.evidence.get("watermark_unknown") for finding in self._rivals
         )

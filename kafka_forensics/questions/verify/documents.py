@@ -173,7 +173,7 @@ class ManifestPartition:
 
     topic: str
     partition: Count
-    base: Broker
+    base_broker: Broker
     log_start_offset: Offset
     log_end_offset: Offset
     leader_epochs: list[tuple[Offset, Offset]]

@@ -161,7 +161,7 @@ class _ElectionPromises:
             name = self._name_of(first)
             return "elected" if name == broker else "other_elected", name
         if leader in (broker, NO_LEADER):
-            return "leads" if leader == broker else "nobody_elected", leader
+            return "leads" if leader == broker else "no_leader_elected", leader
         return "not_elected" if control.leader_epoch == before.leader_epoch else "election_not_known", leader
 
     def _name_of(self, node: int) -> Broker:

@@ -73,12 +73,21 @@ _KEPT = (
     "segments_known",
 )
 _BROKEN = (
-    *("other_elected", "nobody_elected", "not_elected", "head_missing", "cut_short", "other_lineage", "differs", "goes_beyond"),
+    *(
+        "other_elected",
+        "no_leader_elected",
+        "not_elected",
+        "log_start_missing",
+        "cut_short",
+        "other_lineage",
+        "differs",
+        "goes_beyond",
+    ),
     *(
         "damaged",
         "ends_before",
         "other_bytes",
-        "bytes_gone",
+        "segments_missing",
         "records_missing",
         "records_twice",
         "found",
@@ -114,7 +123,7 @@ def start_of(log: Replica, planned: int | None, findings: Sequence[Finding]) -> 
         finding.kind == "LOG_HEAD_MISSING" and finding.place.broker == log.broker and finding.severity is not Severity.INFO
         for finding in findings
     )
-    return Judgement("head_missing" if lost else "moved_on", planned, found)
+    return Judgement("log_start_missing" if lost else "moved_on", planned, found)
 
 
 def end_of(

@@ -34,15 +34,15 @@ def promised(salvaged: ManifestPartition, replicas: list[tuple[Replica, ReplicaP
         promises += [Verified.of(salvaged, promise, replica.broker, *answer) for promise, answer in answers]
     if salvaged.remote_segments:
         answer = _remote_segments_of(salvaged, [replica for replica, _ in replicas])
-        promises.append(Verified.of(salvaged, "segments", salvaged.base, *answer))
+        promises.append(Verified.of(salvaged, "segments", salvaged.base_broker, *answer))
     errors = error_kinds(new)
     intact = "found" if errors else "not_all_given" if unseen else "nothing_found"
-    return [*promises, Verified.of(salvaged, "intact", salvaged.base, intact, kinds=errors)]
+    return [*promises, Verified.of(salvaged, "intact", salvaged.base_broker, intact, kinds=errors)]
 
 
 def without_copies(salvaged: ManifestPartition) -> list[Verified]:
     """The promises of a partition without a copy."""
-    return [Verified.of(salvaged, promise, salvaged.base, "no_copy") for promise in _PROMISES]
+    return [Verified.of(salvaged, promise, salvaged.base_broker, "no_copy") for promise in _PROMISES]
 
 
 def _remote_segments_of(salvaged: ManifestPartition, replicas: list[Replica]) -> Judgement:
@@ -92,7 +92,7 @@ def _bytes_of(salvaged: ManifestPartition, replica: Replica, plan: ReplicaPlan) 
         path = logs.get(taken.file.rpartition("/")[2])
         if path is None:
             if taken.offset_end > replica.log_start_offset:
-                return Judgement("bytes_gone", found=taken.offset_start)
+                return Judgement("segments_missing", found=taken.offset_start)
             continue
         try:
             with plan.log_dir.source.open(path) as file:

@@ -32,7 +32,7 @@ from kafka_forensics.replication.planner.plans import (
 )
 from kafka_forensics.replication.remote_segments import diverging_offsets, is_in_lineage, remote_fate
 
-_ELECTION_ORDER: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
+_ELECTION_ORDER: Final = {"leads": 0, "clean": 1, "elr": 2, "last_known_leader": 3, "unclean": 4, "unknown": 4}
 """Kinds of elections, from ordinary to forced."""
 _COSTS: Final = 3
 """The leading numbers of a preference, which are losses."""
@@ -68,7 +68,7 @@ def plan_partition(partition: PlanPartition, truncate_by: TruncateBy | None = No
         candidates,
         recommended,
         tuple(missing_witnesses(partition, truncation_rule)),
-        tuple(planning.already_lost()) if partition.differing and truncation_rule == "high-watermark" else (),
+        tuple(planning.already_lost()) if partition.differing and truncation_rule == "high_watermark" else (),
         () if candidates else planning.everything(),
         partition.strays,
         tuple([broker for _, broker in equally_good]),
@@ -104,7 +104,7 @@ def truncates_by(replicas: Sequence[PlanReplica]) -> TruncateBy:
     watermarks. Empty logs lose nothing either way."""
     if any(replica.epochs or replica.checkpoint is not None for replica in replicas):
         return "epochs"
-    return "high-watermark" if any(replica.log_end_offset > replica.log_start_offset for replica in replicas) else "epochs"
+    return "high_watermark" if any(replica.log_end_offset > replica.log_start_offset for replica in replicas) else "epochs"
 
 
 def high_watermark_truncation(follower_end: int, high_watermark: int | None, leader_end: int) -> tuple[int, bool]:
@@ -157,7 +157,7 @@ def election_kind(control: PlanControl | None, node: Broker, *, crashed: bool = 
     elr = set(control.elr or ())
     if node in elr and not crashed:
         return "elr"
-    return "unclean" if control.isr or elr - {node} or node != control.last_leader else "last-known-leader"
+    return "unclean" if control.isr or elr - {node} or node != control.last_leader else "last_known_leader"
 
 
 def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanReplica]) -> tuple[Broker, ...]:
@@ -167,7 +167,7 @@ def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanRep
     leader. Without that log (ZooKeeper, where no disk has the ISR): every ISR member has everything that was committed, unless its
     disk was replaced. So it is the brokers whose election loses least of that, and those without a directory.
     """
-    for kinds in (("leads", "clean"), ("elr",), ("last-known-leader",)):
+    for kinds in (("leads", "clean"), ("elr",), ("last_known_leader",)):
         brokers = tuple(candidate.broker for candidate in candidates if candidate.election in kinds)
         if brokers:
             return brokers

@@ -11,7 +11,7 @@ from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.replication.remote_segments import RemoteFate
 
-TruncateBy = Literal["epochs", "high-watermark"]
+TruncateBy = Literal["epochs", "high_watermark"]
 Strays = Literal["deleted", "set_aside"]
 NO_CONTROLLER_LOG: Final = "no_controller_log"
 ASSIGNMENT_UNKNOWN: Final = (NO_CONTROLLER_LOG, "controller_log_damaged", "controller_log_silent", "voters_behind")
@@ -235,7 +235,7 @@ class Candidate(NamedTuple):
 
     broker: Broker
     election: str
-    """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `last-known-leader` (it led last, and ISR and ELR are empty) ·
+    """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `last_known_leader` (it led last, and ISR and ELR are empty) ·
     `unclean` · `unknown` (no controller's log, or the copy does not name its broker)"""
     followers: tuple[FollowerPlan, ...]
     losses: tuple[Loss, ...]

@@ -112,7 +112,7 @@ def test_a_wrong_length_of_the_last_batch_is_proved_by_its_crc(length: int) -> N
     at = batch_positions(batches)
     (found,) = read(with_length(b"".join(batches), at[2], length)).damage
     assert (found.kind, found.position, found.size_in_bytes) == ("FRAMING_LOST", at[2], len(batches[2]))
-    assert (found.base_offset, found.last_offset, found.detail["reason"]) == (4, 5, "length_lies")
+    assert (found.base_offset, found.last_offset, found.detail["reason"]) == (4, 5, "wrong_length")
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

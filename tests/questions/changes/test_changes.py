@@ -38,7 +38,7 @@ def test_truncated_committed_records_that_others_hold_are_a_warning(snapshots: S
     assert change_rows(result, broker=2) == [(2, "truncated", None, LOST, LOG_END)]
     assert findings(result) == [(KIND, "warning", LOST, HIGH_WATERMARK)]
     (row,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
-    assert (row.committed_end, row.held_by) == (HIGH_WATERMARK, (1, 3))
+    assert (row.committed_end_offset, row.held_by) == (HIGH_WATERMARK, (1, 3))
     assert message(result.findings[0]) == (
         f"t-0: offsets 55 to 71 were committed in snapshot {OLD} (replication-offset-checkpoint of broker 2) and are missing"
         f" on broker 2 in snapshot {NEW}; they are still on brokers 1 and 3."
@@ -79,11 +79,11 @@ def test_a_missing_replica_loses_only_what_no_other_holds(snapshots: Snapshots) 
     snapshots.put(OLD, {1: forked, 2: HEALTHY, 3: shorter})
     shutil.rmtree(snapshots.put(NEW, {1: forked, 2: HEALTHY, 3: shorter}) / "b2" / DIRECTORY)
     result = snapshots.compare()
-    assert change_rows(result, broker=2) == [(2, "deleted", "replica_gone", 0, LOG_END)]
+    assert change_rows(result, broker=2) == [(2, "deleted", "replica_missing", 0, LOG_END)]
     assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK)]
     assert result.findings[0].evidence["missing"] == HIGH_WATERMARK - LOST
     (row,) = [change for change in result.changes if change.broker == 2]
-    assert (row.committed_end, row.held_by) == (HIGH_WATERMARK, ())
+    assert (row.committed_end_offset, row.held_by) == (HIGH_WATERMARK, ())
     assert row.evidence["lost"] == [[LOST, HIGH_WATERMARK]]
     assert change_text(row).endswith("committed below 72, still on 1, 3 but for 55 to 71")
 
@@ -101,7 +101,7 @@ def test_each_part_of_a_truncation_is_judged_by_its_holders(snapshots: Snapshots
     assert findings(snapshots.compare()) == [(KIND, "critical", 29, HIGH_WATERMARK)]
 
 
-@pytest.mark.parametrize(("policy", "reason"), [("compact", "head_gone"), ("compact,delete", "retention")])
+@pytest.mark.parametrize(("policy", "reason"), [("compact", "log_start_missing"), ("compact,delete", "retention")])
 @pytest.mark.parametrize("cleaned", [set(), {CLEANED - 1}], ids=["kept", "the last offset was cleaned"])
 def test_retention_does_not_delete_segments_of_a_compacted_topic(
     tmp_path: Path, policy: str, reason: str, cleaned: set[int]
@@ -297,7 +297,7 @@ def test_truncation_above_the_high_watermark_is_no_finding(snapshots: Snapshots)
     assert change_rows(result, broker=1) == [(1, "truncated", None, TAIL, LOG_END), (1, "appended", None, TAIL, TAIL + 6)]
     assert change_rows(result, broker=2) == [(2, "appended", None, TAIL, TAIL + 6)]
     (lost,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
-    assert (lost.replaced_by, lost.leader_epochs, lost.committed_end, lost.records) == (7, (2,), None, 3)
+    assert (lost.replaced_by, lost.leader_epochs, lost.committed_end_offset, lost.records) == (7, (2,), None, 3)
     assert (result.findings, result.notes) == ([], [])
 
 
@@ -310,7 +310,7 @@ def test_recreated_deleted_and_new_topics_are_not_compared(snapshots: Snapshots)
     result = snapshots.compare()
     recreated = on_every_broker(("deleted", "topic_recreated", 0, LOG_END), ("created", "topic_recreated", 0, 9))
     assert change_rows(result, topic="t") == recreated
-    assert change_rows(result, topic="former") == on_every_broker(("deleted", "topic_gone", 0, LOG_END))
+    assert change_rows(result, topic="former") == on_every_broker(("deleted", "topic_missing", 0, LOG_END))
     assert change_rows(result, topic="latter") == on_every_broker(("created", "topic_created", 0, LOG_END))
     assert result.findings == []
 
@@ -323,7 +323,7 @@ def test_a_partition_moved_to_another_broker_is_no_finding(snapshots: Snapshots)
     moved = [(2, "deleted", "moved_to_other_brokers", 0, LOG_END), (3, "created", "replica_added", 0, LOG_END)]
     assert change_rows(result) == [(1, "unchanged", None, 0, LOG_END), *moved]
     (deleted,) = [change for change in result.changes if change.kind is ChangeKind.DELETED]
-    assert (deleted.evidence, deleted.committed_end, deleted.held_by) == ({"brokers": [3]}, TAIL, (1, 3))
+    assert (deleted.evidence, deleted.committed_end_offset, deleted.held_by) == ({"brokers": [3]}, TAIL, (1, 3))
     assert result.findings == []
 
 

@@ -306,7 +306,7 @@ def test_a_dead_leader_is_not_kept(tmp_path: Path) -> None:
     done = recovered(UNCLEAN, topic="audit", dead=("1",))
     assert isinstance(done.only_partition.side, KeptSide)
     assert (done.only_partition.kept, done.only_partition.side.why) == (2, "recommended")
-    assert done.only_partition.side.sentence.endswith(
+    assert done.only_partition.side.message.endswith(
         "no known leader comes back, and the copies of the other brokers do not conflict"
     )
     assert done.reasons == {"recovered": 45}

@@ -127,13 +127,13 @@ def test_a_salvage_has_the_last_record_of_every_key(one_is_whole: bool, examples
             originals = put_copies(folder / "in", history, replicas, damages)
             salvaged = salvaged_of(folder / "in", folder / "out")
             lacking = {damage.copy % len(replicas) for damage in damages if damage.kind == "lost"}  # the damage is not visible
-            bases = {int(str(partition.base)) for partition in salvaged.partitions}
+            bases = {int(str(partition.base_broker)) for partition in salvaged.partitions}
             assert bases if one_is_whole else bases <= lacking, salvaged.refused  # the lost batch may be the one that was zeroed
             for partition in salvaged.partitions:
-                if int(str(partition.base)) not in lacking:
+                if int(str(partition.base_broker)) not in lacking:
                     check(history, log_in(folder / "out"), partition.log_end_offset, originals)
             (partition,) = salvaged_of(folder / "in", folder / "gaps", allow_gaps=True).partitions
-            is_lacking = int(str(partition.base)) in lacking
+            is_lacking = int(str(partition.base_broker)) in lacking
             assert one_is_whole or is_lacking or partition.warning is not None
             if partition.warning is not None and not is_lacking:
                 left_out = [(gap.start, gap.end) for gap in partition.gaps]

@@ -74,8 +74,8 @@ def test_copies_damaged_at_different_places_are_refused_or_one_is_taken_with_gap
     assert "--allow-gaps: the copy of broker 1 is used" in str(refusal.hint)
     broker = int(prefer or 1)
     partition = taken(tmp_path, [*CLEANED[:broker], *CLEANED[broker + 1 :], *ACTIVE], allow_gaps=True, prefer=prefer)
-    assert (partition.base, partition.brokers) == (broker, [broker])
-    assert partition.chosen_by == ("prefer-broker" if prefer else "plan")
+    assert (partition.base_broker, partition.brokers) == (broker, [broker])
+    assert partition.chosen_by == ("prefer_broker" if prefer else "plan")
     assert gaps_of(partition) == [(*CLEANED_SPANS[broker], (broker,))]
     assert left_behind_of(partition) == [(3 - broker, 3, 4) if broker == 1 else (1, 4, 5)]
     assert partition.warning == MAY_BE_STALE
@@ -187,7 +187,7 @@ def test_a_batch_in_the_value_of_a_damaged_one_is_not_used(tmp_path: Path) -> No
     put_cleaned(tmp_path / "in", 1, with_changes(batches, {2: replace_bytes(carrier, 0, bytes(61))}), ACTIVE)
     put_cleaned(tmp_path / "in", 2, with_changes(batches, {0: flip_bit(CLEANED[0], VALUE_AT)}), ACTIVE)
     partition = taken(tmp_path, [*batches[:2], *ACTIVE], prefer="1", allow_gaps=True)
-    assert partition.base == 1
+    assert partition.base_broker == 1
     assert gaps_of(partition) == [(4, 20, (1,))]
 
 
@@ -206,7 +206,7 @@ def test_a_missing_segment_with_an_index_or_at_the_start_is_noticed(tmp_path: Pa
     if base_offset:
         segment_path.with_suffix(".index").touch()
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "whole").partitions
-    assert (partition.base, partition.warning) == (2, None)
+    assert (partition.base_broker, partition.warning) == (2, None)
     other = tmp_path / "in" / "broker-2" / NAME / segment_file(20)
     other.write_bytes(flip_bit(other.read_bytes(), VALUE_AT))
     refusal = refused(tmp_path, prefer="1")
@@ -226,7 +226,7 @@ def test_an_index_shows_the_end_of_a_segment_truncated_between_batches(tmp_path:
     assert "has lost a segment, or the end of a segment, at offsets 10 to 19" in refused(tmp_path).reason
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert partition.base == 2
+    assert partition.base_broker == 2
 
 
 @pytest.mark.parametrize("lost", [1, 6], ids=["cleaned", "not-cleaned"])
@@ -236,9 +236,9 @@ def test_a_copy_that_lacks_the_latest_value_of_a_key_is_not_used(lost: int, tmp_
     put_cleaned(tmp_path / "in", 1, kept[: 4 if lost == 1 else 5], kept[4 if lost == 1 else 5 :])
     put_cleaned(tmp_path / "in", 2, CLEANED, ACTIVE)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert (partition.base, log_of(tmp_path / "out")) == (2, WHOLE)
+    assert (partition.base_broker, log_of(tmp_path / "out")) == (2, WHOLE)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "other", prefer="1").partitions
-    assert partition.base == 2, "a copy that is not whole gives way to one of the same history"
+    assert partition.base_broker == 2, "a copy that is not whole gives way to one of the same history"
 
 
 def test_two_copies_that_each_lack_a_value_are_refused_or_one_is_used(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_internal_topics_follow_the_same_rules(tmp_path: Path) -> None:
         put_consumer_offsets(tmp_path / "in" / f"broker-{broker}", b"".join(batches))
         put_meta_properties(tmp_path / "in" / f"broker-{broker}", broker, cluster_id="c")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert (partition.topic, partition.base) == ("__consumer_offsets", 2)
+    assert (partition.topic, partition.base_broker) == ("__consumer_offsets", 2)
     assert log_of(tmp_path / "out", "__consumer_offsets-0") == b"".join(commits)
     check_output(tmp_path / "in", tmp_path / "out")
     (log,) = (tmp_path / "in" / "broker-2" / "__consumer_offsets-0").glob("*.log")

@@ -198,7 +198,7 @@ def test_a_lost_local_log_begins_where_the_remote_log_ends(copies: Path) -> None
     assert "The local logs of t-0 begin where their remote logs end." in step.text
     assert remote_warnings(salvaged) == []
     (partition,) = [row for row in salvaged.partitions if row.topic == "t"]
-    assert (partition.base, partition.log_start_offset, partition.local_log_start_offset) == ("remote storage", 0, 30)
+    assert (partition.base_broker, partition.log_start_offset, partition.local_log_start_offset) == ("remote", 0, 30)
 
 
 def test_committed_offsets_after_the_remote_log_are_a_gap(copies: Path) -> None:

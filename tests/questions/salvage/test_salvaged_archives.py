@@ -83,7 +83,7 @@ def test_samples_are_salvaged_without_a_loss(tmp_path: Path) -> None:
     assert [refused.kind for refused in salvaged.refused] == ["controllers_log"]
     for partition in salvaged.partitions:
         name = f"{partition.topic}-{partition.partition}"
-        source = SAMPLES / "healthy" / f"broker-{partition.base}" / name
+        source = SAMPLES / "healthy" / f"broker-{partition.base_broker}" / name
         for path in of_first(tmp_path / "out", name).iterdir():
             if path.suffix in {".log", ".txnindex", ".snapshot"} and path.stat().st_size:
                 assert path.read_bytes() == (source / path.name).read_bytes(), path

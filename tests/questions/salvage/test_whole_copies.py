@@ -33,13 +33,13 @@ def test_of_several_whole_copies_the_recommended_or_preferred_one_is_used(tmp_pa
     for broker in (1, 2, 3):
         put_cleaned(tmp_path / "in", broker, [*CLEANED, *(REST if broker < 3 else [])])
     log_of_plan = salvaged_of(tmp_path / "in", tmp_path / "out").partitions[0]
-    assert (log_of_plan.base, log_of_plan.chosen_by) == (1, "plan")
+    assert (log_of_plan.base_broker, log_of_plan.chosen_by) == (1, "plan")
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "two", prefer="2").partitions
-    assert (partition.base, partition.chosen_by, partition.left_behind, partition.warning) == (2, "prefer-broker", [], None)
+    assert (partition.base_broker, partition.chosen_by, partition.left_behind, partition.warning) == (2, "prefer_broker", [], None)
     for output, allow_gaps in (("three", False), ("three-gaps", True)):
         salvaged = salvaged_of(tmp_path / "in", tmp_path / output, prefer="3", allow_gaps=allow_gaps)
         (partition,) = salvaged.partitions
-        assert (partition.base, partition.chosen_by) == (1, "plan"), "the copy of broker 3 ends too early"
+        assert (partition.base_broker, partition.chosen_by) == (1, "plan"), "the copy of broker 3 ends too early"
         reason = "the copy of broker 1 was chosen, because the copy of broker 3 ends at offset 10, before 12"
         assert partition.warning == reason
         assert f"note: {NAME}: {reason}" in summary_lines(salvaged, quiet=False)
@@ -57,7 +57,7 @@ def test_without_a_recommendation_the_longest_whole_copy_is_used(tmp_path: Path,
 
     monkeypatch.setattr(PlanMaker, "plan_of", without_recommendation)
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "out").partitions
-    assert (partition.base, partition.chosen_by) == (1, "longest")
+    assert (partition.base_broker, partition.chosen_by) == (1, "longest")
 
 
 def test_of_copies_with_different_values_the_preferred_one_is_used(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_of_copies_with_different_values_the_preferred_one_is_used(tmp_path: Pat
     assert "--prefer-broker" in str(refused.hint)
     for broker, batches in (("1", [*CLEANED, *REST]), ("2", other)):
         partition = taken(tmp_path, batches, broker, prefer=broker)
-        assert (partition.base, partition.chosen_by) == (int(broker), "prefer-broker")
+        assert (partition.base_broker, partition.chosen_by) == (int(broker), "prefer_broker")
         assert [(records.broker, records.start, records.end) for records in partition.left_behind] == [(3 - int(broker), 8, 12)]
 
 
@@ -104,7 +104,9 @@ def put_without_start(folder: Path) -> None:
 def base_of(folder: Path, output: Path, **options: Any) -> int | str:
     """The base of a salvage that prefers broker 2."""
     return next(
-        partition.base for partition in salvaged_of(folder, output, prefer="2", **options).partitions if partition.topic == TOPIC
+        partition.base_broker
+        for partition in salvaged_of(folder, output, prefer="2", **options).partitions
+        if partition.topic == TOPIC
     )
 
 
@@ -168,7 +170,7 @@ def test_of_rival_histories_the_preferred_one_is_used(tmp_path: Path) -> None:
     assert "its copies differ (UNCLEAN_LOSS)" in refused.reason
     for broker, batches in (("1", OLD), ("2", NEW)):
         partition = taken(tmp_path, batches, broker, prefer=broker)
-        assert (partition.base, partition.chosen_by, partition.gaps) == (int(broker), "prefer-broker", [])
+        assert (partition.base_broker, partition.chosen_by, partition.gaps) == (int(broker), "prefer_broker", [])
     assert [(left.broker, left.start, left.end, left.committed_end, left.rival_of) for left in partition.left_behind] == [
         (1, 12, 14, 14, 2)
     ]
@@ -184,13 +186,13 @@ def test_other_copies_do_not_fill_a_damaged_copy_of_the_chosen_history(tmp_path:
     in_the_gap = [(left.broker, left.rival_of) for left in partition.left_behind if left.start < 10 and left.end > 5]
     assert in_the_gap == [(1, None), (3, None)]
     (partition,) = salvaged_of(tmp_path / "in", tmp_path / "third", prefer="3").partitions
-    assert (partition.base, partition.gaps) == (3, [])
+    assert (partition.base_broker, partition.gaps) == (3, [])
 
 
 def test_the_plan_decides_about_uncommitted_records(tmp_path: Path) -> None:
     put_rivals(tmp_path / "in", high_watermark=12)
     partition = taken(tmp_path, NEW)
-    assert (partition.base, partition.chosen_by) == (2, "plan")
+    assert (partition.base_broker, partition.chosen_by) == (2, "plan")
     assert {(left.broker, left.committed_end) for left in partition.left_behind} == {(1, 12)}
     (tmp_path / "in" / "broker-1" / "replication-offset-checkpoint").unlink()
     assert "--prefer-broker" in str(refused(tmp_path).hint), "broker 1 may have been told that it is committed"
@@ -212,7 +214,7 @@ def test_a_rival_whose_different_records_were_cleaned_supplies_nothing(tmp_path:
         shutil.rmtree(tmp_path / "in" / f"broker-{broker}")
         put_cleaned(tmp_path / "in", broker, log, dirty=16)
     partition = taken(tmp_path, NEW, prefer="2")
-    assert (partition.base, partition.brokers) == (2, [2])
+    assert (partition.base_broker, partition.brokers) == (2, [2])
     left_behind = [(left.broker, left.start, left.end, left.rival_of) for left in partition.left_behind]
     assert left_behind == [(1, 12, 16, 2), (1, 16, 18, None), (3, 16, 18, None)]
 
@@ -251,7 +253,7 @@ def test_if_a_record_is_committed_in_one_copy_only_the_preferred_one_is_used(tmp
     assert "its copies differ (COMPACTED_VALUE_DIFFERS)" in refused.reason
     for prefer in ("1", "2"):
         (partition,) = salvaged_of(tmp_path / "in", tmp_path / prefer, prefer=prefer).partitions
-        assert (str(partition.base), partition.chosen_by) == (prefer, "prefer-broker")
+        assert (str(partition.base_broker), partition.chosen_by) == (prefer, "prefer_broker")
 
 
 @pytest.mark.parametrize(

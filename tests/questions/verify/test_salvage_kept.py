@@ -30,7 +30,14 @@ def copies(tmp_path: Path) -> Path:
 
 def put_manifest(copies: Path, **changes: Any) -> None:
     file = copies.parent / "manifest.json"
-    fresh = {"topic": "audit", "partition": 0, "base": 2, "log_start_offset": 0, "log_end_offset": 370, "leader_epochs": [[0, 0]]}
+    fresh = {
+        "topic": "audit",
+        "partition": 0,
+        "base_broker": 2,
+        "log_start_offset": 0,
+        "log_end_offset": 370,
+        "leader_epochs": [[0, 0]],
+    }
     partition = (
         json.loads(file.read_text())["partitions"][0]
         if file.exists()

@@ -11,7 +11,7 @@ from tests.support.plan_values import entries, replica
 
 def test_the_rule_of_truncation_follows_from_the_logs() -> None:
     old = [replica(1, 10, hw=10), replica(2, 10, hw=0)]
-    assert planner.truncates_by(old) == "high-watermark"
+    assert planner.truncates_by(old) == "high_watermark"
     assert planner.truncates_by([*old, replica(4, 3, (0, 0))]) == "epochs"
     assert planner.truncates_by([replace(replica(1, 3), checkpoint=())]) == "epochs", "Kafka 0.11 and later write a checkpoint file"
     assert planner.truncates_by([replica(1, 0)]) == "epochs"
@@ -51,9 +51,9 @@ LEADERLESS = PlanControl(-1, 2, 2, (), (1, 2), (1, 2, 3))
         ((1, 2), 1, True, "unclean"),
         ((1, 2), 2, True, "unclean"),
         ((2,), 2, False, "elr"),
-        ((2,), 2, True, "last-known-leader"),
-        ((), 2, True, "last-known-leader"),
-        ((), 2, False, "last-known-leader"),
+        ((2,), 2, True, "last_known_leader"),
+        ((), 2, True, "last_known_leader"),
+        ((), 2, False, "last_known_leader"),
         ((), 1, False, "unclean"),
         ((), 3, True, "unclean"),
     ],

@@ -172,8 +172,8 @@ def test_plans_by_epochs_agree_with_a_replay(given_logs: list[Log]) -> None:
 @given(logs(epochs=False))
 def test_plans_by_high_watermark_agree_with_a_replay(given_logs: list[Log]) -> None:
     plan = plan_partition(partition(given_logs, checkpoints=False))
-    assert plan.truncate_by == ("high-watermark" if any(log.records for log in given_logs) else "epochs")
-    plan = plan_partition(partition(given_logs, checkpoints=False), "high-watermark")
+    assert plan.truncate_by == ("high_watermark" if any(log.records for log in given_logs) else "epochs")
+    plan = plan_partition(partition(given_logs, checkpoints=False), "high_watermark")
     cuts = {
         (i, j): min(given_logs[i].end, given_logs[i].high_watermark, given_logs[j].end)
         for i in range(3)
@@ -243,7 +243,7 @@ def any_partition(draw: st.DrawFn) -> plans.PlanPartition:
     return plans.PlanPartition("t", 0, replicas, {pair: normalised(draw(RANGES)) for pair in pairs}, control, draw(st.booleans()))
 
 
-@given(any_partition(), st.sampled_from([None, "epochs", "high-watermark"]))
+@given(any_partition(), st.sampled_from([None, "epochs", "high_watermark"]))
 def test_any_values_give_a_consistent_plan(given_partition: plans.PlanPartition, rule: plans.TruncateBy | None) -> None:
     plan = plan_partition(given_partition, rule)
     assert {candidate.broker for candidate in plan.candidates} == {

@@ -139,11 +139,11 @@ PLANS: dict[str, PlanPartition] = {
     ),
     **{
         f"{regime}: below the leader's log start, {words}": partition(STARTS_AT_10, follower, control=CONTROL)
-        for regime in ("epochs", "high-watermark")
+        for regime in ("epochs", "high_watermark")
         for words, follower in FOLLOWERS_BELOW.items()
     },
     "epochs: of logs without any": LEDGER,
-    "high-watermark: of logs with epochs": AUDIT,
+    "high_watermark: of logs with epochs": AUDIT,
     **{
         f"part below log starts {starts}": diverging_at_log_starts(*starts)
         for starts in ((0, 0), (7, 0), (0, 7), (9, 0), (0, 9), (8, 8))
@@ -236,7 +236,7 @@ EXPECTED: dict[str, Any] = json.loads(EXPECTED_PATH.read_text()) if EXPECTED_PAT
 def document_of(name: str) -> Any:
     """The whole plan, its derived values, and the needs of each election."""
     plan_input, prefix = PLANS[name], name.partition(":")[0]
-    regime: TruncateBy | None = "epochs" if prefix == "epochs" else "high-watermark" if prefix == "high-watermark" else None
+    regime: TruncateBy | None = "epochs" if prefix == "epochs" else "high_watermark" if prefix == "high_watermark" else None
     plan = plan_partition(plan_input, regime)
     derived = {"ordinary_loss": plan.ordinary_loss, "at_most_is_bound": plan.at_most_is_bound, "matters": plan.matters}
     elections = {

@@ -146,7 +146,7 @@ CONTRADICTIONS: Final[dict[str, tuple[Change, str]]] = {
     "section outside of its part": (of_section(bundles.ORDERS, 1, 1 << 40), "contradicts its part"),
     "section larger than its part": (of_section(bundles.ORDERS, 2, 1 << 40), "contradicts its part"),
     "section of unknown kind": (of_section(bundles.ORDERS, 3, "class:os.system"), "an invalid "),
-    "section of another kind": (of_section(bundles.ORDERS, 3, "kept"), "no facts of bytes"),
+    "section of another kind": (of_section(bundles.ORDERS, 3, "raw"), "no facts of bytes"),
     "section of another file": (use_sections_of_another_file, "contradicts its part"),
     "without sections": (remove_sections, "no facts of bytes"),
     "facts beyond the file": (extend_beyond_the_file, "beyond its size"),
