@@ -1,11 +1,12 @@
 """Installs what `make dist` built into clean environments, runs the commands and prints a table: `python -m lab.clean_installs`.
 
-It uses every Python of this machine and, as root with debootstrap, the Python of a Debian suite.
+It uses every Python of this machine and, as root with debootstrap, those of a Debian suite.
 """
 
 import argparse
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -96,15 +97,15 @@ class Installation:
 
 
 @contextmanager
-def debian_python(suite: str, folder: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The Python of a new Debian system, and the beginning of commands that run there and see `folder` under the same path."""
+def debian_pythons(suite: str, packages: list[str], folder: Path) -> Iterator[tuple[list[Path], tuple[str, ...]]]:
+    """The Pythons of a new Debian system, and the beginning of commands that run there and see `folder` under the same path."""
     with tempfile.TemporaryDirectory(prefix="debian-") as temporary:
         root = Path(temporary) / suite
-        make_debian(suite, root)
+        make_debian(suite, root, *packages)
         (root / folder.relative_to("/")).mkdir(parents=True)
-        variables = ["PATH=/usr/bin:/bin", "HOME=/root", "LANG=C.UTF-8"]
-        start = ["env", "--ignore-environment", f"--chdir={folder}", *variables]
-        yield Path("/usr/bin/python3"), (*enter(root, [f"--bind {folder} {root}{folder}"]), *start)
+        names = [path.name for path in (root / "usr" / "bin").glob("python3.*") if path.name.removeprefix("python3.").isdigit()]
+        start = ["env", "--ignore-environment", f"--chdir={folder}", "PATH=/usr/bin:/bin", "HOME=/root", "LANG=C.UTF-8"]
+        yield [Path("/usr/bin", name) for name in sorted(names)], (*enter(root, [f"--bind {folder} {root}{folder}"]), *start)
 
 
 def row(system: str, python: Path, start: tuple[str, ...], work: Path) -> str:
@@ -130,21 +131,23 @@ def main() -> None:
     """Print the table, a row as soon as it is measured."""
     parser = argparse.ArgumentParser(prog="python -m lab.clean_installs", description=__doc__)
     parser.add_argument("dist", nargs="?", type=Path, default=Path("dist"), help="folder of wheel and sdist (default: dist)")
+    parser.add_argument("--debian", default="sid", metavar="SUITE", help="also try the Pythons of this suite (default: sid)")
     parser.add_argument(
-        "--debian", default="sid", metavar="SUITE", help="suite of Debian whose Python is tried, too (default: sid)"
+        "--packages", nargs="*", default=["python3.15-venv"], help="its packages of further Pythons (default: 3.15)"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="installs-") as temporary:
         work = Path(temporary)
         built = [Path(shutil.copy(path, work)).name for path in sorted(options.dist.glob("kafka_forensics-*"))]
         print(f"{datetime.now(UTC).date()}, {' and '.join(built)}:\n")
-        print("| Python | wheel: first line of `scan` | `--help` | environment | largest packages, MB | sdist |")
+        print("| Python | wheel: first line of `scan` | `--help` | environment | largest packages, MB | sdist: first line |")
         print("|---|---|---|---|---|---|")
         for python in pythons().values():
-            print(row("this machine", python, (), work), flush=True)
+            print(row(" ".join([platform.system(), platform.machine(), *platform.libc_ver()]), python, (), work), flush=True)
         if can_make_debian():
-            with debian_python(options.debian, work) as (python, start):
-                print(row(f"Debian {options.debian}", python, start, work), flush=True)
+            with debian_pythons(options.debian, options.packages, work) as (found, start):
+                for python in found:
+                    print(row(f"Debian {options.debian}", python, start, work), flush=True)
         else:
             print("no Debian system: this needs root and debootstrap", file=sys.stderr)
 

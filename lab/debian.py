@@ -18,9 +18,9 @@ def can_make_debian() -> bool:
     return os.geteuid() == 0 and shutil.which("debootstrap") is not None
 
 
-def make_debian(suite: str, root: Path) -> None:
-    """Install the smallest Debian of a suite with its Python into the new folder `root`."""
-    command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite, root, MIRROR]
+def make_debian(suite: str, root: Path, *packages: str) -> None:
+    """Install the smallest Debian of a suite with its Python and further packages into the new folder `root`."""
+    command = ["debootstrap", "--variant=minbase", f"--include={','.join([*PACKAGES, *packages])}", suite, str(root), MIRROR]
     subprocess.run(command, stdout=subprocess.DEVNULL, timeout=900, check=True)
 
 

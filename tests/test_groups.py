@@ -112,7 +112,7 @@ def test_containers_debian_and_browser_are_selected_nightly_if_their_programs_ex
         monkeypatch.setattr(conftest, found.__name__, found.__wrapped__)
     monkeypatch.setattr(conftest, "second_user", lambda: None)  # cached, like the next
     monkeypatch.setattr(conftest, "can_isolate", lambda: False)
-    monkeypatch.setattr(conftest.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     config = SimpleNamespace(getoption=lambda name: name.removeprefix("--") in options)
     assert {"containers", "debian", "browser"} & {*conftest.selected_groups(cast("pytest.Config", config))} == selected
 
