@@ -52,7 +52,7 @@ class Installation:
 
     def call(self, *command: str | Path, status: int = 0) -> str:
         """Run a command that must end with `status`; return its stdout. Raises LabError for another status."""
-        words = [*self.enter, *map(str, command)]
+        words = [*self.enter, *(["env", f"--chdir={self.folder}"] if self.enter else []), *map(str, command)]
         done = subprocess.run(
             words, cwd=self.folder, env=this_environment(), capture_output=True, text=True, timeout=1200, check=False
         )
@@ -104,7 +104,7 @@ def debian_pythons(suite: str, packages: list[str], folder: Path) -> Iterator[tu
         make_debian(suite, root, *packages)
         (root / folder.relative_to("/")).mkdir(parents=True)
         names = [path.name for path in (root / "usr" / "bin").glob("python3.*") if path.name.removeprefix("python3.").isdigit()]
-        start = ["env", "--ignore-environment", f"--chdir={folder}", "PATH=/usr/bin:/bin", "HOME=/root", "LANG=C.UTF-8"]
+        start = ["env", "--ignore-environment", "PATH=/usr/bin:/bin", "HOME=/root", "LANG=C.UTF-8"]
         yield [Path("/usr/bin", name) for name in sorted(names)], (*enter(root, [f"--bind {folder} {root}{folder}"]), *start)
 
 
