@@ -115,7 +115,7 @@ nightly:
 	done; echo "nightly: $$told"; test -z "$$failed"
 
 nightly-cases: $(VENV)/.installed-dev
-	$(BIN)/pytest --nightly -m 'nightly and not spark' $(SPREAD) --require-groups=browser,containers
+	$(BIN)/pytest --nightly -m 'nightly and not spark' $(SPREAD) --require-groups=browser,containers,debian
 
 nightly-spark: $(VENV)/.installed-dev $(SPARK40)/.installed $(AIRFLOW)/.installed packed-environment java
 	$(BIN)/pytest --nightly -m 'nightly and spark' $(SPREAD) --require-groups=spark

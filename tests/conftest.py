@@ -27,7 +27,7 @@ pytest_plugins = ("pytester", "tests.support.evidence_schema")
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
-GROUPS = ("faults", "hypothesis", "corpora", "spark", "broker", "two_users", "isolated", "containers", "browser")
+GROUPS = ("faults", "hypothesis", "corpora", "spark", "broker", "two_users", "isolated", "containers", "debian", "browser")
 OF_ALL_BROKERS = ("real_base", "broker_story", "broker_copies")
 """Shared fixtures of `broker/conftest.py`."""
 RAN: Counter[str] = Counter()
@@ -84,6 +84,12 @@ def container_engine() -> str | None:
 
 
 @cache
+def replaces_engine() -> bool:
+    """Whether the steps of the image can run in a Debian system, and no engine can build it."""
+    return os.geteuid() == 0 and shutil.which("debootstrap") is not None and container_engine() is None
+
+
+@cache
 def browser() -> str | None:
     """A Chromium, if npm exists too, which installs the page checkers."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -102,6 +108,7 @@ def selected_groups(config: pytest.Config) -> list[str]:
         "two_users": second_user() is None,
         "isolated": not can_isolate(),
         "containers": not config.getoption("--nightly") or container_engine() is None,
+        "debian": not config.getoption("--nightly") or not replaces_engine(),
         "browser": not config.getoption("--nightly") or browser() is None,
     }
     return [group for group in GROUPS if not left_out.get(group, False)]

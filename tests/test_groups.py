@@ -20,6 +20,7 @@ markers =
     two_users: t
     isolated: i
     containers: n
+    debian: d
     browser: w
 """
 ONE_OF_EACH = """
@@ -92,25 +93,28 @@ def test_partial_run_requires_only_the_named_groups(suite: pytest.Pytester, opti
 @pytest.mark.parametrize(
     ("programs", "options", "selected"),
     [
-        (("podman", "chromium", "npm"), ("nightly",), {"containers", "browser"}),
+        (("podman", "debootstrap", "chromium", "npm"), ("nightly",), {"containers", "browser"}),
+        (("debootstrap",), ("nightly",), {"debian"}),
+        (("debootstrap",), (), set()),
         (("podman", "chromium", "npm"), (), set()),
         (("chromium",), ("nightly",), set()),
         (("npm",), ("nightly",), set()),
     ],
 )
-def test_containers_and_browser_are_selected_nightly_if_their_programs_exist(
+def test_containers_debian_and_browser_are_selected_nightly_if_their_programs_exist(
     programs: tuple[str, ...], options: tuple[str, ...], selected: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in programs:
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    for found in (conftest.browser, conftest.container_engine):
+    for found in (conftest.browser, conftest.container_engine, conftest.replaces_engine):
         monkeypatch.setattr(conftest, found.__name__, found.__wrapped__)
     monkeypatch.setattr(conftest, "second_user", lambda: None)  # cached, like the next
     monkeypatch.setattr(conftest, "can_isolate", lambda: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     config = SimpleNamespace(getoption=lambda name: name.removeprefix("--") in options)
-    assert {"containers", "browser"} & {*conftest.selected_groups(cast("pytest.Config", config))} == selected
+    assert {"containers", "debian", "browser"} & {*conftest.selected_groups(cast("pytest.Config", config))} == selected
 
 
 @pytest.mark.two_users

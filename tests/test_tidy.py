@@ -226,6 +226,40 @@ def test_every_usage_error_has_a_hint() -> None:
     assert list(without_hint(ast.parse("raise UsageError('x')\nraise UsageError('x', hint='y')\nPathMissingError('z')"))) == [1, 3]
 
 
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def variables(node: ast.AST) -> set[str]:
+    """The variables of a comprehension; empty for other nodes."""
+    return names_in(ast.Tuple([loop.target for loop in node.generators])) if isinstance(node, Comprehension) else set()
+
+
+def reads_outside(node: ast.AST, hidden: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Names that are read where no comprehension uses them for a variable."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name) and child.id not in hidden:
+            yield child.id
+        yield from reads_outside(child, hidden | variables(child))
+
+
+def hidden_names(tree: ast.Module) -> Iterator[str]:
+    """Functions and imports that a function uses beside a comprehension whose variable has the same name."""
+    top = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)} | {
+        name for *_, name in imported(tree)
+    }
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            inner = {name for node in ast.walk(function) for name in variables(node)}
+            yield from sorted(inner & top & set(reads_outside(function)))
+
+
+def test_no_comprehension_hides_a_function_that_is_called_beside_it() -> None:
+    """CPython 3.12.1 may take such a name for an unset local variable."""
+    assert [(path, name) for path, tree in trees() for name in hidden_names(tree)] == []
+    source = "from words import moment\ndef f(a):\n    b = [moment for moment in a] if a else []\n    return moment(b)"
+    assert list(hidden_names(ast.parse(source))) == ["moment"]
+
+
 def lists_of_kinds(tree: ast.Module) -> Iterator[int]:
     """Lines of collections, keys, arguments or patterns that name at least two kinds of findings."""
     for node in ast.walk(tree):

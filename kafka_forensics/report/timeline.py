@@ -48,7 +48,7 @@ class Timeline:
 def timeline(facts: PageFacts, incident_ms: int | None) -> Timeline | None:
     """The timeline around an incident, or up to the end of the controllers' log; None without changes in such a log."""
     history = facts.history
-    changes = [] if history is None else [moment for moment in history.moments if moment.changes]
+    changes = [] if history is None else [change for change in history.moments if change.changes]
     if history is None or not changes:
         return None
     first, last = _window(changes, history.end_ms if incident_ms is None else incident_ms)

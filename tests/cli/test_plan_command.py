@@ -54,9 +54,7 @@ def test_the_table_shows_candidates_and_the_steps_to_the_recommended_one(run_pla
     election = "kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --topic audit --partition 0"
     assert f"   $ {election}\n" in out.replace(" \\\n        ", "")
     assert "7. Check that broker 2 leads audit-0:" in text
-    assert (
-        "8. Start broker 1, then broker 3. 9. Produce the records again (needs confluent-kafka; docs/recover.md):" in text
-    )
+    assert "8. Start broker 1, then broker 3. 9. Produce the records again (needs confluent-kafka; docs/recover.md):" in text
     assert "grep -H unclean.leader.election.enable server.properties" in text
     assert max(map(len, lines)) <= 80
 

@@ -1,15 +1,17 @@
-"""`Containerfile`: an unprivileged user and only the package; and, if a container engine exists, that the image runs."""
+"""`Containerfile`: an unprivileged user and only the package; the image runs in an engine, else its steps in a Debian system."""
 
 import re
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.version import __version__
+from lab.containerfile import build
 from tests.conftest import container_engine
-from tests.support.places import ROOT
+from tests.support.places import ROOT, SAMPLES
 
 TEXT = (ROOT / "Containerfile").read_text()
 LINES = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
@@ -46,33 +48,66 @@ def test_the_page_runs_the_image_without_privileges_network_or_disk() -> None:
     assert words[words.index("--volume") + 1].endswith(':/evidence:ro"')
 
 
-@pytest.fixture(scope="module")
-def image() -> Iterator[list[str]]:
-    """The command of the page that runs the image, without the volume and what follows."""
-    engine = container_engine()
-    assert engine is not None
-    assert RUN is not None
-    subprocess.run([engine, "build", "--tag", IMAGE, "--file", "Containerfile", "."], cwd=ROOT, timeout=1500, check=True)
-    yield [engine, "run", *RUN[1].partition("--volume")[0].replace("\\\n", "").split()]
-    subprocess.run([engine, "rmi", "--force", IMAGE], timeout=60, check=True)
+Container = Callable[..., "subprocess.CompletedProcess[str]"]
+"""Runs the image with arguments and volumes, path inside → folder; a path that ends with `/` is writable."""
+
+
+def check_commands(container: Container, bundles: Path) -> None:
+    version = container("--version")
+    assert version.stdout.startswith(f"kafka-forensics {__version__}\nPython ")
+    assert container().stdout == container("--help").stdout
+    scan = container("scan", "/evidence", volumes={"/evidence": SAMPLES / "unclean-election"})
+    assert (scan.returncode, "UNCLEAN_LOSS" in scan.stdout) == (1, True), scan.stderr
+    for command in (["demo", "../tmp/samples"], ["doctor"]):
+        done = container(*command)
+        assert done.returncode == 0, done.stderr
+    assert COLLECT is not None
+    bundles.chmod(0o777)  # for the user inside the container
+    collect = container(*COLLECT[2].split(), volumes={"/evidence": SAMPLES / "healthy" / "broker-1", "/bundles/": bundles})
+    assert collect.returncode == 0, collect.stderr
+    assert [path.name for path in bundles.iterdir()] == ["broker-1.kfb"]
+    assert container("scan", "/evidence/broker-1.kfb", volumes={"/evidence": bundles}).returncode == 0
+    refused = container("report", "/evidence", "--output", "/evidence/report.html", volumes={"/evidence": bundles})
+    assert refused.returncode == 2
+    assert not (bundles / "report.html").exists()
 
 
 @pytest.mark.nightly
 @pytest.mark.containers
 @pytest.mark.timeout(1800)
-def test_the_image_scans_and_collects_into_a_mounted_directory(image: list[str], tmp_path: Path) -> None:
-    version = subprocess.run([*image, IMAGE, "--version"], capture_output=True, text=True, timeout=120, check=True)
-    assert version.stdout.startswith(f"kafka-forensics {__version__}\nPython ")
-    samples = f"{ROOT / 'sample_logs' / 'unclean-election'}:/evidence:ro"
-    done = subprocess.run(
-        [*image, "--volume", samples, IMAGE, "scan", "/evidence"], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert (done.returncode, "UNCLEAN_LOSS" in done.stdout) == (1, True), done.stderr
-    assert COLLECT is not None
-    tmp_path.chmod(0o777)  # for the user inside the container
-    volumes = ["--volume", f"{ROOT / 'sample_logs' / 'healthy' / 'broker-1'}:/evidence:ro", "--volume", f"{tmp_path}:/bundles"]
-    done = subprocess.run([*image, *volumes, IMAGE, *COLLECT[2].split()], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["broker-1.kfb"]
-    scanned = [*image, "--volume", f"{tmp_path}:/evidence:ro", IMAGE, "scan", "/evidence/broker-1.kfb"]
-    assert subprocess.run(scanned, capture_output=True, timeout=300, check=False).returncode == 0
+def test_the_image_runs_in_an_engine(tmp_path: Path) -> None:
+    engine = container_engine()
+    assert engine is not None
+    assert RUN is not None
+    options = RUN[1].partition("--volume")[0].replace("\\\n", "").split()
+
+    def container(*arguments: str, volumes: Mapping[str, Path] = {}) -> "subprocess.CompletedProcess[str]":
+        mounts = [f"--volume={outside}:{inside}{'' if inside.endswith('/') else ':ro'}" for inside, outside in volumes.items()]
+        command = [engine, "run", *options, *mounts, IMAGE, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    subprocess.run([engine, "build", "--tag", IMAGE, "--file", "Containerfile", "."], cwd=ROOT, timeout=1500, check=True)
+    try:
+        check_commands(container, tmp_path)
+    finally:
+        subprocess.run([engine, "rmi", "--force", IMAGE], timeout=60, check=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.debian
+@pytest.mark.timeout(1800)
+def test_the_steps_of_the_image_run_in_a_debian_system(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        image = build(ROOT / "Containerfile", Path(work))
+
+        def container(*arguments: str, volumes: Mapping[str, Path] = {}) -> "subprocess.CompletedProcess[str]":
+            command = image.container(*arguments, volumes=volumes)
+            return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+        check_commands(container, tmp_path)
+        image.entrypoint = ["sh", "-c"]
+        script = "id -u; tail -n +3 /proc/net/dev | cut -d: -f1; grep -E '^(CapBnd|NoNewPrivs)' /proc/self/status; ! touch /cache/x"
+        limits = container(script)
+        assert limits.returncode == 0, limits.stderr
+        assert limits.stdout.split() == ["10001", "lo", "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+        assert "Read-only file system" in limits.stderr
