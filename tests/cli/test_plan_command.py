@@ -128,10 +128,9 @@ def test_tsv_and_markdown_have_the_columns_of_candidates(run_plan: Run, audit: P
     markdown = run_plan(audit, *AUDIT, "--format", "markdown")[1]
     assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
     command = "kafka-forensics verify PATH... --live --against plan.json --recovered lost"
-    assert (
-        f"\n10. When all replicas are in sync, copy their logs, check, and start clients:\n\n   ```sh\n   {command}\n   ```\n"
-        in markdown
-    )
+    text = "10. When all replicas are in sync, copy their logs, check, and start clients:"
+    assert f"\n{text}\n\n    ```sh\n    {command}\n    ```\n" in markdown
+    assert "```sh\nkafka-forensics plan " in markdown.partition("## Steps")[0]
 
 
 # The overview of several partitions.

@@ -12,12 +12,13 @@ from kafka_forensics.cli.outputs.plan_words import holders_on_disk
 from kafka_forensics.cli.outputs.rows import markdown, markdown_lines, plain_table, rich_lines, table_lines
 from kafka_forensics.cli.outputs.steps import PLAN, OperatorStep, partitions_words, steps_markdown, steps_text
 from kafka_forensics.cli.outputs.words import name
-from kafka_forensics.cli.streams import Destination, wrapped
+from kafka_forensics.cli.streams import PLAIN_WIDTH, Destination, command_lines, wrapped
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import Severity, TopicPartition
 from kafka_forensics.model.offset_ranges import counted
 from kafka_forensics.model.results import worst
+from kafka_forensics.model.safe_text import printable
 from kafka_forensics.questions.plan import Planned, Plans
 from kafka_forensics.replication.planner import Broker, Candidate, Loss, costs_of
 from kafka_forensics.wording import offset_range
@@ -355,6 +356,9 @@ def page(plans: Plans, arguments: PlanArguments) -> Iterator[str]:
     """The steps; then a section for each partition with its candidates and notes."""
     elect, steps = arguments.elect, steps_of(plans, arguments)
     yield "# kafka-forensics: plan\n"
+    if (command := _first_screen(plans, arguments, steps).command) is not None:
+        lines = "\n".join(command_lines(printable(command), PLAIN_WIDTH))
+        yield f"\nBefore step 1, write the plan and the files that the steps read:\n\n```sh\n{lines}\n```\n"
     yield from steps_markdown(preamble(plans, steps), steps)
     if plans.partitions != 1:
         yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))

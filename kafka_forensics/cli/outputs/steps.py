@@ -80,8 +80,9 @@ def steps_markdown(head: str, steps: Sequence[OperatorStep]) -> Iterator[str]:
     for number, step in enumerate(steps, 1):
         yield f"\n{number}. {markdown(step.text)}\n"
         if step.command is not None:
-            lines = "\n   ".join(command_lines(printable(step.command), PLAIN_WIDTH - 3))
-            yield f"\n   ```sh\n   {lines}\n   ```\n"
+            indent = " " * len(f"{number}. ")
+            lines = ["```sh", *command_lines(printable(step.command), PLAIN_WIDTH - len(indent)), "```"]
+            yield "\n" + "".join(f"{indent}{line}\n" for line in lines)
 
 
 def controllers_first(findings: Iterable[Finding]) -> Iterator[OperatorStep]:
