@@ -17,9 +17,8 @@ pytestmark = pytest.mark.nightly
 
 PAGE = (SAMPLES.parent / "docs" / "datasets.md").read_text()
 CODE = PAGE.split("```python\n")[1:]
-COMMANDS = [
-    line for line in re.findall(r"^kafka-forensics (.*)$", PAGE, re.MULTILINE) if "s3://" not in line and "spark" not in line
-]
+LINES = re.findall(r"^kafka-forensics (.*)$", PAGE.replace(" \\\n", " "), re.MULTILINE)
+COMMANDS = [line for line in LINES if "s3://" not in line and "spark" not in line]
 
 
 @pytest.fixture(scope="module")
