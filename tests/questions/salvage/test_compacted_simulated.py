@@ -132,7 +132,13 @@ def test_a_salvage_has_the_last_record_of_every_key(one_is_whole: bool, examples
             for partition in salvaged.partitions:
                 if int(str(partition.base_broker)) not in lacking:
                     check(history, log_in(folder / "out"), partition.log_end_offset, originals)
-            (partition,) = salvaged_of(folder / "in", folder / "gaps", allow_gaps=True).partitions
+            with_gaps = salvaged_of(folder / "in", folder / "gaps", allow_gaps=True)
+            if not with_gaps.partitions and not one_is_whole and lacking:  # the lost batch lets values differ without a reason
+                assert [(refused.kind, "COMPACTED_VALUE_DIFFERS" in refused.reason) for refused in with_gaps.refused] == [
+                    ("compacted", True)
+                ]
+                return
+            (partition,) = with_gaps.partitions
             is_lacking = int(str(partition.base_broker)) in lacking
             assert one_is_whole or is_lacking or partition.warning is not None
             if partition.warning is not None and not is_lacking:
