@@ -34,13 +34,13 @@ def group_resets(plans: Plans, elect: str | None = None) -> dict[str, dict[Topic
     resets: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for (group, partition), rows in sorted(commits.items()):
         planned = planned_of.get(partition)
-        topic_id = plans.agreeing.get(partition) if planned is None else planned.topic_id
         if planned is None and partition not in plans.agreeing:
             continue
-        present = [row.commit.last for row in rows if not row.is_lost]
-        of_topic = [row.commit.last for row in rows if topic_id is None or row.commit.last.topic_id in (None, topic_id)]
-        read_to = _read_to(planned, elect, of_topic)
-        if read_to is not None and [commit.offset for commit in present] != [read_to]:
+        topic_id = plans.agreeing[partition] if planned is None else planned.topic_id
+        of_topic = [row for row in rows if topic_id is None or row.commit.last.topic_id in (None, topic_id)]
+        read_to = _read_to(planned, elect, [row.commit.last for row in of_topic]) if of_topic else None
+        present = [row.commit.last.offset for row in of_topic if not row.is_lost]
+        if read_to is not None and present != [read_to]:
             resets[group][partition] = read_to
     return resets
 
@@ -52,8 +52,8 @@ def _commits(plans: Plans, elect: str | None) -> Iterator[_Commit]:
         leader = planned.chosen(elect)
         if planned.group_logs and leader is not None:
             replayed.add(planned.plan.partition)
-            lost = normalised((loss.start, loss.end) for loss in leader.losses)
             for broker, log in planned.group_logs.items():
+                lost = normalised((loss.start, loss.end) for loss in leader.losses if broker in loss.held_by)
                 for commit in log.committed:
                     if broker == leader.broker or holds(lost, commit.record_offset):
                         yield _Commit(commit, broker != leader.broker)
@@ -62,9 +62,9 @@ def _commits(plans: Plans, elect: str | None) -> Iterator[_Commit]:
 
 
 def _read_to(planned: Planned | None, elect: str | None, commits: Sequence[OffsetCommit]) -> int | None:
-    """Up to where a group with these commits read the elected log; None if unknown. Logs of unplanned partitions agree."""
+    """Up to where a group with these commits, at least one, read the elected log; None if unknown. Unplanned logs agree."""
     if planned is None:
-        return max((commit.offset for commit in commits), default=None)
+        return max(commit.offset for commit in commits)
     leader = planned.chosen(elect)
     end = None if leader is None else planned.end_as_leader(leader)
     if leader is None or end is None:

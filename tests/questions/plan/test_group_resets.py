@@ -82,10 +82,23 @@ def test_where_logs_agree_the_largest_commit_counts(tmp_path: Path) -> None:
     assert (resets(copies, 1), resets(copies, 2)) == ({"billing": {("orders", 0): 8}}, {})
 
 
+def test_a_follower_that_lags_shows_no_lost_commit(tmp_path: Path) -> None:
+    """Broker 3 has what the elected coordinator committed before the offset was set back by hand."""
+    own: dict[int, list[Commit]] = {2: [(25, 2), (12, 2)], 1: [(9, 0)]}
+    copies = put_copies(tmp_path, own)
+    log_dir = put_replica(tmp_path, 3, LOGS[2], high_watermark=10, clean=True)
+    commit = (commit_key(topic="orders"), commit_value(25, leader_epoch=2))
+    put_consumer_offsets(log_dir, coordinator_batches((commit_key("of broker 2"), None), commit, partition_leader_epoch=2))
+    assert resets(copies, 2) == {}
+
+
+@pytest.mark.parametrize("logs", [LOGS, dict.fromkeys((1, 2), COMMON)], ids=["forked", "equal"])
 @pytest.mark.parametrize(("topic_id", "offset"), [(TOPIC_ID_BYTES, 8), (bytes(16), None)])
-def test_a_commit_on_another_topic_of_that_name_does_not_count(topic_id: bytes, offset: int | None, tmp_path: Path) -> None:
-    for broker in (1, 2):
-        log_dir = put_replica(tmp_path, broker, COMMON, high_watermark=10, topic_id=TOPIC_ID_TEXT, clean=True)
+def test_a_commit_on_another_topic_of_that_name_does_not_count(
+    topic_id: bytes, offset: int | None, logs: dict[int, bytes], tmp_path: Path
+) -> None:
+    for broker, log in logs.items():
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10, topic_id=TOPIC_ID_TEXT, clean=True)
         commit = (commit_key(topic="orders"), commit_value(8, version=4, topic_id=topic_id) if broker == 2 else None)
         put_consumer_offsets(log_dir, coordinator_batches(commit, partition_leader_epoch=broker))
     assert resets(tmp_path, 1) == ({} if offset is None else {"billing": {("orders", 0): offset}})
