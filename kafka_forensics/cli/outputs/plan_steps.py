@@ -170,10 +170,9 @@ def _reset_groups(plans: Plans, arguments: PlanArguments) -> Iterator[OperatorSt
     offsets = group_resets(plans, arguments.elect)
     if offsets:
         groups, file = list(offsets), "offsets.csv"
-        count = sum(map(len, offsets.values()))
-        text = f"With {unquoted(groups[0])} stopped, set {plural(count, 'offset')} to what it read of the elected logs:"
-        if len(groups) > 1:
-            text = f"With {len(groups)} groups stopped, set {count} offsets to what they read of the elected logs:"
+        who, they = (unquoted(groups[0]), "it") if len(groups) == 1 else (f"{len(groups)} groups", "they")
+        count = plural(sum(map(len, offsets.values())), "offset")
+        text = f"With {who} stopped, set {count} to what {they} read of the elected logs:"
         command = reset_command(offsets, f"{arguments.files or FILES}/{file}")
         partitions = tuple(dict.fromkeys(partition for of_group in offsets.values() for partition in of_group))
         written = (file, reset_csv(offsets)) if "--from-file" in command else None
