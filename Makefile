@@ -2,7 +2,9 @@
 
 PYTHON ?= python3
 VENV := .venv
-SPARK40 := .venv-spark40
+# The oldest Spark that is supported; make nightly-spark OLDER_SPARK=4.2 tests another one.
+export OLDER_SPARK ?= 4.0
+SPARK := .venv-spark$(OLDER_SPARK)
 AIRFLOW := .venv-airflow
 PACKED := .venv-packed
 PACKED_PREFIX :=
@@ -63,12 +65,12 @@ demo: $(VENV)/.installed
 	  test $$status -eq 1 || { echo "make: the scan of sample_logs/$$sample ended with $$status instead of 1" >&2; exit 1; }; \
 	done
 
-# The oldest Spark that is supported, over all else of $(VENV).
-$(SPARK40)/.installed: $(VENV)/.installed-dev
-	$(BIN)/python -m venv $(SPARK40)
-	$(SPARK40)/bin/pip install --quiet 'pyspark==4.0.*'
+# The older Spark, over all else of $(VENV).
+$(SPARK)/.installed: $(VENV)/.installed-dev
+	$(BIN)/python -m venv $(SPARK)
+	$(SPARK)/bin/pip install --quiet 'pyspark==$(OLDER_SPARK).*'
 	$(BIN)/python -c 'import sys, sysconfig; print(sys.argv[1], sysconfig.get_path("purelib"), sep="\n")' '$(CURDIR)' \
-	  > "$$($(SPARK40)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_shared.pth"
+	  > "$$($(SPARK)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_shared.pth"
 	@touch $@
 
 # The scheduler of examples/airflow_dag.py, whose packages would not go with ours.
@@ -117,7 +119,7 @@ nightly:
 nightly-cases: $(VENV)/.installed-dev
 	$(BIN)/pytest --nightly -m 'nightly and not spark' $(SPREAD) --require-groups=browser,containers,debian
 
-nightly-spark: $(VENV)/.installed-dev $(SPARK40)/.installed $(AIRFLOW)/.installed packed-environment java
+nightly-spark: $(VENV)/.installed-dev $(SPARK)/.installed $(AIRFLOW)/.installed packed-environment java
 	$(BIN)/pytest --nightly -m 'nightly and spark' $(SPREAD) --require-groups=spark
 
 nightly-broker: $(VENV)/.installed-dev
@@ -177,4 +179,4 @@ lab-versions: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.version_table
 
 clean:
-	rm -rf $(VENV) $(SPARK40) $(AIRFLOW) $(PACKED) $(DIST)/environment.tar.gz $(DIST)/kafka-forensics-*.pyz $(DIST)/kafka_forensics-* build/site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-spark* $(AIRFLOW) $(PACKED) $(DIST)/environment.tar.gz $(DIST)/kafka-forensics-*.pyz $(DIST)/kafka_forensics-* build/site .mypy_cache .pytest_cache .ruff_cache .hypothesis

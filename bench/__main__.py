@@ -23,6 +23,8 @@ from lab.jvm import DUMP_LOG_SEGMENTS, java_command
 from lab.kafka_jars import kafka_jars
 
 WORK: Final = Path(__file__).parent / "work"
+_SECONDS_OF_ONE_RUN: Final = 30.0
+"""`kafka-dump-log` runs three times if it takes less, and the fastest run counts, as for this tool."""
 
 
 def dump_log(workload: Workload, files: list[str]) -> Run:
@@ -65,6 +67,8 @@ def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
     row += [f"{inside:.2f}", f"{limit:.2f}", "-" if deep else f"{inside / limit:.2f}"]
     if against_kafka:
         theirs = dump_log(workload, files)
+        if theirs.seconds < _SECONDS_OF_ONE_RUN:
+            theirs = min([theirs, dump_log(workload, files), dump_log(workload, files)], key=lambda measured: measured.seconds)
         row += [f"{theirs.seconds:.2f}", f"{theirs.seconds / ours.seconds:.1f}"]
     else:
         row += ["-", "-"]

@@ -61,7 +61,6 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("wording/", "report/"),
-    "msgspec": ("scanning/engine/", "report/document.py", "questions/verify/", "storage/tiered/aiven_manifest.py"),
     "markupsafe": ("report/",),
     "deltalake": ("export/delta.py",),
     "pyiceberg": ("export/iceberg.py",),

@@ -7,11 +7,11 @@ explains it or the key is reported. Older records need no explanation: the lates
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica, place_of
@@ -164,16 +164,14 @@ there, or a base offset is wrong.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedLog:
+class ComparedLog(Struct, frozen=True):
     """A compared replica: the end of its log, and the end of the last damage that may hide records (-1: none)."""
 
     log_end_offset: int
     damaged_end: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaPair:
+class ReplicaPair(Struct, frozen=True):
     """Two replicas, by number, compared over `[start, end)`."""
 
     left: int
@@ -182,8 +180,7 @@ class ReplicaPair:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class DifferingRecord:
+class DifferingRecord(Struct, frozen=True):
     """The reason, the printed hash of the key, the replicas whose latest record of the key this is, the replicas that lack it."""
 
     reason: str
@@ -192,8 +189,7 @@ class DifferingRecord:
     others: set[int] = field(default_factory=set)
 
 
-@dataclass(slots=True)
-class KeyTally:
+class KeyTally(Struct):
     """The result of a sweep over keys: keys by reason and by explanation, and the first few differing records."""
 
     keys: int = 0
@@ -266,8 +262,7 @@ class KeyTally:
             del self.listed[offset]
 
 
-@dataclass(frozen=True, slots=True)
-class Unexplained:
+class Unexplained(Struct, frozen=True):
     """Keys of a block that differ without explanation: arrays of one length; reasons are indices into `REASONS`."""
 
     keys: "Ints"
@@ -426,16 +421,14 @@ DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 _MAX_RETENTION_MS: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class TombstoneRetention:
+class TombstoneRetention(Struct, frozen=True):
     """`delete.retention.ms`, and whether the controller's log has it."""
 
     milliseconds: int
     is_known: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRange:
+class ComparedRange(Struct, frozen=True):
     """Counts, by replica number, in the offsets `[start, end)` that all compared replicas have."""
 
     start: int

@@ -3,11 +3,12 @@
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.segments import ChunkFacts
 from kafka_forensics.model.batches import BatchColumn, has_right_crc
@@ -23,8 +24,7 @@ MAX_RUNS: Final = 4096
 _START: Final = attrgetter("start_offset")
 
 
-@dataclass(frozen=True, slots=True)
-class EpochRun:
+class EpochRun(Struct, frozen=True):
     """Consecutive batches of one leader epoch: offsets `[start_offset, end_offset)`, place of the first batch, batch count."""
 
     leader_epoch: int
@@ -35,9 +35,9 @@ class EpochRun:
     size_in_bytes: int
     """Of the first batch."""
     batches: int
-    first_timestamp: int = field(default=NO_TIMESTAMP, compare=False)
+    first_timestamp: int = NO_TIMESTAMP
     """Largest timestamp of the first batch (ms); -1: none."""
-    last_timestamp: int = field(default=NO_TIMESTAMP, compare=False)
+    last_timestamp: int = NO_TIMESTAMP
     """Largest timestamp of the last batch (ms); -1: none."""
 
 

@@ -6,11 +6,11 @@ cases as there are partitions.
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import log
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.batches import KEY_SAMPLE_COLUMNS, KeySampleColumn
@@ -84,8 +84,7 @@ def sample_columns(samples: "Ints", most: int) -> "Ints":
     return samples[:, np.argsort(samples[KeySampleColumn.OFFSET], kind="stable")]
 
 
-@dataclass(slots=True)
-class PartitionKeys:
+class PartitionKeys(Struct):
     """The keys of a partition: the fold's `samples`, records looked at, those of them without a key, and all records."""
 
     samples: "Ints"
@@ -117,16 +116,14 @@ _LISTED: Final = 16
 _EXAMPLES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A hash modulo a number of partitions; partitioner BOTH: two clients at once, NEITHER: no known hash."""
 
     partitioner: str
     partition_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RulePeriod:
+class RulePeriod(Struct, frozen=True):
     """A period in which one rule holds: the rule, the share of records that follow it, timestamp of the first record (ms)."""
 
     rule: Rule
@@ -134,8 +131,7 @@ class RulePeriod:
     start_timestamp: int
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(Struct):
     """How a topic's keys are placed: periods in order of time, none if there is too little evidence.
 
     `changes[i]` has, by partition, the first offset looked at that follows period `i + 1` and not `i`.
@@ -193,8 +189,7 @@ def weigh_rules(topic: str, partitions: Mapping[int, PartitionKeys], partition_c
     return placement
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
+class _Keys(Struct, frozen=True):
     """Records of all partitions, in order of partition and offset."""
 
     partition: "Ints"

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.epochs import EpochsFold, add_remote_epochs, epoch_starts
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -53,8 +55,7 @@ OPEN_KEPT: Final = 1 << 10
 """Open transactions taken from a producer snapshot, the oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class WalkEnd:
+class WalkEnd(Struct, frozen=True):
     """The first byte of a segment that recovery cuts off, and the number of the check that fails there.
 
     `last_offset` is that of the batch before it, None if the folded bytes hold none; `batches` counts the segment's batches that

@@ -6,8 +6,10 @@ difference between two copies of one log is reported as damaged, rewritten or mi
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
 from kafka_forensics.analysis.kinds import finding
@@ -50,8 +52,7 @@ class SnapshotPair(NamedTuple):
     newer: str
 
 
-@dataclass(slots=True)
-class LogChanges:
+class LogChanges(Struct):
     """The changes of one log between two snapshots."""
 
     changes: list[Change] = field(default_factory=list)
@@ -134,8 +135,7 @@ def log_changes(old: Replica, new: Replica, between: SnapshotPair, reader: Batch
     return comparison.result
 
 
-@dataclass(slots=True)
-class _LogComparison:
+class _LogComparison(Struct):
     """Collects the changes of one log in `result`."""
 
     old: Replica
@@ -341,8 +341,7 @@ def _listed(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, Json]]:
 # but not be truncated. A broker that did so recovered from damage and copies them again, or followed a leader that had lost them.
 
 
-@dataclass(frozen=True, slots=True)
-class LostOffsets:
+class LostOffsets(Struct, frozen=True):
     """Offsets from `start` to `end` (None: the end of the log) that a replica lost, and the index of their change in the list."""
 
     old: Replica
@@ -351,8 +350,7 @@ class LostOffsets:
     end: int | None = None
 
 
-@dataclass(slots=True)
-class NewerSnapshot:
+class NewerSnapshot(Struct):
     """The newer snapshot of a partition: replicas of the same topic, brokers not given, whether all replicas are known by name."""
 
     between: SnapshotPair

@@ -1,8 +1,8 @@
 """Each command's help after its description: options in panels, examples that run, and exit statuses."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from typer.core import TyperGroup
 
 from kafka_forensics.cli.options import PANELS, PROGRAM
@@ -21,8 +21,7 @@ _LISTS: Final = {0: _RAN, 2: _INPUTS, 3: _INCOMPLETE}
 _SIMPLE: Final = {0: _RAN, 2: _USAGE}
 
 
-@dataclass(frozen=True, slots=True)
-class Manual:
+class Manual(Struct, frozen=True):
     """The end of one command's help."""
 
     examples: tuple[str, ...]

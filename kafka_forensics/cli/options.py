@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -11,6 +11,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeVar, get_args, get_type_hints
 
 import typer
+from msgspec import Struct
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from kafka_forensics.errors import UsageError, did_you_mean
@@ -71,8 +72,7 @@ def moment_ms(text: str) -> int:
     return time_ms(text, "write it like 2026-03-01T12:00:00Z, as milliseconds since 1970, or now")
 
 
-@dataclass(frozen=True, slots=True)
-class OutputMark:
+class OutputMark(Struct, frozen=True):
     """Marks an option or argument that names a file or directory that the command writes."""
 
     kind: "OutputKind" = "file"
@@ -80,8 +80,7 @@ class OutputMark:
     """Endings that are appended to the name: the command writes one file for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputMark:
+class InputMark(Struct, frozen=True):
     """Marks an option or argument that names a file or directory that the command reads."""
 
 
@@ -256,8 +255,7 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every findi
 Debug = Annotated[bool, typer.Option("--debug", help="Show each step, and the traceback of an error.", rich_help_panel=OUTPUT)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
+class EngineOptions(Struct, frozen=True, kw_only=True):
     """Where the work runs."""
 
     engine: Engine = "local"
@@ -276,23 +274,20 @@ class EngineOptions:
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """Which partitions the command reads."""
 
     topic: Topic = None
     partition: Partition = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSelection(Selection):
+class BrokerSelection(Selection, frozen=True, kw_only=True):
     """Which partitions the command reads, and of which broker."""
 
     broker: Broker = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessOptions:
+class AccessOptions(Struct, frozen=True, kw_only=True):
     """How inputs are reached, and where compiled kernels are kept."""
 
     storage_option: StorageOption = None
@@ -313,8 +308,7 @@ class AccessOptions:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions(AccessOptions):
+class ReadOptions(AccessOptions, frozen=True, kw_only=True):
     """How copies are read, for commands that judge logs."""
 
     jobs: Jobs = None
@@ -347,8 +341,7 @@ _FORMAT_OF_ENDING: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputOptions:
+class OutputOptions(Struct, frozen=True, kw_only=True):
     """In which format the answer is written, and where."""
 
     format_name: FileFormat = None
@@ -370,24 +363,21 @@ class OutputOptions:
         return by_ending.get(ending, self.formats[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanOutputOptions(OutputOptions):
+class ScanOutputOptions(OutputOptions, frozen=True, kw_only=True):
     """In which of the formats of a scan the answer is written, and where."""
 
     format_name: ScanFormat = None
     formats: ClassVar[Sequence[str]] = SCAN_FORMATS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOutputOptions(OutputOptions):
+class PlanOutputOptions(OutputOptions, frozen=True, kw_only=True):
     """In which of the formats of a plan the answer is written, and where."""
 
     format_name: PlanFormat = None
     formats: ClassVar[Sequence[str]] = PLAN_FORMATS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleOptions:
+class ConsoleOptions(Struct, frozen=True, kw_only=True):
     """Colours, and what the command writes to standard error."""
 
     color: Color = "auto"
@@ -400,8 +390,7 @@ class ConsoleOptions:
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerboseConsoleOptions(ConsoleOptions):
+class VerboseConsoleOptions(ConsoleOptions, frozen=True, kw_only=True):
     """The same for commands that can show more."""
 
     verbose: Verbose = False
@@ -419,7 +408,7 @@ def expand_option_groups(command: Callable[..., int]) -> Callable[..., int]:
     have an `InputMark`.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Struct)}
     parameters: list[Parameter] = []
     for declared in signature(command).parameters.values():
         parameter = declared.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[declared.name])
@@ -428,14 +417,15 @@ def expand_option_groups(command: Callable[..., int]) -> Callable[..., int]:
             continue
         types = get_type_hints(group, include_extras=True)
         parameters += [
-            parameter.replace(name=field.name, default=field.default, annotation=types[field.name]) for field in fields(group)
+            parameter.replace(name=name, default=default, annotation=types[name])
+            for name, default in zip(group.__struct_fields__, group.__struct_defaults__, strict=True)
         ]
 
     @wraps(command)
     def expanded(**values: object) -> int:
         _check_outputs(parameters, values)
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            values[name] = group(**{name: values.pop(name) for name in group.__struct_fields__})
         return command(**values)
 
     expanded.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]

@@ -1,8 +1,9 @@
 """The facts of one replica from its small files and from other logs, gathered before its log is read."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TypedDict, TypeVar, Unpack
+
+from msgspec import Struct, field
 
 from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
@@ -23,8 +24,7 @@ class Bounds(TypedDict, total=False):
     offset_end: int | None
 
 
-@dataclass(slots=True)
-class ReplicaContext:
+class ReplicaContext(Struct):
     """One replica of one partition; None means that the files do not say."""
 
     topic: str

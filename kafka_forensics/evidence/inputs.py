@@ -3,8 +3,10 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct, field, structs
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
@@ -70,8 +72,7 @@ _SEVERAL_MAPS: Final = "these bundles were redacted with different maps"
 _READ_AS: Final = "read as partition 0 of a topic with that name, since no partition directory contains it"
 
 
-@dataclass(slots=True)
-class LogDir:
+class LogDir(Struct):
     """One log directory with the content of its small files; `checkpoints` by file name, without missing files."""
 
     source: ByteSource
@@ -110,8 +111,7 @@ class LogDir:
         return None if file is None else file.offsets.get((topic, partition))
 
 
-@dataclass(slots=True)
-class ReplicaPlan:
+class ReplicaPlan(Struct):
     """One replica to scan."""
 
     log_dir: LogDir
@@ -122,8 +122,7 @@ class ReplicaPlan:
     """Whether a deep scan reads the keys of some records."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeIds:
+class NodeIds(Struct, frozen=True):
     """The node ids of brokers, by what they are called here."""
 
     by_name: dict[str, int]
@@ -142,8 +141,7 @@ class NodeIds:
         return ReplicaKeys(topic, partition, str(broker), self[broker])
 
 
-@dataclass(frozen=True, slots=True)
-class NotRead:
+class NotRead(Struct, frozen=True):
     """A link that is not followed, or a pipe, socket or device, in place of a log directory, a partition or one of Kafka's files.
 
     `broker` and `log_dir` are None outside of log directories: then it may be a log directory, or a partition if `directory` is the
@@ -161,8 +159,7 @@ class NotRead:
     file: str | None = None
 
 
-@dataclass(slots=True)
-class Inputs:
+class Inputs(Struct):
     """Everything that a scan reads."""
 
     log_dirs: list[LogDir] = field(default_factory=list)
@@ -520,7 +517,7 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, broke
         keys = {(directory.topic or "", directory.partition or 0) for directory in found.partitions}
         for file_name, file in around.checkpoints.items():
             offsets = {key: file.offsets[key] for key in keys & file.offsets.keys()}
-            log_dir.checkpoints[file_name] = replace(file, offsets=offsets)
+            log_dir.checkpoints[file_name] = structs.replace(file, offsets=offsets)
     _identify(log_dir, broker_name)
     if (entry := found.entries.get(CLEAN_SHUTDOWN)) is not None:
         log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
@@ -540,7 +537,7 @@ def _with_topic_by_folder(source: ByteSource, found: LogDirectory) -> LogDirecto
         return found
     (directory,) = found.partitions
     _LOGGER.warning("note: %s: %s", typed_path(source, found.path), _READ_AS)
-    return replace(found, partitions=[replace(directory, topic=directory.name, partition=0, legal=True)])
+    return structs.replace(found, partitions=[structs.replace(directory, topic=directory.name, partition=0, legal=True)])
 
 
 def _identify(log_dir: LogDir, broker_name: int | str | None) -> None:
@@ -714,13 +711,13 @@ def _attributed(unread: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:
         return unread
     for directory in log_dir.found.partitions:
         if directory.path == log_dir.found.path:  # the log directory is one partition's, or one file
-            return replace(unread, topic=directory.topic, partition=directory.partition, broker=log_dir.broker)
+            return structs.replace(unread, topic=directory.topic, partition=directory.partition, broker=log_dir.broker)
     if not inside:
         return unread
     name = parse_partition_name(inside.split(os.sep, 1)[0])
     if name is None:
-        return replace(unread, broker=log_dir.broker)
-    return replace(unread, topic=name.topic, partition=name.partition, broker=log_dir.broker)
+        return structs.replace(unread, broker=log_dir.broker)
+    return structs.replace(unread, topic=name.topic, partition=name.partition, broker=log_dir.broker)
 
 
 def _innermost_log_dir(path: str, by_name: dict[str, LogDir]) -> tuple[LogDir | None, str]:

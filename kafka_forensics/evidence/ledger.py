@@ -7,9 +7,10 @@ directory was wiped and no controllers' log says what was in it, by the copies o
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
@@ -52,8 +53,7 @@ class CopyExtent(StrEnum):
     """Contains nothing that a running broker writes: at most `meta.properties`."""
 
 
-@dataclass(frozen=True, slots=True)
-class GivenDirectory:
+class GivenDirectory(Struct, frozen=True):
     """A log directory that was given, with its partitions and checkpoints."""
 
     broker: int | str
@@ -83,8 +83,7 @@ class GivenDirectory:
     """`log-start-offset-checkpoint`."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryReading:
+class DirectoryReading(Struct, frozen=True):
     """How one log directory is read, and by which row of the table of `read_directory`."""
 
     directory: GivenDirectory
@@ -92,8 +91,7 @@ class DirectoryReading:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedReplica:
+class ExpectedReplica(Struct, frozen=True):
     """One replica: which witnesses expect it, and whether it was copied."""
 
     topic: str

@@ -7,9 +7,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.parsers.log_dir import LOG_DIRECTORY_KINDS, PARTITION_KINDS, classify_file, parse_partition_name
@@ -25,8 +26,7 @@ _LOCAL: Final = re.compile(r"local(?=://)", re.IGNORECASE)
 """fsspec's alias of `file:`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """A path or URI to write to, and the option that names it."""
 
     place: str
@@ -34,8 +34,7 @@ class Output:
     kind: OutputKind = "file"
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
+class _Evidence(Struct, frozen=True):
     """A path that is read, links resolved."""
 
     path: str

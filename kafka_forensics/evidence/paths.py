@@ -6,8 +6,10 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.model.amounts import first_few
@@ -53,8 +55,7 @@ class NoKafkaFilesError(UsageError):
     """A path without any file of Kafka's."""
 
 
-@dataclass(slots=True)
-class OpenedPath:
+class OpenedPath(Struct):
     """One path that was given: `broker_name` is the broker's name in `NAME=PATH`, None without one."""
 
     broker_name: Name | None
@@ -444,8 +445,7 @@ def _is_only_linked(opened_path: OpenedPath, directory: LogDirectory, linked: se
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadPlace:
+class _ReadPlace(Struct, frozen=True):
     """A path, as the user would type it, by which something is read; the path with the lowest `rank` is kept."""
 
     place: str

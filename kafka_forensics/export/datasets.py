@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count, groupby, islice
 from threading import Event
 from typing import Any, Final, cast
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.export.facts.rows import SPLIT_BYTES, text
@@ -41,8 +41,7 @@ NewFile = Callable[[str], AbstractContextManager[HashedFile]]
 """Creates a file that gets its name when it is complete."""
 
 
-@dataclass(slots=True)
-class DatasetFile:
+class DatasetFile(Struct):
     """A file of a snapshot; `topic` is that of its directory, if it has one."""
 
     path: str
@@ -56,8 +55,7 @@ class DatasetFile:
         return {"path": self.path, "rows": self.rows, "bytes": self.size_in_bytes, "sha256": self.sha256}
 
 
-@dataclass(slots=True)
-class Dataset:
+class Dataset(Struct):
     """The sums of a dataset that was written."""
 
     fact: str
@@ -76,8 +74,7 @@ WriteFiles = Callable[[Event], Iterator[DatasetFile]]
 """Writes some files; raises CancelledError when the event is set."""
 
 
-@dataclass(slots=True)
-class OpenExport:
+class OpenExport(Struct):
     """An export that has begun."""
 
     target: ExportPlace
@@ -90,8 +87,7 @@ class OpenExport:
     """Whether the dataset had this snapshot before."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOrder:
+class ExportOrder(Struct, frozen=True):
     """An export of the facts `names`.
 
     It ends with `_SUCCESS`, or with `_INCOMPLETE` if something could not be read and that is not allowed.

@@ -1,8 +1,10 @@
 """The result of a scan as JSON: a document, or an object for each line. `schema/scan-1.0.json` describes both."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
 from typing import Final
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.incidents import Incident
@@ -60,7 +62,7 @@ _INCIDENT: Final[Columns] = {
     "partitions_count": lambda incident: len(incident.partitions),
     "message": incident_message,
     "advice": incident_advice,
-    "partitions": lambda incident: [asdict(partition) for partition in incident.partitions],
+    "partitions": lambda incident: [to_builtins(partition) for partition in incident.partitions],
     **attributes("kinds findings"),
 }
 

@@ -5,11 +5,11 @@ snapshot are directory names in a dataset of Parquet files, and columns in Delta
 facts about replicas is a directory name, too, and no column of the files.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.facts.rows import text
@@ -27,8 +27,7 @@ NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Readers of directory names take this for null."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotLabel:
+class SnapshotLabel(Struct, frozen=True):
     """The snapshot that a run writes."""
 
     cluster: str

@@ -10,8 +10,9 @@ import contextlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs
@@ -36,8 +37,7 @@ ONLY_SNAPSHOT: Final = "1"
 """The name of a snapshot that the user did not name."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotOptions:
+class SnapshotOptions(Struct, frozen=True):
     """The snapshot that an export writes, and the form of its dataset; an Iceberg `catalog` of None is a file in the dataset."""
 
     cluster: str | None = None

@@ -7,12 +7,12 @@ import uuid
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.facts.rows import record_batch, rows_of
@@ -49,8 +49,7 @@ _GROUP_ROWS: Final = 1 << 14
 _GROUP_BYTES: Final = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsFile:
+class RecordsFile(Struct, frozen=True):
     """A file of records that is complete."""
 
     name: str

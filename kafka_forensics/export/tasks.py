@@ -7,9 +7,11 @@ count and what their final names are: no task reports the files of a lost attemp
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, to_builtins
 
 from kafka_forensics.errors import PathMissingError, SourceError, TransientError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan
@@ -47,8 +49,7 @@ RECORDS_BYTES: Final = 64 << 20
 """Bytes of logs of a task of the fact `records`, which takes several times as long as any other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A task, which writes some rows of one fact."""
 
     fact: str
@@ -73,7 +74,7 @@ class ExportArguments:
 
     def to_json(self) -> str:
         """These arguments as JSON."""
-        return json.dumps(asdict(self))
+        return json.dumps(to_builtins(self))
 
     @classmethod
     def from_json(cls, text: str) -> "ExportArguments":
@@ -168,7 +169,7 @@ def write_task(packed_arguments: str, known: bytes, task: Task, *, strict: bool)
     for topic, of_topic in groupby(rows, key=lambda row: label.topic_of(fact, row[0])):
         for file in write_part(fact, label, of_topic, target.temporary_file, names):
             file.topic = topic
-            yield json.dumps(asdict(file))
+            yield json.dumps(to_builtins(file))
     yield from (json.dumps({"gap": [unread.path, unread.reason]}) for unread in incomplete)
 
 

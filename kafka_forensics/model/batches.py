@@ -4,9 +4,10 @@ Kernels take one matrix instead of forty arguments, and each of its rows becomes
 has the narrower types of exported columns.
 """
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,8 +66,7 @@ IDENTITY: Final = (
 """Fields that are equal in two copies of a batch; the input of its hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """Damaged bytes `[position, position + size_in_bytes)` of a file.
 
     `kind` is a finding kind (`BATCH_CRC_MISMATCH`, `FRAMING_LOST`, …); `base_offset` and `last_offset` (inclusive) are the offsets
@@ -104,8 +104,7 @@ LOG_DAMAGE: Final = frozenset(
 """Kinds of damage found when a log is read."""
 
 
-@dataclass(slots=True)
-class BatchChunk:
+class BatchChunk(Struct):
     """Consecutive batches of one file: `columns` is (BATCH_COLUMNS, n) int64, `damage` is in or between them.
 
     `bytes_decoded + bytes_damaged + bytes_skipped` is the length of the file range of the chunk.
@@ -183,8 +182,7 @@ class MarkerColumn(IntEnum):
 MARKER_COLUMNS: Final = len(MarkerColumn)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A record with the fields it takes from its batch; -1 means none in every number.
 
     `is_oversized`: the record is too large for memory, so key, value and headers are left out. `key_length` and `value_length`

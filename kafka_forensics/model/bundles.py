@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kafka_forensics.model.offset_ranges import Range, normalised, range_argument
 
 
-@dataclass(frozen=True, slots=True)
-class BundleDescription:
+class BundleDescription(Struct, frozen=True):
     """Where, how and of what a bundle was made."""
 
     broker: int | str | None
@@ -47,8 +47,7 @@ class BundleDescription:
         return f"kafka-forensics collect {paths} {shlex.join([*options, '--output', output])}"
 
 
-@dataclass(frozen=True, slots=True)
-class NeededRecords:
+class NeededRecords(Struct, frozen=True):
     """Records of offsets `[start, end)` that a bundle lacks."""
 
     bundle: str
@@ -59,8 +58,7 @@ class NeededRecords:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class CollectRequest:
+class CollectRequest(Struct, frozen=True):
     """Everything that a bundle lacks; `records` are values of `--with-records`, one a range."""
 
     bundle: str

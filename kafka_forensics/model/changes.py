@@ -1,8 +1,11 @@
 """Changes of replicas between two snapshots, and the result of scanning several snapshots."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final
+
+import msgspec
+from msgspec import Struct
 
 from kafka_forensics.model.findings import Answer, Finding, Views
 from kafka_forensics.model.incidents import Incident
@@ -42,8 +45,7 @@ class ChangeKind(StrEnum):
     """Unknown; `reason` says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaAt:
+class ReplicaAt(Struct, frozen=True):
     """A replica in a snapshot; ends are exclusive, None: unknown."""
 
     log_dir: str
@@ -56,8 +58,7 @@ class ReplicaAt:
     segments: int
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What happened to the offsets `[offset_start, offset_end)` of one replica between two snapshots.
 
     Numbers of batches, records and bytes are None if unknown; `before` and `after` are None where there is no replica.
@@ -86,7 +87,7 @@ class Change:
     """Of removed offsets: the end up to which the older snapshot proves them committed."""
     held_by: tuple[int | str, ...] = ()
     """Of removed committed offsets: brokers that have all of them in the newer snapshot; `evidence` lists those with parts."""
-    evidence: Json = field(default_factory=dict)
+    evidence: Json = msgspec.field(default_factory=dict)
     """More JSON values with stable names."""
 
     @property
@@ -146,7 +147,7 @@ class SnapshotsResult(Answer):
         return bool(self.incomplete) or any(scan_result.incomplete for scan_result in self.snapshots.values())
 
 
-_REPLICA_FIELDS: Final = tuple(field.name for field in fields(ReplicaAt))
+_REPLICA_FIELDS: Final = ReplicaAt.__struct_fields__
 _CHANGE_FIELDS: Final = (
     *("topic", "partition", "broker", "from_snapshot", "to_snapshot", "kind", "reason", "offset_start", "offset_end"),
     *("leader_epochs", "replaced_by", "batches", "records", "bytes", "committed_end_offset", "held_by"),

@@ -1,8 +1,9 @@
 """Topics, partitions and the quorum as the controller's log (`__cluster_metadata`) has them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.json_objects import Json
 
@@ -15,8 +16,7 @@ UNKNOWN_KIND: Final = "kind"
 """The problem of a record of an unknown kind, which need not be malformed."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataRecord:
+class MetadataRecord(Struct, frozen=True):
     """A record of `__cluster_metadata` or `__remote_log_metadata`; `fields` is None if its kind is not decoded, or it is
     unreadable."""
 
@@ -37,8 +37,7 @@ class MetadataRecord:
         return self.problem == UNKNOWN_KIND
 
 
-@dataclass(frozen=True, slots=True)
-class VoterSet:
+class VoterSet(Struct, frozen=True):
     """The voters of the controllers' quorum: node id → directory id, None if it is not stated."""
 
     directories: Mapping[int, str | None]
@@ -56,8 +55,7 @@ class VoterSet:
         return stated is None or stated == directory_id
 
 
-@dataclass(frozen=True, slots=True)
-class StatedVoters:
+class StatedVoters(Struct, frozen=True):
     """Voters stated by a record at `offset`, or by the snapshot of everything before `offset`."""
 
     offset: int
@@ -67,8 +65,7 @@ class StatedVoters:
     """Whether a leader listed the voters that it knew (LeaderChangeMessage); otherwise it is the record that sets them."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumLog:
+class QuorumLog(Struct, frozen=True):
     """One node's copy of the controllers' log after a start, as an election sees it."""
 
     node: int | str
@@ -87,8 +84,7 @@ class QuorumLog:
         return self.last_epoch, self.end_offset
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataBatch:
+class MetadataBatch(Struct, frozen=True):
     """A decoded batch of `__cluster_metadata` or of a snapshot."""
 
     base_offset: int
@@ -102,8 +98,7 @@ class MetadataBatch:
     """If a control record states it; from 1 on the log has the voters."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataSnapshot:
+class MetadataSnapshot(Struct, frozen=True):
     """A complete `.checkpoint` file: the state after all records before `offset`."""
 
     offset: int
@@ -112,8 +107,7 @@ class MetadataSnapshot:
     batches: tuple[MetadataBatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True):
     """The state of a partition after a record (PartitionRegistration)."""
 
     leader: int
@@ -132,8 +126,7 @@ class PartitionState:
     leader_recovery_state: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEvent:
+class PartitionEvent(Struct, frozen=True):
     """A change of a partition, and the state afterwards."""
 
     offset: int
@@ -153,8 +146,7 @@ class PartitionEvent:
     """Whether a majority of the voters has the record; None: too few of their copies are here."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEvent:
+class BrokerEvent(Struct, frozen=True):
     """The controllers fence a broker (it is down, or sends no heartbeats), or unfence it."""
 
     timestamp_ms: int
@@ -162,16 +154,14 @@ class BrokerEvent:
     is_fenced: bool
 
 
-@dataclass(slots=True)
-class PartitionHistory:
+class PartitionHistory(Struct):
     """Events of one partition in order; above a limit the oldest ordinary ones are dropped and counted."""
 
     events: list[PartitionEvent] = field(default_factory=list)
     dropped_events: int = 0
 
 
-@dataclass(slots=True)
-class TopicHistory:
+class TopicHistory(Struct):
     """The history of one topic id; None if it was created before the log starts, or not deleted."""
 
     topic: str
@@ -185,8 +175,7 @@ class TopicHistory:
     """Every `cleanup.policy` it had; None: the brokers' default."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionControl:
+class PartitionControl(Struct, frozen=True):
     """The controller's last state of one partition; None: not in its log as far as it was read."""
 
     leader: int | None
@@ -257,8 +246,7 @@ def unknown_records_premises(unknown_records: int) -> list[str]:
     return [f"{unknown_records} records of unknown kinds in __cluster_metadata were skipped"]
 
 
-@dataclass(slots=True)
-class ControllerHistory:
+class ControllerHistory(Struct):
     """The replayed controller's log."""
 
     partitions: dict[tuple[str, int], PartitionControl] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Contents of the coordinators' logs: `__consumer_offsets`, `__share_group_state` and `__transaction_state`."""
 
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.findings import TopicPartition
 
@@ -82,8 +83,7 @@ class OffsetCommit(NamedTuple):
     """In the format of `partition.metadata` (Kafka 4.1 and later)."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True):
     """A member of a classic group; sizes of subscription and assignment in bytes, timeouts in ms, -1: none."""
 
     member_id: str
@@ -96,8 +96,7 @@ class GroupMember:
     assignment_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
+class GroupMetadata(Struct, frozen=True):
     """The last record of a classic group; `members` has the first 1024 of `members_count`."""
 
     protocol_type: str
@@ -109,8 +108,7 @@ class GroupMetadata:
     members: tuple[GroupMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(Struct, frozen=True):
     """The offsets that a group committed on one partition.
 
     `last` is the present commit, of the record at `record_offset`; `greatest` the largest offset committed since the last
@@ -134,8 +132,7 @@ class CommittedOffset:
     unknown_after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCommit:
+class PendingCommit(Struct, frozen=True):
     """An offset commit in a transaction without a marker, which does not count yet."""
 
     group: str
@@ -146,8 +143,7 @@ class PendingCommit:
     producer_id: int
 
 
-@dataclass(slots=True)
-class GroupState:
+class GroupState(Struct):
     """A group at the end of the log; only classic groups have `metadata`, `members_count` is None if unknown."""
 
     group: str
@@ -165,8 +161,7 @@ class GroupState:
     """Of streams groups."""
 
 
-@dataclass(frozen=True, slots=True)
-class MalformedRecord:
+class MalformedRecord(Struct, frozen=True):
     """A record of an internal topic with an invalid layout, and the position of its batch."""
 
     broker: int | str
@@ -183,8 +178,7 @@ class MalformedRecord:
     """Kafka's name; None: the key is unreadable."""
 
 
-@dataclass(slots=True)
-class GroupLog:
+class GroupLog(Struct):
     """One replayed partition of `__consumer_offsets`, from one replica's copy, up to `end_offset` (exclusive)."""
 
     partition: int
@@ -206,8 +200,7 @@ class GroupLog:
     """There was more than is followed: what was new after that is left out."""
 
 
-@dataclass(slots=True)
-class GroupHistory:
+class GroupHistory(Struct):
     """All partitions of `__consumer_offsets` on the copies."""
 
     logs: list[GroupLog] = field(default_factory=list)
@@ -246,8 +239,7 @@ class StateBatch(NamedTuple):
     """How often they were delivered to a member."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareState:
+class ShareState(Struct, frozen=True):
     """The state of a share group on a partition, from the last records of its key."""
 
     group: str
@@ -274,8 +266,7 @@ class ShareState:
         return sum(batch.last_offset - batch.first_offset + 1 for batch in self.batches if batch.delivery_state == delivery_state)
 
 
-@dataclass(slots=True)
-class ShareLog:
+class ShareLog(Struct):
     """One replayed partition of `__share_group_state`, from one replica's copy."""
 
     partition: int
@@ -307,8 +298,7 @@ LATE_BUFFER_MS: Final = 5 * 60 * 1000
 """Additional time before a broker considers a transaction late (KIP-664)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
+class TransactionMetadata(Struct, frozen=True):
     """A value of `__transaction_state`: the whole state of a transactional id. -1: none; times are ms."""
 
     producer_id: int
@@ -326,8 +316,7 @@ class TransactionMetadata:
     next_producer_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedState:
+class LoggedState(Struct, frozen=True):
     """The last record of a transactional id; `metadata` is None for a tombstone (the id expired)."""
 
     transactional_id: str
@@ -338,8 +327,7 @@ class LoggedState:
     metadata: TransactionMetadata | None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The decision of one transaction: a Prepare record with its partitions, then a Complete record.
 
     `producer_epoch` is that of the Prepare record; `completed_timestamp` is None without a Complete record.
@@ -364,8 +352,7 @@ class Decision:
         return f"{'Prepare' if self.completed_timestamp is None else 'Complete'}{'Commit' if self.commit else 'Abort'}"
 
 
-@dataclass(slots=True)
-class TransactionLog:
+class TransactionLog(Struct):
     """The replayed `__transaction_state`, from one copy of each partition."""
 
     states: dict[str, LoggedState] = field(default_factory=dict)

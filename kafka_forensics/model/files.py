@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, overload
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.findings import Place
@@ -14,32 +15,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class EpochEntry:
+class EpochEntry(Struct, frozen=True, order=True):
     """A line of `leader-epoch-checkpoint`: the first offset of a leader epoch."""
 
     leader_epoch: int
     start_offset: int
 
 
-@dataclass(slots=True)
-class LeaderEpochs:
+class LeaderEpochs(Struct):
     """`leader-epoch-checkpoint` of one replica, in file order."""
 
     entries: list[EpochEntry]
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetCheckpoint:
+class OffsetCheckpoint(Struct):
     """One of the four `*-offset-checkpoint` files: (topic, partition) → offset; the last line of duplicates wins."""
 
     offsets: dict[tuple[str, int], int]
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class OffsetIndex:
+class OffsetIndex(Struct):
     """`.index`: parallel int64 arrays of absolute offsets and positions, without the zero tail.
 
     `zero_tail_bytes` is the size of the preallocated zeros (or the hole) after the entries, which is not damage.
@@ -51,8 +48,7 @@ class OffsetIndex:
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TimeIndex:
+class TimeIndex(Struct):
     """`.timeindex`: parallel int64 arrays of timestamps (ms) and absolute offsets, without the zero tail."""
 
     timestamps: "NDArray[np.int64]"
@@ -61,8 +57,7 @@ class TimeIndex:
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTxn:
+class AbortedTxn(Struct, frozen=True):
     """An entry of `.txnindex`; `last_offset` is the ABORT marker's, inclusive."""
 
     producer_id: int
@@ -129,16 +124,14 @@ class AbortedTxns(Sequence[AbortedTxn]):
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(slots=True)
-class TransactionIndex:
+class TransactionIndex(Struct):
     """`.txnindex` of one segment, in file order."""
 
     entries: Sequence[AbortedTxn]
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerEntry:
+class ProducerEntry(Struct, frozen=True):
     """A producer in a `.snapshot` (ProducerSnapshot.json); -1 means none in every field."""
 
     producer_id: int
@@ -151,8 +144,7 @@ class ProducerEntry:
     current_txn_first_offset: int
 
 
-@dataclass(slots=True)
-class ProducerSnapshot:
+class ProducerSnapshot(Struct):
     """`.snapshot`: the state of every producer before `offset`, which is the file name."""
 
     offset: int
@@ -163,8 +155,7 @@ class ProducerSnapshot:
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class MetaProperties:
+class MetaProperties(Struct):
     """`meta.properties`; None: not in the file."""
 
     version: int | None
@@ -175,8 +166,7 @@ class MetaProperties:
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class PartitionMetadata:
+class PartitionMetadata(Struct):
     """`partition.metadata`; None: not in the file."""
 
     version: int | None
@@ -185,8 +175,7 @@ class PartitionMetadata:
     damage: list[Damage] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class CleanShutdown:
+class CleanShutdown(Struct):
     """`.kafka_cleanshutdown`; `broker_epoch` None before Kafka 3.7 (the file is empty)."""
 
     broker_epoch: int | None

@@ -1,9 +1,11 @@
 """Findings: rows of evidence, from which `wording` makes text."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.json_objects import JsonValue
@@ -49,8 +51,7 @@ class Confidence(StrEnum):
     """Something harmless could look the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a finding is; a field is None if it does not apply. Ends are exclusive."""
 
     topic: str | None = None
@@ -65,8 +66,7 @@ class Place:
     offset_end: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RerunArguments:
+class RerunArguments(Struct, frozen=True):
     """The arguments that make a command read the same copies again, not quoted."""
 
     paths: tuple[str, ...]
@@ -81,8 +81,7 @@ Evidence = Mapping[str, JsonValue]
 """Names and JSON values in a stable order; `analysis.kinds` declares a class for each kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A finding: kind, severity, confidence, place, and the evidence that proves it.
 
     `evidence` has JSON values with stable keys, among them `held_by` (brokers with a good copy) and `premises` where they apply.
@@ -95,8 +94,15 @@ class Finding:
     evidence: Evidence = field(default_factory=dict)
     is_only_copy: bool = False
     """Whether only one copy of the partition was given: it could not be compared."""
-    rerun_arguments: RerunArguments | None = field(default=None, repr=False, compare=False)
-    """How to read it again; None: it was not read from copies."""
+    rerun_arguments: RerunArguments | None = None
+    """How to read it again; None: it was not read from copies. It makes no difference between findings."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both report the same, wherever they were read."""
+        return isinstance(other, Finding) and self._reported() == other._reported()
+
+    def _reported(self) -> tuple[object, ...]:
+        return self.kind, self.severity, self.confidence, self.place, self.evidence, self.is_only_copy
 
     def with_evidence(self, **more: object) -> "Finding":
         """The finding with more evidence; equal keys are replaced."""

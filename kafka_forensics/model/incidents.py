@@ -1,9 +1,10 @@
 """Incidents: findings with one cause, on the same brokers, at the same time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.findings import Broker, Confidence, Severity, TopicPartition
 from kafka_forensics.model.json_objects import Json
@@ -95,8 +96,7 @@ class IncidentLoss(CountedLoss, Protocol):
     def partitions(self) -> Sequence[PartitionLoss]: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True)
-class IncidentPartition:
+class IncidentPartition(Struct, frozen=True):
     """The part of an incident in one partition. Losses are numbers of offsets; an end is exclusive; None: unknown offsets."""
 
     topic: str
@@ -122,8 +122,7 @@ class IncidentPartition:
         return self.topic, self.partition
 
 
-@dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Struct, frozen=True):
     """A group of findings above `info`. Every such finding is in exactly one incident of its scan."""
 
     cause: Cause

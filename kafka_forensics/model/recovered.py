@@ -1,9 +1,9 @@
 """Output of `recover`: the lost records, and the outcome of every offset that only losing copies have."""
 
-from dataclasses import dataclass, field, fields
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import Record
 from kafka_forensics.model.schemas import HEADER, PARTITION, TOPIC, column, fact, nullable_column, time_column
@@ -14,8 +14,7 @@ COMMITTED: Final = "committed"
 MAYBE: Final = "maybe"
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """A witness that proves a record committed: its kind, the broker of the log, and the end offset (see the planner's
     `Witness`)."""
 
@@ -25,8 +24,7 @@ class Proof:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredRecord:
+class RecoveredRecord(Struct, frozen=True):
     """A record that only losing copies have and that may be produced again."""
 
     topic: str
@@ -54,8 +52,7 @@ class RecoveredRecord:
         return len(record.key or b"") + len(record.value or b"") + inside
 
 
-@dataclass(slots=True)
-class OutcomeCounts:
+class OutcomeCounts(Struct):
     """The outcomes of the offsets of a range; each offset counts in one field."""
 
     recovered: int = 0
@@ -94,13 +91,12 @@ class OutcomeCounts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-OUTCOMES_COUNTED: Final = tuple(outcome.name for outcome in fields(OutcomeCounts))
+OUTCOMES_COUNTED: Final = OutcomeCounts.__struct_fields__
 UNREADABLE: Final = ("damaged", "too_large", "not_collected", "in_remote_storage")
 """Reasons why no copy has the record at an offset."""
 
 
-@dataclass(slots=True)
-class CommittedCounts:
+class CommittedCounts(Struct):
     """The outcomes of all offsets of a range, and of those proven committed."""
 
     all: OutcomeCounts = field(default_factory=OutcomeCounts)

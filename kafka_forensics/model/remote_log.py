@@ -1,8 +1,9 @@
 """Remote segments of tiered partitions (KIP-405): last states by `__remote_log_metadata`, and objects in a remote store."""
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.files import EpochEntry
 
@@ -42,8 +43,7 @@ class RemotePartitionDeleteState(IntEnum):
     DELETE_PARTITION_FINISHED = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSegment:
+class RemoteSegment(Struct, frozen=True):
     """A remote segment, or one whose copy has started, after its last event."""
 
     segment_id: str
@@ -80,8 +80,7 @@ class RemoteSegment:
         return self.state in (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLog:
+class RemoteLog(Struct, frozen=True):
     """The remote segments of one partition, by start offset, then in the order of their last events."""
 
     topic: str
@@ -99,8 +98,7 @@ class RemoteLog:
         return tuple(segment for segment in self.segments if segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED)
 
 
-@dataclass(slots=True)
-class RemoteLogHistory:
+class RemoteLogHistory(Struct):
     """All replayed partitions of `__remote_log_metadata` on the copies."""
 
     logs: dict[tuple[str, int], RemoteLog] = field(default_factory=dict)
@@ -131,8 +129,7 @@ class RemoteLogHistory:
         return max(logs, key=lambda log: max(segment.event_timestamp_ms for segment in log.segments), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSegment:
+class StoredSegment(Struct, frozen=True):
     """The objects of one segment in a remote store, as they were listed."""
 
     start_offset: int
@@ -143,8 +140,7 @@ class StoredSegment:
     """Path of the objects in the store's source."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLog:
+class StoredLog(Struct, frozen=True):
     """The objects of one partition in a remote store."""
 
     topic: str

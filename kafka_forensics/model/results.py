@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final, Protocol
 
+import msgspec
+from msgspec import Struct
+
 from kafka_forensics.model.bundles import NeededRecords
 from kafka_forensics.model.findings import Answer, Finding, RerunArguments, Views
 from kafka_forensics.model.incidents import Incident
@@ -24,8 +27,7 @@ class ReadExtent(StrEnum):
     """Nothing; only file names and information from other files are known."""
 
 
-@dataclass(slots=True)
-class BrokerSummary:
+class BrokerSummary(Struct):
     """One broker; None: unknown."""
 
     broker: int | str
@@ -34,8 +36,7 @@ class BrokerSummary:
     clean_shutdown: bool
 
 
-@dataclass(slots=True)
-class TransactionCounts:
+class TransactionCounts(Struct):
     """Transactions whose marker, or first record if open, is in one replica's log; None: the log could not be read."""
 
     committed: int | None = 0
@@ -49,8 +50,7 @@ class TransactionCounts:
         return (self.committed or 0) + (self.aborted or 0) + (self.open or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryOutlook:
+class RecoveryOutlook(Struct, frozen=True):
     """What a broker does with a replica when it starts on this copy (docs/recovery.md); None: unknown."""
 
     starts: bool
@@ -63,8 +63,7 @@ class RecoveryOutlook:
     """What it does to the files, in order; above a limit the first steps and the last."""
 
 
-@dataclass(slots=True)
-class ReplicaSummary:
+class ReplicaSummary(Struct):
     """One replica of a partition; end offsets are exclusive, None: unknown.
 
     A value is None if it needs bytes that were not read (`read`): all values of an unread log, and values of the whole log if only
@@ -89,7 +88,7 @@ class ReplicaSummary:
     records: int | None = 0
     bytes: int | None = 0
     missing_offsets: int | None = 0
-    transactions: TransactionCounts = field(default_factory=TransactionCounts)
+    transactions: TransactionCounts = msgspec.field(default_factory=TransactionCounts)
     recovery: RecoveryOutlook | None = None
     reference_broker: int | str | None = None
     """The broker of the replica that it is compared with: the leader by the controller's log if its log was read completely, else
@@ -108,19 +107,17 @@ class ReplicaSummary:
     """End of the part that was read."""
 
 
-@dataclass(slots=True)
-class Agreement:
+class Agreement(Struct):
     """The agreement of the replicas of a partition."""
 
     kind: str
     """identical | prefix | conflict | missing | compacted | content | not_compared"""
     common_end_offset: int | None = None
-    fork_epochs: dict[str, int] = field(default_factory=dict)
+    fork_epochs: dict[str, int] = msgspec.field(default_factory=dict)
     """Broker → its leader epoch at the first differing offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPlacement:
+class KeyPlacement(Struct, frozen=True):
     """The rule that assigns keyed records to partitions, inferred from sampled records; the last one of several."""
 
     partitioner: str | None
@@ -133,8 +130,7 @@ class KeyPlacement:
     """Share of the topic's records without a key in this partition; None: none were seen."""
 
 
-@dataclass(slots=True)
-class PartitionSummary:
+class PartitionSummary(Struct):
     """One partition with all its replicas."""
 
     topic: str
@@ -175,8 +171,7 @@ class PartitionSummary:
         self.verdict = worst("clean" if read_whole else "unknown", verdict_of(findings))
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Every byte read is decoded, damaged or skipped: `bytes_decoded + bytes_damaged + bytes_skipped == bytes_total`."""
 
     brokers: int = 0
@@ -193,8 +188,7 @@ class Totals:
     """Whether every record was decoded (`--deep`), or only framing and CRC of batches were checked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incomplete:
+class Incomplete(Struct, frozen=True):
     """An input that could not be read, and why; makes the exit code 3.
 
     `broker`, `topic` and `partition` are those of its directory; None: unknown, or several.
@@ -231,13 +225,12 @@ class DrawingViews(Views, Protocol):
         """The lanes of a partition. Raises UsageError for an unknown partition, or if it cannot be drawn."""
 
 
-@dataclass(slots=True)
-class RemoteExtent:
+class RemoteExtent(Struct):
     """What was read of the remote stores among the inputs."""
 
-    listed: set[str] = field(default_factory=set)
+    listed: set[str] = msgspec.field(default_factory=set)
     """Tiered topics whose objects were listed."""
-    read: set[str] = field(default_factory=set)
+    read: set[str] = msgspec.field(default_factory=set)
     """Tiered topics whose logs in remote storage were read, too, or have nothing there."""
     is_read: bool = False
     """Whether the scan read the objects."""

@@ -4,10 +4,10 @@ A fact is declared by its columns with types and meanings; its schema has a vers
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.model.arrow import TIME, numbers, times
@@ -43,8 +43,7 @@ class ReplicaKeys(NamedTuple):
 PARTITION_KEYS: Final = ReplicaKeys._fields
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A fact: a table. `by_replica`: each row comes from the files of one replica, which its keys name."""
 
     name: str

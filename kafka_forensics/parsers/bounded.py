@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.storage.source import ByteFile, range_reader
@@ -30,8 +30,7 @@ ENOUGH_ZEROS: Final = FETCHED_BYTES // 2
 _LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)?")
 
 
-@dataclass(slots=True)
-class DamageList:
+class DamageList(Struct):
     """Damage rows of one `kind`: the first `limit`, and one row that counts the rest."""
 
     kind: str
@@ -58,8 +57,7 @@ class DamageList:
         return [*self._rows, Damage(self.kind, self._more_start, size, detail={"reason": "more", "count": self._more})]
 
 
-@dataclass(frozen=True, slots=True)
-class TextLine:
+class TextLine(Struct, frozen=True):
     """One line: `number` from 1, `content` without its line end, None if it is too long."""
 
     number: int
@@ -70,8 +68,7 @@ class TextLine:
     terminated: bool
 
 
-@dataclass(slots=True)
-class Text:
+class Text(Struct):
     """A text file read up to a limit; `complete` is False if the rest is unread."""
 
     data: bytes
@@ -118,8 +115,7 @@ def parse_integer(token: bytes, smallest: int, largest: int) -> int | None:
     return value if smallest <= value <= largest else None
 
 
-@dataclass(slots=True)
-class IndexEntries:
+class IndexEntries(Struct):
     """Fixed-size entries of an index file: a structured array, the zeros after it, and damage, which together tile the file."""
 
     entries: "NDArray[Any]"

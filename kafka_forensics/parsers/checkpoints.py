@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
@@ -178,8 +179,7 @@ def parse_clean_shutdown(file: ByteFile) -> CleanShutdown:
     return CleanShutdown(broker_epoch, damage.rows())
 
 
-@dataclass(frozen=True, slots=True)
-class _FieldValue:
+class _FieldValue(Struct, frozen=True):
     """The value of a key, and its line (the first of a continued line)."""
 
     text: str

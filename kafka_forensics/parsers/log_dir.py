@@ -8,11 +8,13 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32, MAX_RELATIVE_OFFSET
@@ -74,8 +76,7 @@ REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 _REMOTE_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,18})_([A-Za-z0-9_-]{21}[AQgw])\.(?:index|timeindex|txnindex)(?:\.deleted)?")
 
 
-@dataclass(frozen=True, slots=True)
-class FileName:
+class FileName(Struct, frozen=True):
     """The parts of a file name. `offset` and `leader_epoch` are None for kinds without them, `suffix` without a suffix."""
 
     kind: FileKind
@@ -85,8 +86,7 @@ class FileName:
     """The outermost of `deleted`, `swap`, `cleaned`, `tmp`, `part`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionName:
+class PartitionName(Struct, frozen=True):
     """The parts of a partition directory's name; Kafka shortens the topic of a deleted or stray one to 255 characters in all."""
 
     topic: str
@@ -146,8 +146,7 @@ SYSTEM_DIRECTORIES: Final = frozenset({REMOTE_INDEX_CACHE, "lost+found"})
 _PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFiles:
+class SegmentFiles(Struct, frozen=True):
     """The files of one segment; None for absent ones."""
 
     base_offset: int
@@ -188,8 +187,7 @@ class SegmentLog(NamedTuple):
         return self.next_base_offset is None or self.next_base_offset > start
 
 
-@dataclass(frozen=True, slots=True)
-class LeftoverFile:
+class LeftoverFile(Struct, frozen=True):
     """A file that Kafka was about to add or remove: its name ends with `.deleted`, `.swap`, `.cleaned`, `.tmp` or `.part`."""
 
     entry: Entry
@@ -199,8 +197,7 @@ class LeftoverFile:
     suffix: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDirectory:
+class PartitionDirectory(Struct, frozen=True):
     """One replica's directory. `topic` and `partition` are None if the name is not a partition's (`legal` False).
 
     A directory with such a name inside a log directory has all files in `unknown`. A partition directory without a log directory
@@ -260,8 +257,7 @@ class PartitionDirectory:
         yield from (file.entry for file in self.leftovers)
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirectory:
+class LogDirectory(Struct, frozen=True):
     """One entry of a broker's `log.dirs`; `path` is relative to the source ("" is its root)."""
 
     path: str
@@ -278,8 +274,7 @@ class LogDirectory:
     """The directory as listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(Struct, frozen=True):
     """The result of a discovery, ordered by path. `files` is `stat("")` of a source that is a file."""
 
     log_directories: list[LogDirectory] = field(default_factory=list)
@@ -301,8 +296,8 @@ class Discovery:
 
     def take(self, other: "Discovery") -> None:
         """Append another discovery."""
-        for part in fields(self):
-            getattr(self, part.name).extend(getattr(other, part.name))
+        for part in self.__struct_fields__:
+            getattr(self, part).extend(getattr(other, part))
 
 
 def discover(source: ByteSource) -> Discovery:
@@ -320,8 +315,7 @@ def discover(source: ByteSource) -> Discovery:
     return _search(source, _folder(root, name, source.list("")), 0, {directory_key(root): False})
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     """A directory with its listing, its parsed file names, and what kind of directory it is."""
 
     entry: Entry

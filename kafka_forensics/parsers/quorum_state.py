@@ -2,8 +2,9 @@
 `bootstrap.checkpoint`."""
 
 import json
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
@@ -17,8 +18,7 @@ MAX_EPOCH: Final = MAX_INT32
 VERSIONS: Final = (0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(Struct, frozen=True):
     """The fields of a `quorum-state` that outlive an election (QuorumStateData.json)."""
 
     data_version: int

@@ -1,14 +1,14 @@
 """What happened to a cluster over time, by the controllers' log: elections, changes of ISRs, and brokers that were down."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionEvent
 from kafka_forensics.model.findings import TopicPartition
 
 
-@dataclass(slots=True)
-class Moment:
+class Moment(Struct):
     """Changes at one time. A counter has numbers of partitions by broker."""
 
     time_ms: int
@@ -44,8 +44,7 @@ class Moment:
             self.unclean[broker] += partitions
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterHistory:
+class ClusterHistory(Struct, frozen=True):
     """The moments of a cluster, ascending; `end_ms` is the newest time in the controllers' log."""
 
     moments: list[Moment]

@@ -7,6 +7,9 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+from msgspec import Struct, structs
+
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import ReplicaBatch, differences
@@ -102,8 +105,7 @@ class HeldRecord:
         return replace(record, timestamp=-1, timestamp_type=NO_TIMESTAMP_TYPE) if magic < 1 else record
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaAtOffset:
+class ReplicaAtOffset(Struct, frozen=True):
     """State of one replica at one offset; `record` is None unless `state` is RECORD."""
 
     broker: int | str
@@ -111,8 +113,7 @@ class ReplicaAtOffset:
     record: HeldRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRow:
+class OffsetRow(Struct, frozen=True):
     """One offset on all replicas, in their order; `differs` if they do not all hold the same."""
 
     offset: int
@@ -120,14 +121,13 @@ class OffsetRow:
     held: list[ReplicaAtOffset]
 
 
-@dataclass(slots=True)
-class SideBySide:
+class SideBySide(Struct):
     """The scan of one partition, the first offset at which its replicas differ (None: nowhere), and the records around it."""
 
     result: ScanResult
     first_difference: int | None = None
-    rows: list[OffsetRow] = field(default_factory=list)
-    remote: list[ReplicaSummary] = field(default_factory=list)
+    rows: list[OffsetRow] = msgspec.field(default_factory=list)
+    remote: list[ReplicaSummary] = msgspec.field(default_factory=list)
     """The logs in remote stores that were compared, after the replicas in every row."""
 
     @property
@@ -155,7 +155,7 @@ def compare(
         remote = _remote_sides(inputs, replicas, reader, result)
         sides = [_Side(replica, reader, payloads=False) for replica in replicas]
         first = _first_difference(sides, remote, result)
-        with_payloads = [replace(side, payloads=payloads) for side in (*sides, *remote)]
+        with_payloads = [structs.replace(side, payloads=payloads) for side in (*sides, *remote)]
         rows = [] if first is None else _rows_around(with_payloads, first, context)
         answer.append((first, rows, [summarise(side.replica) for side in remote]))
 
@@ -217,8 +217,7 @@ class _RangeRecords(NamedTuple):
     unreadable: list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     replica: Replica
     reader: LogReader
     payloads: bool

@@ -3,8 +3,10 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.epochs import EpochRun
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -25,8 +27,7 @@ DISAGREEMENTS: Final = frozenset({"stray", "regression", "starts_differ", "not_i
 """Values of `EpochRow.status` that need attention."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpochRow:
+class EpochRow(Struct, frozen=True):
     """One leader epoch on one replica. Offsets and times (ms) are None where their source does not have the epoch.
 
     `status` compares checkpoint and batches: `agrees` · `start_removed` (retention or compaction removed records at its start) ·
@@ -63,8 +64,7 @@ class EpochRow:
     """`known` or `unknown` to the controllers; None if their log does not cover the epoch, or is not among the copies."""
 
 
-@dataclass(slots=True)
-class Lineages:
+class Lineages(Struct):
     """Every epoch of every replica, in order, and the findings of the scan about epochs."""
 
     rows: list[EpochRow] = field(default_factory=list)

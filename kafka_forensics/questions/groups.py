@@ -1,9 +1,11 @@
 """`groups`: committed offsets compared with the logs of their partitions, and why consumers cannot read the newest records."""
 
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -34,8 +36,7 @@ class RemoteCoverage(NamedTuple):
     """Whether the store was listed: then the objects are known to be there."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEnds:
+class PartitionEnds(Struct, frozen=True):
     """Start and end of a partition's copies, and what keeps consumers from reading further."""
 
     log_start_offset: int
@@ -51,8 +52,7 @@ class PartitionEnds:
     """What remote storage has of the log before its local start; None if it is not known, or there is nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRow:
+class GroupRow(Struct, frozen=True):
     """What one group committed for one partition; `ends` is None without a copy of the partition.
 
     `group` is None in rows of partitions without a committed offset, `topic` in rows of groups that committed nothing and of share
@@ -124,8 +124,7 @@ class GroupRow:
         return beyond if self.ends.all_read or not beyond else None
 
 
-@dataclass(slots=True)
-class GroupsAnswer:
+class GroupsAnswer(Struct):
     """Rows by group, topic and partition; the logs they come from; the scan of the partitions, with its findings about groups."""
 
     rows: list[GroupRow]

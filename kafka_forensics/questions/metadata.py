@@ -1,7 +1,9 @@
 """`metadata`: every change of every partition by the controllers' log, and what unclean elections cost by the copies."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.evidence.inputs import gather, require_requested
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -17,8 +19,7 @@ _NO_LOSSES = ("same_leader", "old_leader_not_given", "old_leader_not_compared", 
 """Evidence of an unclean election that did not lose records by the copies, or not visibly."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(Struct, frozen=True):
     """One change of a partition, and the state after it; None is unknown, or not applicable after a deletion."""
 
     topic: str
@@ -57,8 +58,7 @@ class EventRow:
         return None if self.event.previous_leader == NO_LEADER else self.event.previous_leader
 
 
-@dataclass(slots=True)
-class ControllerEvents:
+class ControllerEvents(Struct):
     """The changes; `history` is None without a controllers' log (`copies` is 0), or if all are empty or of several clusters."""
 
     history: ControllerHistory | None

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import combinations, pairwise, permutations
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -223,19 +225,17 @@ LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of further ones only the offsets are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class LossSize:
+class LossSize(Struct, frozen=True):
     """Size of a loss: records except transaction markers, and bytes of their batches; None where the log could not be read."""
 
     records: int | None
     bytes: int | None
-    oldest_ms: int | None = field(default=None, compare=False)
-    newest_ms: int | None = field(default=None, compare=False)
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
     """Of the records' own timestamps."""
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageForecast:
+class SalvageForecast(Struct, frozen=True):
     """What a salvage of a partition would lose, and the options it requires."""
 
     losses: tuple[Loss, ...]
@@ -259,8 +259,7 @@ def held_by_no_copy(findings: Iterable[Finding]) -> Ranges:
     return normalised((start, end) for start, end in ends if start is not None and end is not None)
 
 
-@dataclass(slots=True)
-class Planned:
+class Planned(Struct):
     """One partition's plan, the planner's input, and the sizes of its losses."""
 
     planner_input: PlanPartition
@@ -373,8 +372,7 @@ class Planned:
             self.plan = replace(plan, recommended=leader, equally_good=equally_good, chosen_by=(chosen_by,))
 
 
-@dataclass
-class Plans:
+class Plans(Struct):
     """Plans of the requested partitions that matter; of a single partition always."""
 
     planned: list[Planned] = field(default_factory=list)
@@ -482,8 +480,7 @@ class Plans:
         return all(planned.recommended is None or planned.recommended.election == "leads" for planned in self.planned)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
+class PlanOptions(Struct, frozen=True):
     """Options of a plan beside those of a scan."""
 
     truncate_by: TruncateBy | None = None

@@ -1,8 +1,10 @@
 """`report`: a scan with the plans of all partitions, the history of the cluster, and differing bytes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
@@ -39,8 +41,7 @@ MAX_HOLE_BYTES: Final = 64 << 30
 """Limit for the holes of a file that is hashed: holes are free to make, and take hours to read."""
 
 
-@dataclass(frozen=True, slots=True)
-class DifferenceSide:
+class DifferenceSide(Struct, frozen=True):
     """One replica at the first difference: the fields of its batch as in `dump --explain`, and which of them differ."""
 
     broker: int | str
@@ -54,16 +55,14 @@ class DifferenceSide:
     """Other brokers with the same rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstDifference:
+class FirstDifference(Struct, frozen=True):
     """The batches at the first offset where replicas differ."""
 
     offset: int
     sides: list[DifferenceSide]
 
 
-@dataclass(frozen=True, slots=True)
-class InputHash:
+class InputHash(Struct, frozen=True):
     """A file that was read, with its path as the user would type it."""
 
     path: str
@@ -72,8 +71,7 @@ class InputHash:
     """None if its holes are larger than `MAX_HOLE_BYTES`."""
 
 
-@dataclass(slots=True)
-class PageFacts:
+class PageFacts(Struct):
     """What a page shows beside the document of a scan; empty or None: not known, or not requested."""
 
     planned: dict[TopicPartition, Planned] = field(default_factory=dict)
@@ -87,8 +85,7 @@ class PageFacts:
     hashes: list[InputHash] | None = None
 
 
-@dataclass(slots=True)
-class ReportContent:
+class ReportContent(Struct):
     """A scan, its plans if they were made, and what else a page shows."""
 
     result: ScanResult
@@ -96,8 +93,7 @@ class ReportContent:
     facts: PageFacts = field(default_factory=PageFacts)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOptions:
+class ReportOptions(Struct, frozen=True):
     """Options of a report beside those of a scan."""
 
     payloads: bool = False

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.errors import SourceError
@@ -66,8 +67,7 @@ if TYPE_CHECKING:
 # The conditions of a search, and which batches cannot hold a match by their headers and undecoded bytes.
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """Conditions that every record found fulfils; None (or no header) sets no condition. Ends are exclusive, times milliseconds.
 
     A header is (name, value), where the value None matches any. A record without a timestamp is outside every range of times.
@@ -239,8 +239,7 @@ _Order = tuple[str, int, tuple[int, int, str, str, str, str], int, str, str]
 """Topic, partition, replica, base offset, suffix of a leftover, file."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LogFile:
+class _LogFile(Struct, frozen=True):
     """A `.log` file to search; `leftover` is None in a live log, else the suffix of a file that is being deleted or swapped in."""
 
     topic: str
@@ -565,8 +564,7 @@ class Search:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRecords:
+class FoundRecords(Struct, frozen=True):
     """Rows of one file as columns: `same` has the values that are equal in all rows, `table` the other columns by name."""
 
     same: dict[str, object]

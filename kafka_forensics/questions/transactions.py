@@ -5,11 +5,11 @@ The scan before it judges open transactions; this reading pairs data with marker
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -92,8 +92,7 @@ ENDED: Final = {CONTROL_ABORT: "aborted", CONTROL_COMMIT: "committed"}
 """Type of a readable marker → the state of the transaction that it ends."""
 
 
-@dataclass(slots=True)
-class TransactionRow:
+class TransactionRow(Struct):
     """One transaction in one partition; None means unknown or none, times are ms."""
 
     topic: str
@@ -140,8 +139,7 @@ class TransactionRow:
     """When its coordinator decided it, equal in all partitions."""
 
 
-@dataclass(slots=True)
-class TransactionStateCounts:
+class TransactionStateCounts(Struct):
     """Counts of a partition's transactions, known before they are listed."""
 
     plan: ReplicaPlan
@@ -174,8 +172,7 @@ class TransactionStateCounts:
         self.aborted += int(np.count_nonzero(types == CONTROL_ABORT))
 
 
-@dataclass(slots=True)
-class TransactionsAnswer:
+class TransactionsAnswer(Struct):
     """Rows, which are read while they are consumed; the scan; and the counts of every partition that has transactions."""
 
     rows: Iterator[TransactionRow]

@@ -4,14 +4,14 @@ Before KRaft the rules were the same without the ELR (PartitionLeaderElectionAlg
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.model.controller import NO_LEADER
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionInput:
+class ElectionInput(Struct, frozen=True):
     """The input of an election: the assignment in order, the brokers that are alive (not fenced), ISR, ELR and present leader.
 
     `last_known_leader` is set while there is no leader, if the ELR is enabled.
@@ -25,8 +25,7 @@ class ElectionInput:
     last_known_leader: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionResult:
+class ElectionResult(Struct, frozen=True):
     """The leader (-1: none), the rule that elected it, and the ISR and ELR afterwards.
 
     `kind` is `stays`, `clean`, `elr`, `last_known_leader`, `unclean` or `none`. `last_known_leader` and `unclean` may lose
@@ -94,8 +93,7 @@ def eligible_leader_replicas(
 UNKNOWN: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchState:
+class FetchState(Struct, frozen=True):
     """What a leader knows of one follower from its fetches; offsets are exclusive ends, -1: it never fetched.
 
     `last_caught_up_ms` is the latest time at which the follower is known to have had the leader's whole log.

@@ -2,9 +2,10 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kafka_forensics.model.files import EpochEntry
 
@@ -115,8 +116,7 @@ def follower_cut(
 # Truncation by each rule that Kafka has had, request by request; `truncation_offset` gives the result of the newest rule at once.
 
 
-@dataclass(frozen=True, slots=True)
-class EpochLog:
+class EpochLog(Struct, frozen=True):
     """A replica's log as truncation sees it: its epochs, ascending, and its start, end and high watermark."""
 
     epochs: tuple[EpochEntry, ...]
@@ -130,8 +130,7 @@ class EpochLog:
         return EpochLog(epochs, end, min(self.high_watermark, end), min(self.log_start_offset, end))
 
 
-@dataclass(frozen=True, slots=True)
-class EpochRequest:
+class EpochRequest(Struct, frozen=True):
     """A request of a follower: the epoch it names, the leader's answer, and where the follower truncates."""
 
     leader_epoch: int
@@ -139,8 +138,7 @@ class EpochRequest:
     truncation_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TruncationResult:
+class TruncationResult(Struct, frozen=True):
     """Where a log ends after all requests."""
 
     log_end_offset: int

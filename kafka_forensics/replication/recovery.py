@@ -6,10 +6,12 @@ Pure functions on small values that were read from files. The numbers of the che
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.model.constants import MAX_INT32, MAX_RELATIVE_OFFSET, MAX_SEGMENT_SIZE
 from kafka_forensics.model.files import EpochEntry
@@ -53,8 +55,7 @@ CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryStop:
+class RecoveryStop(Struct, frozen=True):
     """Where recovery of a segment stops before the end of the file; the rest is truncated.
 
     `end_offset` is the offset after the last batch kept; `check` is the reason.
@@ -65,8 +66,7 @@ class RecoveryStop:
     check: int
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class SegmentFacts(Struct, frozen=True):
     """A segment as the loader finds it.
 
     `end_offset` is the offset after its last batch, read to the end (the base offset if it has none); `next_offset` what the loader
@@ -84,8 +84,7 @@ class SegmentFacts:
     """`sound` (or absent), `below_base` (an entry ends below the segment), `version` (an entry of an unknown version)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayFault:
+class ReplayFault(Struct, frozen=True):
     """A batch at `position` of a segment at which replaying producer state throws: the broker does not start.
 
     An unreadable marker also ends the recovery of its segment; that batch is kept, so the replay after recovery throws again.
@@ -97,16 +96,14 @@ class ReplayFault:
     check: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFacts:
+class SnapshotFacts(Struct, frozen=True):
     """A `.snapshot` file: the offset in its name, and whether it is readable."""
 
     offset: int
     sound: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class LogFacts:
+class LogFacts(Struct, frozen=True):
     """A partition directory, and its entries in the checkpoints of its log directory; None: no entry."""
 
     segments: tuple[SegmentFacts, ...]
@@ -132,8 +129,7 @@ class LogFacts:
     """Invalid small files of the log directory or the partition, each with its damage (`small_files.damage_name`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderStep:
+class LoaderStep(Struct, frozen=True):
     """An action of the loader: the check that applies, a verb, and the file ("": the log itself)."""
 
     check: int
@@ -146,8 +142,7 @@ class LoaderStep:
     """New name of a renamed file."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogTruncation:
+class LogTruncation(Struct, frozen=True):
     """Offsets `[start_offset, end_offset)` that the log loses: truncated at `position` of a segment because of `check`.
 
     `position` is None where no bytes are removed, but the broker reads a log end that is too low.
@@ -161,8 +156,7 @@ class LogTruncation:
     segments_deleted: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LoadForecast:
+class LoadForecast(Struct, frozen=True):
     """The loaded log: its offsets (None: unknown), what is truncated, and every step in order.
 
     `refused`: the broker does not start, because of the last step.
@@ -186,8 +180,7 @@ FINISHED: Final = ".checkpoint"
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10}).*\.checkpoint(?:|\.part|\.deleted)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotOutcome:
+class SnapshotOutcome(Struct, frozen=True):
     """Steps in order; `refused`: the node does not start; `start_at`: the log is emptied and starts at this offset."""
 
     steps: tuple[LoaderStep, ...] = ()
@@ -220,8 +213,7 @@ def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
     return SnapshotOutcome(tuple(steps), start_at=offset)
 
 
-@dataclass(slots=True)
-class _Loading:
+class _Loading(Struct):
     """The state of loading a log; `segments` are changed as they are truncated."""
 
     log: LogFacts
@@ -559,8 +551,7 @@ class MarkerContent(Enum):
     """Key or value is unreadable, or the type is neither ABORT nor COMMIT."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedBatch:
+class ReplayedBatch(Struct, frozen=True):
     """A batch of a producer; `marker` is None for data."""
 
     position: int
@@ -570,8 +561,7 @@ class ReplayedBatch:
     marker: MarkerContent | None = None
 
 
-@dataclass(slots=True)
-class ProducerReplay:
+class ProducerReplay(Struct):
     """Replays batches in order; `open_producers` are the ids of producers with an open transaction."""
 
     open_producers: set[int]

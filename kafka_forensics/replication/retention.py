@@ -1,7 +1,8 @@
 """Whether retention has deleted the start of a log (`UnifiedLog.deleteOldSegments`), by age or by size."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 DEFAULT_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 DEFAULT_RETENTION_BYTES: Final = -1
@@ -9,8 +10,7 @@ SURELY_TOO_YOUNG_MS: Final = 3600 * 1000
 """No retention in common use deletes records younger than this; it serves where the retention is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """A topic's `retention.ms` and `retention.bytes`, -1: unlimited; `is_known`: from settings that were read, not by default."""
 
     retention_ms: int = DEFAULT_RETENTION_MS

@@ -5,11 +5,12 @@ So both are a round late (Partition.maybeIncrementLeaderHW, UnifiedLog.maybeUpda
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderState:
+class LeaderState(Struct, frozen=True):
     """A leader's view of its partition; `follower_ends` are the log ends of all other replicas, -1: it never fetched.
 
     `min_insync_replicas` is the topic's setting; at most the number of replicas counts.
@@ -44,8 +45,7 @@ def follower_high_watermark(leader_high_watermark: int, log_end_offset: int) -> 
     return min(leader_high_watermark, log_end_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     """The first offset of a transaction, and the offset of its marker (None: still open)."""
 
     first_offset: int

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.model.findings import TopicPartition
 from kafka_forensics.model.incidents import CountedLoss
@@ -21,8 +22,7 @@ _NUMBERS: Final = 300
 """Letters of the partition numbers of a topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Committed records that are lost, or offsets where records are not known: proven, and at most."""
 
     proven: int = 0
@@ -61,8 +61,7 @@ def lost_everywhere_of(incidents: Iterable[IncidentRow], partition: TopicPartiti
     return normalised((start, end) for start, end in places if start is not None and end is not None)
 
 
-@dataclass(slots=True)
-class PartitionGroup:
+class PartitionGroup(Struct):
     """Partitions with the same lanes but for their offsets, the largest loss first."""
 
     rows: list[PartitionRow]

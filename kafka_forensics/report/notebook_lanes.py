@@ -1,8 +1,7 @@
 """Lanes outside a page, as notebooks show them."""
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.export.facts.facts import FactReader
@@ -14,8 +13,7 @@ from kafka_forensics.report.picture import Picture
 from kafka_forensics.report.templating import template_text
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLanes:
+class PartitionLanes(Struct, frozen=True):
     """The picture of one partition."""
 
     picture: Picture

@@ -4,11 +4,11 @@ import base64
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from kafka_forensics.model.amounts import exact_size, first_few
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -45,8 +45,7 @@ _HASHES: Final = 400
 _ABSENT_BROKERS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(Struct, frozen=True):
     """Where a report comes from; None and empty: not known."""
 
     command: str | None = None

@@ -4,8 +4,9 @@ import textwrap
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 NARROWEST: Final = 340
 """Width in pixels at which all texts of a picture fit."""
@@ -98,8 +99,7 @@ class Label(NamedTuple):
     anchor: Literal["start", "middle", "end"] = "start"
 
 
-@dataclass(slots=True)
-class Picture:
+class Picture(Struct):
     """Shapes by style; `label` describes them for a screen reader, `notes` say what they do not show."""
 
     label: str

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.json_objects import rfc3339
@@ -37,8 +38,7 @@ _DAY: Final = 86_400_000
 _TICKS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """The picture, and the moments in words: (time, sentences, whether an election was unclean)."""
 
     picture: Picture

@@ -1,10 +1,11 @@
 """Checks a protocol by breadth-first search of its states: counts them, and finds the shortest trace that breaks each invariant."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.parsers.kernels.compiling import use_compiled, using_compiled
@@ -40,8 +41,7 @@ Progress = Callable[[int, int, int], None]
 """Takes (states known, states still to visit, depth)."""
 
 
-@dataclass(frozen=True, slots=True)
-class InvariantVerdict:
+class InvariantVerdict(Struct, frozen=True):
     """Whether an invariant holds (None: not broken in an incomplete search), and the shortest trace that breaks it."""
 
     invariant: str
@@ -49,8 +49,7 @@ class InvariantVerdict:
     trace: tuple[tuple[ModelStep, ModelState], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProtocolCheck:
+class ProtocolCheck(Struct, frozen=True):
     """The number of states (states that differ only in replica names count once), the largest depth, and the verdicts in the
     order of `INVARIANTS`.
 

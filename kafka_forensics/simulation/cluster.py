@@ -4,8 +4,10 @@
 Times are milliseconds of simulated time; no code here reads a clock.
 """
 
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.files import EpochEntry
@@ -45,8 +47,7 @@ class Batch(NamedTuple):
         return self.base_offset + len(self.ids)
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(Struct):
     """A request to append the records `ids`, and the leader's response to it."""
 
     topic_partition: TopicPartition
@@ -71,8 +72,7 @@ class ProduceRequest:
         return self.is_answered and self.response == "acknowledged"
 
 
-@dataclass(slots=True)
-class SimulatedReplica:
+class SimulatedReplica(Struct):
     """A broker's replica of one partition: its log on disk, and what the broker knows about the partition."""
 
     broker: int
@@ -134,8 +134,7 @@ class SimulatedReplica:
             self.epochs.pop()
 
 
-@dataclass(slots=True)
-class SimulatedPartition:
+class SimulatedPartition(Struct):
     """A partition as the controller knows it, and its replicas."""
 
     topic: str
@@ -176,8 +175,7 @@ class PartitionChange(NamedTuple):
     """`created`, `isr`, or the kind of an election (`Elected.kind`)."""
 
 
-@dataclass(slots=True)
-class Cluster:
+class Cluster(Struct):
     """Brokers, partitions, the controller's log, and the acknowledgements that producers received."""
 
     brokers: tuple[int, ...]

@@ -1,8 +1,9 @@
 """A simulated history: each action on a cluster, described in a sentence, with the state of all replicas after it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Unpack
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.model.findings import TopicPartition
@@ -68,8 +69,7 @@ class ExpectedFinding(NamedTuple):
     held_by: tuple[int, ...] | None = None
 
 
-@dataclass(slots=True)
-class History:
+class History(Struct):
     """A cluster and what has happened to it; each method acts on the cluster and adds an event.
 
     The optional `note` is appended to the event's sentence.

@@ -6,10 +6,11 @@ no clean-shutdown file, and the recovery point of its last flush.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.model.constants import MAX_SEQUENCE, TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry

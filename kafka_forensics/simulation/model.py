@@ -9,9 +9,11 @@ it (KIP-101, KIP-279, KIP-320). Tests remove one guard at a time.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Truncation(IntEnum):
@@ -66,8 +68,7 @@ class Guard(IntFlag):
 COMMON: Final = Guard.ELECT_FROM_ISR | Guard.NEWER_EPOCH | Guard.ISR_BY_TRUE_LEADER | Guard.LEADER_WRITES | Guard.BEHIND_LEADER
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
+class Protocol(Struct, frozen=True):
     """A replication protocol: its truncation rule, the fences of each step between leader and follower, and the guards."""
 
     name: str
@@ -104,8 +105,7 @@ PROTOCOLS: Final = {protocol.name: protocol for protocol in (TRUNCATE_TO_HW, KIP
 """By name, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """Bounds of the state space: replicas, records per log, records written in all, and the last leader epoch."""
 
     replicas: int = 3

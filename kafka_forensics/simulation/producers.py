@@ -1,8 +1,9 @@
 """Producers and consumers: produce requests and retries, which idempotent producers number, and what consumers read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Unpack
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.findings import TopicPartition
@@ -22,8 +23,7 @@ from kafka_forensics.simulation.cluster import ABORT, Batch, Cluster, ProduceReq
 FIRST_PRODUCER_ID: Final = 1000
 
 
-@dataclass(slots=True)
-class Producer:
+class Producer(Struct):
     """A client; without a producer id it is not idempotent."""
 
     producer_id: int = -1

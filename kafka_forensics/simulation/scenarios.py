@@ -1,8 +1,9 @@
 """Named scenarios: what happens in each, as a function that plays it on a small cluster, and what a scan must find at the end."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.replication.acks import ACKS_LEADER
@@ -22,8 +23,7 @@ LATER_S: Final = 30 * 60
 """Longer than any transaction may take (15 minutes, and five that brokers grant on top)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """A history that can be played; `protocols` are those under which it makes sense, its default first."""
 
     name: str

@@ -6,11 +6,11 @@ each record (0: in no log); and the records ever committed, as bits.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.parsers.kernels.compiling import kernel
 from kafka_forensics.simulation.model import Fence, Guard, ModelState, Protocol, Sizes, Truncation
@@ -351,8 +351,7 @@ LEADER: Final = 2
 """Kinds of fields: a renaming of the replicas changes the values of the last two."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowLayout:
+class RowLayout(Struct, frozen=True):
     """How a row of `fields` integers packs into `words` int64, under each of the P renamings of N replicas.
 
     `word` and `shift` (P, fields) are the position of a field, `kind` (fields) says how to rename its value: by `isr_map` (P, 2^N)

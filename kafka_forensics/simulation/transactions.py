@@ -4,8 +4,10 @@ The coordinator's log is not replicated here; every broker ends with a complete 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Final, Unpack
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.model.coordinators import TransactionMetadata
 from kafka_forensics.model.findings import TopicPartition
@@ -22,8 +24,7 @@ TV2: Final = 2
 """`transaction.version` 2."""
 
 
-@dataclass(slots=True)
-class Coordinator:
+class Coordinator(Struct):
     """The current state of every transactional id, and the coordinator's log."""
 
     version: int = 0

@@ -5,11 +5,11 @@ types.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -55,8 +55,7 @@ _PLAIN: Final[dict[pa.DataType, DataType]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SourceColumn:
+class SourceColumn(Struct, frozen=True):
     """A column of the data source with the type `kind`, which `convert` makes of the fact's column called `source`."""
 
     name: str

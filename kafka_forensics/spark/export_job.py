@@ -6,9 +6,10 @@ files, removes all others, and writes the manifest and `_SUCCESS` last: datasets
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from kafka_forensics.errors import ForensicsError, TransientError, UsageError, is_transient
 from kafka_forensics.evidence.inputs import Inputs, gather
@@ -52,8 +53,7 @@ _CHECK_TASKS: Final = 8
 """Tasks that check the target before the export begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """The result of an export: the dataset of each fact, and the scan's result, which lists what could not be read."""
 
     datasets: list[Dataset]

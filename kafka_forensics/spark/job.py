@@ -9,10 +9,13 @@ DataFrames are used, for Spark Connect.
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics import json_document, lanes_of
 from kafka_forensics.errors import ForensicsError, TransientError, UsageError, is_transient
@@ -109,8 +112,7 @@ SMALL_SLICES_WORK_BYTES: Final = 256 << 20
 """Of a task that also judges: judging its partitions costs as much as reading this, an eighth of a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSizes:
+class TaskSizes(Struct, frozen=True):
     """How a scan is divided; the result does not depend on it."""
 
     split_bytes: int = 256 << 20
@@ -226,8 +228,7 @@ def _answers(
     yield from judged_slices(spark, parts, states, functions, inputs, sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class _SliceFunctions:
+class _SliceFunctions(Struct, frozen=True):
     """What workers do with slices: judge one with the states of its logs, or fold and judge several small ones.
 
     `common` is the packed `TaskArguments` for reading keys.

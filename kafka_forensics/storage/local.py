@@ -16,6 +16,8 @@ from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from msgspec import Struct
+
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.source import (
     NOT_REGULAR,
@@ -95,8 +97,7 @@ class Roots:
         return device in self._devices
 
 
-@dataclass(slots=True)
-class _Location:
+class _Location(Struct):
     """Entry `name` of an open directory, and its status: a context manager, which closes the directories in `to_close`."""
 
     directory: int | None

@@ -11,9 +11,10 @@ Templates are ours and only print values. Evidence may be hostile: it is shorten
 
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Never
+
+from msgspec import Struct
 
 from kafka_forensics.wording.values import amount, checksum, clean, duration, listed, named_brokers, utc_time
 
@@ -35,8 +36,7 @@ class KindText(NamedTuple):
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """A known value of the evidence: always true, printed as clean text."""
 
     value: object

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kafka_forensics.evidence.inputs import broker_order
 from kafka_forensics.model.constants import INT64_MAX
@@ -12,8 +13,7 @@ from kafka_forensics.model.offset_ranges import clipped, counted, normalised
 from kafka_forensics.wording.incidents import incident_loss
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """The losses of all incidents of a scan together. Offsets that two incidents lose count once."""
 
     lost_at_least: int
@@ -62,8 +62,7 @@ def overview_of(incidents: Iterable[IncidentLoss]) -> Overview:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _JoinedLoss:
+class _JoinedLoss(Struct, frozen=True):
     """What one incident loses in one partition."""
 
     start: int

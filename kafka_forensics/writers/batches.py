@@ -4,7 +4,6 @@ import gzip
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -13,6 +12,7 @@ from typing import Final, Required, TypedDict, Unpack
 import cramjam
 import google_crc32c
 import xxhash
+from msgspec import Struct
 
 from kafka_forensics.model.constants import (
     COMPRESSION_TYPES,
@@ -47,8 +47,7 @@ _zigzag: Final = lru_cache(maxsize=1 << 12)(encode_zigzag)
 _NULL: Final = encode_zigzag(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordToWrite:
+class RecordToWrite(Struct, frozen=True):
     """A record for a batch; `timestamp_delta` (ms) is from the batch's base timestamp, `offset_delta` None is its index."""
 
     key: bytes | None

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Final
 
 import google_crc32c
+from msgspec.structs import asdict
 
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
 from kafka_forensics.parsers.spec.indexes import (

@@ -10,11 +10,12 @@ import re
 import struct
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
 from typing import Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.model.batches import TIMESTAMP_TYPES, Record
 from kafka_forensics.model.constants import (

@@ -1,11 +1,12 @@
 """Random elections and restarts of real brokers: leaders, truncations and losses are those that `plan` forecast."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.cli.main import outcome as command_outcome
 from kafka_forensics.evidence.options import ScanOptions

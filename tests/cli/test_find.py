@@ -100,7 +100,7 @@ def test_compiled_kernels_give_the_same_output(
     searches = ("--offset", "0.."), ("--key", "k"), ("--value-contains", "1="), ("--header", "h\x1b[31m=k")
     for compiled in (False, True):
         with kernels(compiled=compiled):
-            answers.append([run(tmp_path, *conditions, *payloads, "--format", format_name) for conditions in searches])
+            answers.append([run(tmp_path, *conditions, *payloads, "-q", "--format", format_name) for conditions in searches])
     assert answers[0] == answers[1]
     assert "COMMIT" in answers[0][0][1]
     assert all((status, is_plain(out)) == (0, True) for status, out, _ in answers[0])

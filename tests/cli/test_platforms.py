@@ -48,10 +48,10 @@ def process(platform: str, script: str, *arguments: str) -> subprocess.Completed
 def test_answers_are_the_same_without_features_of_linux(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     statuses = {
-        "scan --format json sample_logs/unclean-election": 1,
-        "scan --format json --deep sample_logs/healthy": 0,
-        "dump --format jsonl sample_logs/silent-divergence": 0,
-        "plan --format json sample_logs/unclean-election": 0,
+        "scan -q --format json sample_logs/unclean-election": 1,
+        "scan -q --format json --deep sample_logs/healthy": 0,
+        "dump -q --format jsonl sample_logs/silent-divergence": 0,
+        "plan -q --format json sample_logs/unclean-election": 0,
     }
     completed = process("darwin", RUN_ALL, json.dumps([*statuses, f"demo {tmp_path}", "doctor --format json"]))
     assert completed.returncode == 0, completed.stderr

@@ -1,10 +1,10 @@
 """The ledger of expected replicas: the extent of each log directory, and the case of each replica."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.evidence.ledger import CopyExtent, GivenDirectory, Ledger, Presence, read_directory
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl, TopicHistory

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_legacy_entry
 from kafka_forensics.writers.files import write_producer_snapshot
@@ -170,7 +172,7 @@ def cut_to_watermark(root: Path) -> Brokers:
 def without_last_batch() -> Log:
     log = replace(HEALTHY, batches=HEALTHY.batches[:-1], next_offset=LAST.base_offset)
     log.producers = {
-        producer_id: entry if entry.last_offset < LAST.base_offset else replace(entry, last_sequence=-1, last_offset=-1)
+        producer_id: entry if entry.last_offset < LAST.base_offset else structs.replace(entry, last_sequence=-1, last_offset=-1)
         for producer_id, entry in HEALTHY.producers.items()
     }
     return log

@@ -4,13 +4,13 @@ import ast
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 import kafka_forensics
 from kafka_forensics.model.batches import BatchColumn

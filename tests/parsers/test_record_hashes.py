@@ -1,13 +1,13 @@
 """Blocks of hashed records: written records are read back, a record takes few bytes, and invalid blocks are refused."""
 
 import struct
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import cramjam
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.parsers.log import HashedRecords, StrongHasher
@@ -25,7 +25,7 @@ SIZES = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), min_size=5, max_
 
 
 def same(left: HashedRecords, right: HashedRecords) -> bool:
-    return all(np.array_equal(getattr(left, part.name), getattr(right, part.name)) for part in fields(HashedRecords))
+    return all(np.array_equal(getattr(left, part), getattr(right, part)) for part in HashedRecords.__struct_fields__)
 
 
 @st.composite
@@ -95,7 +95,7 @@ def assert_read_or_refused(block: bytes) -> None:
         records = parse_record_hashes(block)
     except FormatError:
         return
-    lengths = {len(getattr(records, part.name)) for part in fields(HashedRecords) if part.name != "unread"}
+    lengths = {len(getattr(records, part)) for part in HashedRecords.__struct_fields__ if part != "unread"}
     assert len(lengths) == 1
     assert np.all(np.diff(records.positions) >= 0)
     assert same(parse_record_hashes(block_of(records)), records)
@@ -113,7 +113,7 @@ def test_the_format_of_blocks_does_not_change() -> None:
     hashes = struct.pack("<qHqHq", -7, 3, 2**40, 0, 5)
     block = block_of_columns([2, 3, 2, 1, 1], [positions, [1, 2], offsets, times, keys, values, [0, 77, 0], [2 * 9]], hashes)
     records = parse_record_hashes(block)
-    found = {part.name: getattr(records, part.name).tolist() for part in fields(HashedRecords)}
+    found = {part: getattr(records, part).tolist() for part in HashedRecords.__struct_fields__}
     assert found == {
         "positions": [32, 122, 122],
         "offsets": [100, 101, 104],

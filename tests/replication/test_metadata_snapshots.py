@@ -1,8 +1,7 @@
 """How a start handles snapshots of the controller's log, by Kafka's rules."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.recovery import (

@@ -1,8 +1,7 @@
 """Faults in the replay of producers that stop a start, by Kafka's rules."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import EpochEntry
@@ -71,7 +70,7 @@ def log(*faults: recovery.ReplayFault, **fields: object) -> recovery.LogFacts:
         for suffix in ("log", "index", "timeindex")
     )
     facts = recovery.LogFacts(segments, 30, clean_shutdown=False, recovery_point=10, files=names, faults=faults)
-    return replace(facts, **fields)  # type: ignore[arg-type]
+    return replace(facts, **fields)
 
 
 def fault(offset: int, check: int = 26) -> recovery.ReplayFault:

@@ -1,12 +1,12 @@
 """Kafka's rules for loading a log, on small values; tests/broker compares them with a real broker."""
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import asdict, replace
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import recovery
@@ -14,7 +14,7 @@ from tests.support.kept_answers import write_answers
 
 
 def segment(base: int, end: int, stop: recovery.RecoveryStop | None = None, **fields: object) -> recovery.SegmentFacts:
-    return replace(recovery.SegmentFacts(base, 1000, end, end, stop), **fields)  # type: ignore[arg-type]
+    return replace(recovery.SegmentFacts(base, 1000, end, end, stop), **fields)
 
 
 THREE = (segment(0, 10), segment(10, 20), segment(20, 30))
@@ -29,7 +29,7 @@ def log(*segments: recovery.SegmentFacts, **fields: object) -> recovery.LogFacts
     facts = recovery.LogFacts(
         segments, segments[-1].end_offset if segments else 0, clean_shutdown=False, files=tuple(sorted(names))
     )
-    return replace(facts, **fields)  # type: ignore[arg-type]
+    return replace(facts, **fields)
 
 
 def cut_short(base: int, stop: recovery.RecoveryStop, **fields: object) -> tuple[recovery.SegmentFacts, ...]:

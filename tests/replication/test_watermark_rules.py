@@ -1,9 +1,8 @@
 """High watermarks after each fetch: an example, conditions that stop them, and properties of any schedule."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics.replication.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE, ProduceResponse, after_append, before_append
 from kafka_forensics.replication.watermarks import LeaderState, Transaction, follower_high_watermark, last_stable_offset, raised

@@ -1,11 +1,11 @@
 """The lanes of a partition: what they draw, what they list as not drawn, and lanes in notebooks."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from xml.dom import minidom
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics import scan
 from kafka_forensics.analysis.kinds import finding

@@ -5,11 +5,11 @@ import hashlib
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export.json_document import document

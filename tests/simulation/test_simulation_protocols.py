@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import EpochLog, by_fetch, by_high_watermark, by_kip_101, by_kip_279, truncation_offset

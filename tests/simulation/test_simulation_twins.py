@@ -1,11 +1,11 @@
 """The kernels agree with the readable model: equal successors, broken invariants, and keys under any renaming of replicas."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from kafka_forensics.errors import UsageError

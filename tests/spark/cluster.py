@@ -21,8 +21,9 @@ from typing import IO, Any, Final
 from tests.support.places import ROOT
 
 NEWEST: Final = sys.executable
-OLDEST: Final = str(ROOT / ".venv-spark40" / "bin" / "python")
-"""Interpreters with the newest and the oldest supported Spark; `make` creates the environment of the oldest."""
+OLDER_VERSION: Final = os.environ.get("OLDER_SPARK", "4.0")
+OLDER: Final = str(ROOT / f".venv-spark{OLDER_VERSION}" / "bin" / "python")
+"""Interpreters with the newest supported Spark and an older one, for which `make` creates the environment."""
 WORKERS: Final = 2
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_STOP: Final = 20.0

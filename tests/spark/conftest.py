@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spark.cluster import NEWEST, OLDEST, QUICK_JAVA, Cluster, Driver, cluster, driver
+from tests.spark.cluster import NEWEST, OLDER, OLDER_VERSION, QUICK_JAVA, Cluster, Driver, cluster, driver
 
 
-@pytest.fixture(scope="session", params=[pytest.param(NEWEST, id="4.3"), pytest.param(OLDEST, id="4.0")])
+@pytest.fixture(scope="session", params=[pytest.param(NEWEST, id="4.3"), pytest.param(OLDER, id=OLDER_VERSION)])
 def running(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster of the newest or the oldest Spark; one session at a time uses all of it."""
+    """A cluster of the newest or an older Spark; one session at a time uses all of it."""
     with cluster(tmp_path_factory.mktemp("cluster"), request.param) as made:
         yield made
 

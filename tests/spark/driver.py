@@ -1,14 +1,16 @@
 """The driver of Spark jobs as a separate process: it reads requests as lines of JSON and writes answers the same way."""
 
+import inspect
 import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from pyspark.errors import PySparkException
 
 from kafka_forensics.errors import ForensicsError
@@ -42,7 +44,7 @@ def document_text(result: ScanResult) -> str:
 
 
 def _chosen(request: dict[str, Any], kind: type) -> dict[str, Any]:
-    names = {field.name for field in fields(kind)}
+    names = inspect.signature(kind).parameters
     return {name: value for name, value in request.items() if name in names}
 
 
@@ -53,7 +55,7 @@ def _options(request: dict[str, Any]) -> ScanOptions:
 
 def _scanned(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
     paths, options = without_secrets(request["paths"], _options(request))
-    sizes = replace(job.DEFAULT_SIZES, **_chosen(request, job.TaskSizes))
+    sizes = structs.replace(job.DEFAULT_SIZES, **_chosen(request, job.TaskSizes))
     result, _ = job.scan_inputs(spark, gather(paths, options, ids_later=True), options, sizes)
     return {"document": document_text(result)}
 

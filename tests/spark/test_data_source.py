@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
 from kafka_forensics.spark.sessions import core_count
-from tests.spark.cluster import NEWEST, OLDEST
+from tests.spark.cluster import NEWEST, OLDER, OLDER_VERSION
 from tests.spark.data_source_checks import FACTS, FACTS_OF_OTHER_SPARKS, answers, digest, snapshots_of
 from tests.spark.source_facts import as_source
 from tests.support.brokers import put_meta_properties
@@ -68,8 +68,8 @@ def test_the_data_source_works_in_the_installed_spark(spark: SparkSession) -> No
     ("python", "where", "version"),
     [
         pytest.param(NEWEST, "remote=local[2]", "4.3.", id="4.3-connect"),
-        pytest.param(OLDEST, "local[2]", "4.0.", id="4.0-classic"),
-        pytest.param(OLDEST, "remote=local[2]", "4.0.", id="4.0-connect"),
+        pytest.param(OLDER, "local[2]", f"{OLDER_VERSION}.", id=f"{OLDER_VERSION}-classic"),
+        pytest.param(OLDER, "remote=local[2]", f"{OLDER_VERSION}.", id=f"{OLDER_VERSION}-connect"),
     ],
 )
 def test_the_data_source_works_in_another_spark_without_activation(tmp_path: Path, python: str, where: str, version: str) -> None:

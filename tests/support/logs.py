@@ -7,8 +7,10 @@ snapshots and checkpoints. `tests.support.brokers` writes it as a directory.
 import hashlib
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self
+
+from msgspec.structs import replace
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.coordinators import TransactionMetadata

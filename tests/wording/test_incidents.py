@@ -1,10 +1,10 @@
 """Incidents in words, for one partition, several and none; no loss is claimed without proof."""
 
 import re
-from dataclasses import replace
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics import wording
 from kafka_forensics.model.findings import Broker, Confidence, Severity

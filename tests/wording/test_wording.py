@@ -2,11 +2,11 @@
 
 import itertools
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics import wording
 from kafka_forensics.analysis.kinds import CATALOGUE, finding

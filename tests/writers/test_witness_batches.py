@@ -9,6 +9,8 @@ from typing import Any, Final
 import google_crc32c
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from kafka_forensics.analysis.internal_topics import ControllerReplay, GroupReplay
 from kafka_forensics.analysis.internal_topics.controller import DEFAULTS
@@ -109,10 +111,12 @@ def plain(answer: Any) -> Any:
             return {name: plain(value) for name, value in answer.items() if name not in _POSITION_FIELDS}
         case list() | tuple():
             return [plain(value) for value in answer]
-        case _ if not is_dataclass(answer):
-            return answer
-        case _:
+        case Struct():
+            values = asdict(answer)
+        case _ if is_dataclass(answer):
             values = {field.name: getattr(answer, field.name) for field in fields(answer)}
+        case _:
+            return answer
     if isinstance(answer, GroupState):
         del values["metadata"]
     if isinstance(answer, Finding):

@@ -6,8 +6,10 @@ same incident, but only if broker and offsets agree. The order of the findings d
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.incidents.file_rules import SIGNATURES
 from kafka_forensics.analysis.incidents.signatures import KIND as SIGNATURE, signature_key
@@ -74,8 +76,7 @@ _Group = tuple[Cause, tuple[str, ...], int | None]
 """Cause, brokers as text in order, first time of the period."""
 
 
-@dataclass(slots=True)
-class _Member:
+class _Member(Struct):
     """A finding: its index in the list, its cause, brokers and time, and its incident."""
 
     index: int
@@ -91,8 +92,7 @@ class _Member:
         return None if place.topic is None or place.partition is None else (place.topic, place.partition)
 
 
-@dataclass(slots=True)
-class _Background:
+class _Background(Struct):
     """Findings of `info` about one partition: its unclean elections, and the signatures of known incidents that it matches."""
 
     elections: list[Finding] = field(default_factory=list)
@@ -299,8 +299,7 @@ def _with_first_times(members: Iterable[_Member]) -> Iterator[tuple[_Member, int
             yield member, first
 
 
-@dataclass(slots=True)
-class _GroupExtent:
+class _GroupExtent(Struct):
     """The part of a group in one partition: brokers (None for a finding without one), and the range of its offsets."""
 
     brokers: set[Broker | None] = field(default_factory=set)

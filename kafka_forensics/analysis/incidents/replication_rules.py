@@ -1,8 +1,9 @@
 """Signatures of replication incidents: logs that diverge, are truncated, or lose what says where to truncate."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.incidents.signatures import (
     Check,
@@ -329,8 +330,7 @@ _LOSSES: Final = kinds_with(Trait.LOST_BY_ELECTION, Trait.ELECTION_MAY_LOSE) | {
 _CLEANUP_POLICY: Final = "cleanup.policy"
 
 
-@dataclass(frozen=True, slots=True)
-class _Risk:
+class _Risk(Struct, frozen=True):
     """A risky setting with the kinds of findings that it made possible."""
 
     text: str

@@ -10,6 +10,9 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+from msgspec import Struct, structs
+
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.context import ReplicaContext
@@ -41,12 +44,11 @@ ConditionResult = Finding | bool | None
 """True, or the finding that shows that the condition holds; False: it does not hold; None: the files do not say."""
 
 
-@dataclass(slots=True)
-class ReplicaFacts:
+class ReplicaFacts(Struct):
     """A replica and facts from outside its log; None: the files do not say."""
 
     replica: Replica
-    segment_bytes: dict[int, int] = field(default_factory=dict)
+    segment_bytes: dict[int, int] = msgspec.field(default_factory=dict)
     """Segment base offset → size of its `.log`."""
     deleted_files: int = 0
     """Files ending in `.deleted`."""
@@ -61,13 +63,13 @@ class ReplicaFacts:
     """From `.kafka_cleanshutdown`."""
     log_dirs: int = 1
     """Log directories of its broker among the copies."""
-    relatives: list[str] = field(default_factory=list)
+    relatives: list[str] = msgspec.field(default_factory=list)
     """Suffixes (`stray`, `delete`, `future`) of the partition's other directories on its broker."""
     ends_in_old_format: bool = False
     """Whether its last batch is of message format 0 or 1, which have no leader epochs."""
-    forgotten_transactions: dict[int, int] = field(default_factory=dict)
+    forgotten_transactions: dict[int, int] = msgspec.field(default_factory=dict)
     """Producer id → first offset, before the log start, of a transaction open in the newest snapshot."""
-    repeated_batches: list[tuple[int, int]] = field(default_factory=list)
+    repeated_batches: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(offset of a batch, offset of the batch whose records it repeats under a higher producer epoch)."""
 
     @property
@@ -85,13 +87,12 @@ class ReplicaFacts:
         return finding(KIND, self.context.place(offset_start=start, offset_end=end))
 
 
-@dataclass(slots=True)
-class PartitionEvidence:
+class PartitionEvidence(Struct):
     """What conditions look at: all findings of one partition and, if they are available, the facts of its replicas."""
 
     findings: list[Finding]
-    replicas: list[ReplicaFacts] = field(default_factory=list)
-    features: dict[str, int] = field(default_factory=dict)
+    replicas: list[ReplicaFacts] = msgspec.field(default_factory=list)
+    features: dict[str, int] = msgspec.field(default_factory=dict)
     """Levels of the cluster's features; empty without a controller's log."""
 
     def of(self, *kinds: str) -> list[Finding]:
@@ -119,8 +120,7 @@ class Weight(Enum):
     """Counts against the match if it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """One condition; `text` describes it in the finding, in at most 60 characters."""
 
     weight: Weight
@@ -223,7 +223,7 @@ def _match(
     }
     shown = next((result.place for _, result in required if isinstance(result, Finding)), None)
     if shown is not None:  # a match is about a log, not about a file
-        place = replace(shown, file=None, byte_start=None, byte_end=None)
+        place = structs.replace(shown, file=None, byte_start=None, byte_end=None)
     elif case.replicas:
         place = Place(case.replicas[0].context.topic, case.replicas[0].context.partition)
     else:

@@ -6,10 +6,11 @@ of unknown types are skipped and counted; every PartitionControl says how many t
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.internal_topics.metadata_checks import ApiKey
 from kafka_forensics.model.controller import (
@@ -101,8 +102,7 @@ def _is_unclean(state: PartitionState, fields: Json) -> bool:
     return outside and fields["isr"] == [leader] and not moves
 
 
-@dataclass(slots=True)
-class _PartitionReplay:
+class _PartitionReplay(Struct):
     """A partition during the replay of the log."""
 
     topic: str
@@ -114,14 +114,12 @@ class _PartitionReplay:
     """-1: none so far."""
 
 
-@dataclass(slots=True)
-class _TopicReplay:
+class _TopicReplay(Struct):
     history: TopicHistory
     partitions: dict[int, _PartitionReplay] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _UnreadableOffsets:
+class _UnreadableOffsets(Struct):
     """Offsets of unreadable records, ascending."""
 
     offsets: list[int] = field(default_factory=list)
@@ -439,8 +437,7 @@ def _was_compacted(topic: TopicHistory, policy: str | None, *, settings_known: b
 # Several copies of `__cluster_metadata` merged into one log. A record that a majority of the voters has is committed (KIP-595).
 
 
-@dataclass(slots=True)
-class MetadataCopy:
+class MetadataCopy(Struct):
     """One node's copy: `base_offsets`, `last_offsets` and `identities` (epoch << 32 | CRC) of its good batches, ascending."""
 
     node: int | str
@@ -495,8 +492,7 @@ def add_copy(copies: list[MetadataCopy], new: MetadataCopy) -> None:
     copies.append(new)
 
 
-@dataclass(slots=True)
-class AgreedLog:
+class AgreedLog(Struct):
     """The log on which the copies agree, each completed from the others; `gaps` are the offsets [start, end) that no copy has."""
 
     base_offsets: "Ints"

@@ -6,8 +6,10 @@ key unchanged but unknown from that record on; an unreadable key, all keys.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.model.coordinators import (
     METADATA_OF_GROUP,
@@ -61,8 +63,7 @@ class UnreadableRecords(Generic[_Key]):
         return min([*of_any_key, *([self._by_key[key]] if key in self._by_key else [])], default=None)
 
 
-@dataclass(slots=True)
-class _OffsetState:
+class _OffsetState(Struct):
     """The records of a key: see `CommittedOffset`."""
 
     last: OffsetCommit

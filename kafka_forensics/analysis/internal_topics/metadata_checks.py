@@ -6,9 +6,10 @@ ClusterDelta, AclsDelta, MetadataBatchLoader). On a node with the controller rol
 broker continues without the record.
 """
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.controller import MetadataRecord, MetadataSnapshot
 from kafka_forensics.model.json_objects import Json
@@ -59,8 +60,7 @@ MIGRATING: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """A replica's directory from before directories had ids; Kafka ignores directories that are all this (PartitionRegistration)."""
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """The state after the records so far, as far as checks need it."""
 
     topics: dict[str, str] = field(default_factory=dict)

@@ -6,8 +6,9 @@ they are. After the next start of the brokers most ids have another coordinator,
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.internal_topics.transaction_log import java_hash
 from kafka_forensics.analysis.kinds import finding
@@ -23,8 +24,7 @@ DEFAULT_COUNT: Final = 50
 _LISTED: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCount:
+class PartitionCount(Struct, frozen=True):
     """Number of partitions of an internal topic; `is_exact` if it is from the controller's log, not from the copies."""
 
     count: int

@@ -3,8 +3,9 @@
 from base64 import b64decode
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.constants import REMOTE_LOG_METADATA_TOPIC

@@ -6,9 +6,10 @@ value leaves its key unchanged but unknown from that record on; an unreadable ke
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.internal_topics.group_log import UnreadableRecords
 from kafka_forensics.model.constants import NO_OFFSET
@@ -31,8 +32,7 @@ _WAITING: Final = 256
 _Key = tuple[str, str, int]
 
 
-@dataclass(slots=True)
-class _SharePartition:
+class _SharePartition(Struct):
     """The state of a share partition; the batches in `waiting` are not merged into `batches` yet."""
 
     fields: Json

@@ -6,9 +6,10 @@ key may belong to any id (TransactionStateManager, TransactionMetadata).
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.model.coordinators import OPEN_STATES, Decision, LoggedState, TransactionLog, TransactionMetadata
 

@@ -5,10 +5,10 @@ jump where batches or bytes are missing (which has another finding), gaps left b
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
@@ -40,8 +40,7 @@ _FOUND_ROWS: Final = 256
 _FIRST_ROWS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(Struct, frozen=True):
     """A producer's last data batch: epoch, sequences, offsets (inclusive), newest timestamp in ms."""
 
     producer_epoch: int
@@ -289,8 +288,7 @@ BUMPS_KEPT: Final = 32
 """Only the first are examined."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpochBump:
+class EpochBump(Struct, frozen=True):
     """A batch with sequence 0 in a producer epoch above 0; offsets are inclusive."""
 
     producer_id: int

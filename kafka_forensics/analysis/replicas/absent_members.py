@@ -5,8 +5,9 @@ ZooKeeper, where no disk has the ISR, an empty replica can only be suspected.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_premises
 from kafka_forensics.analysis.replica import Replica
@@ -27,8 +28,7 @@ _CREATED_LATER: Final = "the copy was made before its broker had created the rep
 _JUST_CREATED: Final = "it was created just before the copy was made, and had not copied any records yet"
 
 
-@dataclass(frozen=True, slots=True)
-class _LossUnderEmptyLeader:
+class _LossUnderEmptyLeader(Struct, frozen=True):
     """Offsets [start, end) lost under an empty leader, committed by `witness` (None: not proven), and who has them."""
 
     start: int

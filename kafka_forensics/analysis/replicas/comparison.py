@@ -1,9 +1,11 @@
 """Replicas of one partition compared: agreement, forks, losses, lag, and who has a good copy."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica, equal_digests, first_kept_offset, place_of
@@ -49,8 +51,7 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.kinds.evidence_classes import EpochFieldEvidence, LagsEvidence, ReencodedEvidence
 
 
-@dataclass(slots=True)
-class Comparison:
+class Comparison(Struct):
     """Result of a comparison: how the replicas agree, the findings, a lower bound of the high watermark with its witness, and where
     pairs of replicas (by their numbers) have different records."""
 
@@ -225,8 +226,7 @@ def _damaged_batches(pairs: dict[tuple[int, int], Differences], reader: BatchRea
     return bad
 
 
-@dataclass(slots=True)
-class _DamagedBatch:
+class _DamagedBatch(Struct):
     """A damaged batch, or one without decodable records though its CRC is right, with the other replicas' batches in its place."""
 
     row: "NDArray[np.int64]"

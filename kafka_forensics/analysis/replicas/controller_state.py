@@ -6,9 +6,11 @@ records, or its disk lost some: electing it would be clean and lose them.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_premises
 from kafka_forensics.analysis.replica import Replica, first_kept_offset
@@ -115,8 +117,7 @@ def _epochs_of(events: Iterable[PartitionEvent]) -> list[int]:
     return [event.state.leader_epoch for event in events]
 
 
-@dataclass(frozen=True, slots=True)
-class _LostRange:
+class _LostRange(Struct, frozen=True):
     """Offsets `[start_offset, end_offset)` of a log with these leader epochs, missing in the leaders' logs with theirs."""
 
     start_offset: int
@@ -163,8 +164,7 @@ def _lost_versions(replicas: list[Replica], conflicts: Conflicts, fork: Finding)
             yield fork.with_evidence(held_by=holding_all(rows), held_ranges=rows), lost
 
 
-@dataclass(frozen=True, slots=True)
-class _ElectionCost:
+class _ElectionCost(Struct, frozen=True):
     """Offsets `[start_offset, end_offset)` that a log lost, and the elections one of which lost them, in order."""
 
     events: tuple[PartitionEvent, ...]
@@ -228,8 +228,7 @@ def _suspected_elections(control: PartitionControl, lost: _LostRange) -> list[Pa
     return events[-ELECTIONS_EXAMINED:]
 
 
-@dataclass(frozen=True, slots=True)
-class _LogEpochs:
+class _LogEpochs(Struct, frozen=True):
     """Leader epochs of a log in the order of their first offsets."""
 
     starts: list[int]
@@ -261,8 +260,7 @@ def _epochs_at_election(replicas: list[Replica], leader_epoch: int) -> _LogEpoch
     return _LogEpochs.of(entry for entry in logs[min(shown)[1]] if entry.leader_epoch <= leader_epoch) if shown else None
 
 
-@dataclass(frozen=True, slots=True)
-class _CommittedEnd:
+class _CommittedEnd(Struct, frozen=True):
     """The end of the records known to be committed, by which witness, and who has them."""
 
     end: int

@@ -2,10 +2,10 @@
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis.replica import Replica, differing_blocks
 from kafka_forensics.analysis.replicas.damaged_forks import ReplicaBatch, are_two_histories
@@ -107,8 +107,7 @@ def read_in_steps(reader: BatchReader, replica: Replica, start: int, end: int) -
         position = stop
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Two overlapping batches that differ: the first offset both have, and the end of the last."""
 
     kind: str

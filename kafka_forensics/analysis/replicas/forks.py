@@ -6,9 +6,10 @@ committed records; any other fork below a watermark is one that Kafka does not r
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import permutations
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica, place_of
@@ -89,8 +90,7 @@ def brokers_epochs(replica: Replica) -> tuple[EpochEntry, ...]:
     return recovered_epochs(checkpoint or (), runs, walked_from)
 
 
-@dataclass(slots=True)
-class LogVersion:
+class LogVersion(Struct):
     """Replicas with the same batch at a fork."""
 
     replicas: list[Replica]

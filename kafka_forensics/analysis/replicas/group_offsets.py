@@ -5,8 +5,9 @@ that [0, x) was committed to the log then. But no broker checks what a client co
 them the evidence confirms.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
@@ -24,8 +25,7 @@ _GROUPS_NAMED: Final = 16
 _WITNESSES_TRIED: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Premises:
+class _Premises(Struct, frozen=True):
     """What the evidence says about a commit beyond every log end."""
 
     complete: bool

@@ -2,8 +2,10 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -24,8 +26,7 @@ SEARCHED: Final = 4096
 """Runs of leftovers examined for one finding of missing offsets."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeftoverLog:
+class LeftoverLog(Struct, frozen=True):
     """The good batches of a log file that is not part of a live log: `.deleted`, `.swap`, `.cleaned`, or in a directory named
     `-delete`, `-stray`, `-future` (`suffix`)."""
 
@@ -46,8 +47,7 @@ class LeftoverLog:
         return self.broker, self.log_dir, self.file.partition("/")[0], self.suffix
 
 
-@dataclass(frozen=True, slots=True)
-class IndexWithoutLog:
+class IndexWithoutLog(Struct, frozen=True):
     """Index files of a segment without its `.log`: its base offset, their names, and the end offsets that they prove."""
 
     base_offset: int

@@ -10,8 +10,10 @@ that file there before it deletes segments (UnifiedLog.maybeIncrementLogStartOff
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica
@@ -32,8 +34,7 @@ _CHANGED: Final = "retention was set lower for a while, or DeleteRecords ran wit
 _POLICY_CHANGED: Final = "cleanup.policy was delete for a while"
 
 
-@dataclass(frozen=True, slots=True)
-class MissingLogStart:
+class MissingLogStart(Struct, frozen=True):
     """Offsets [start, end) before a replica's log start that no deletion explains, and who has them; `is_sure`: by known settings,
     or because they are younger than any retention in use."""
 

@@ -6,9 +6,11 @@ an ISR member whose log ends below the leader's checkpointed one holds nothing b
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import finding, with_premises
 from kafka_forensics.analysis.replica import Replica, place_of
@@ -29,8 +31,7 @@ TimestampAt = Callable[[Replica, int], int | None]
 """(replica, offset) → timestamp in ms of the batch with that offset; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadersLimit:
+class ReadersLimit(Struct, frozen=True):
     """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, `no_leader`, or `unknown`: the
     ISR is unknown, or a member's log is missing. Offsets are exclusive ends, None is "not known"."""
 

@@ -1,8 +1,9 @@
 """What Kafka's recovery would do to a replica if a broker started on this copy, as findings and as evidence of damage."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -47,8 +48,7 @@ REASONS: Final = {
 """Reason of a truncation, by check."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartForecasts:
+class StartForecasts(Struct, frozen=True):
     """What becomes of a replica if its broker starts on this copy, and if it had crashed before (`unclean`)."""
 
     facts: LogFacts

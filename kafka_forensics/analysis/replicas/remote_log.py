@@ -6,9 +6,10 @@ segments of different leaders; deletions under way; segments below the log start
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica

@@ -6,8 +6,9 @@ Segments of another history than the leader's stay in the remote store, but no r
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.replica import Replica, place_of

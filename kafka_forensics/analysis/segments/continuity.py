@@ -6,10 +6,11 @@ consecutive runs; they are judged once all runs are known.
 
 import itertools
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments.framing import ChunkFacts
@@ -23,8 +24,7 @@ MAX_RUNS: Final = 4096
 """Runs that a state keeps; a log with more is too damaged to list, and the first and last half of them show that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Joined batches: offsets `[start_offset, end_offset)`; place of the first batch; number of batches.
 
     `after_damage` is the (segment, byte position) of the first damage before the run, which may explain missing offsets; or of the
@@ -39,13 +39,13 @@ class Run:
     after_damage: tuple[int, int] | None = None
     counted_end: int | None = None
     """Where its last batch ends by its number of records, if its header gives another last offset; None on cleaned logs."""
-    last: tuple[int, int, int] | None = field(default=None, compare=False)
+    last: tuple[int, int, int] | None = None
     """(segment, byte position, base offset) of the last batch; None if that is the first."""
-    end_before_last: int | None = field(default=None, compare=False)
+    end_before_last: int | None = None
     """End of the batch before the last one; None if there is none."""
-    second_start: int | None = field(default=None, compare=False)
+    second_start: int | None = None
     """Base offset of the second batch; None if there is none."""
-    first_end: int | None = field(default=None, compare=False)
+    first_end: int | None = None
     """End of the first batch; None if it is the only one."""
 
     @property
@@ -82,8 +82,7 @@ class Run:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BadTail:
+class BadTail(Struct, frozen=True):
     """Batches after the last good one that keep frame and offsets though their bytes are bad: offsets `[start, end)`.
 
     `closed`: a batch followed that does not join, and what comes after it proves nothing.
@@ -252,8 +251,7 @@ def _counted_end(column: "NDArray[np.int64]") -> int | None:
     return int(column[BatchColumn.BASE_OFFSET]) + count
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAnomaly:
+class OffsetAnomaly(Struct, frozen=True):
     """An irregularity in the order of runs: offsets `[start, end)`, and the run at which it shows."""
 
     kind: str
@@ -263,8 +261,7 @@ class OffsetAnomaly:
     expected: int
 
 
-@dataclass(slots=True)
-class OffsetSequence:
+class OffsetSequence(Struct):
     """The offsets of a log: where they end, irregularities, offsets lost to damage."""
 
     end_offset: int

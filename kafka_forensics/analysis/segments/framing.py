@@ -1,9 +1,10 @@
 """Counts of batches and bytes, damage, and headers that are wrong though their CRC is right."""
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.bounds import FirstAndLast
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -70,8 +71,7 @@ def chunk_facts(columns: "NDArray[np.int64]") -> ChunkFacts:
     )
 
 
-@dataclass(slots=True)
-class SegmentTotals:
+class SegmentTotals(Struct):
     """Batches of one segment, last offset of the last one and where its bytes end; first offset and newest timestamp."""
 
     batches: int = 0
@@ -81,8 +81,7 @@ class SegmentTotals:
     max_timestamp: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ReadersStop:
+class ReadersStop(Struct, frozen=True):
     """The first place of a segment where Kafka's readers stop because the frame is lost.
 
     `runs_past_end`: silently, because the declared length reaches past the end of the file.

@@ -5,10 +5,11 @@ before. So these must hold: the position is the start of a batch, that batch beg
 it end below the offset. A time-index entry names the largest timestamp so far and an offset inside the batch that holds it.
 """
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.bounds import FirstAndLast
 from kafka_forensics.analysis.segments.framing import ChunkFacts
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     """Name, which entries are wrong, and the number that each should have."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadEntry:
+class BadEntry(Struct, frozen=True):
     """An index entry that contradicts the log: file, number of the entry, reason, its two numbers and the expected one."""
 
     file_kind: str
@@ -43,8 +43,7 @@ class BadEntry:
     expected: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ZeroTail:
+class ZeroTail(Struct, frozen=True):
     """Zeros after the entries of an index file: number of entries before them, and the segment's largest timestamp (ms)."""
 
     file_kind: str
@@ -93,8 +92,7 @@ class _SortedEntries:
 _NO_ENTRIES: Final = _SortedEntries(np.empty(0, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class IndexSummary:
+class IndexSummary(Struct, frozen=True):
     """Summary of an index file and of its entries that agree with one part of its log: enough for a sound segment.
 
     Without entries, the least is INT64_MAX and the largest is -1.

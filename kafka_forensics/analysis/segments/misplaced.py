@@ -7,10 +7,11 @@ the previous batch.
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, has_right_crc
 
@@ -27,8 +28,7 @@ SUSPECTED_FROM: Final = 256
 segment, cleaning or a leader leaves such a gap almost never. Earlier cleaning may leave smaller gaps."""
 
 
-@dataclass(frozen=True, slots=True)
-class MisplacedBatch:
+class MisplacedBatch(Struct, frozen=True):
     """A batch of `offsets` offsets at a byte of a segment, the base offset written there, and the right one.
 
     The right offset is in `[lowest, highest]`; on logs that were never cleaned the two are equal.
@@ -170,8 +170,7 @@ def doubtful_last_batch(runs: "Sequence[Run]") -> MisplacedBatch | None:
     return MisplacedBatch(*run.last_place, run.last_offsets, run.last_start, before, before, (BATCH_BEFORE,))
 
 
-@dataclass(slots=True)
-class LogEndWitnesses:
+class LogEndWitnesses(Struct):
     """Witnesses of the end of a log other than its own batches: offsets, each with the name of the witness."""
 
     ends: list[tuple[int, str]]

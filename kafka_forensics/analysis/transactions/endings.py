@@ -1,9 +1,9 @@
 """The markers of a log that did not commit: what `.txnindex` files list, and what hides records from readers."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis.transactions import rules
 
@@ -20,8 +20,7 @@ _FROM_FOUND: Final = (
 """The same columns in what the kernels report; `IS_ABORT` follows from the kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """A marker that did not commit: ABORT, or unreadable. `first_offset` of its transaction, -1 if that has no data in the log;
     places are (segment base offset, position) of the transaction's first batch and of the marker."""
 

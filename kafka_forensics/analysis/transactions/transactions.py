@@ -5,10 +5,10 @@ legal: retention removed the data, or there was none.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.kinds import finding
@@ -103,8 +103,7 @@ _OPEN_TRANSACTION_COLUMNS: Final = (
 """Columns of a block: fields of OpenTransaction from `first_offset` on."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransaction(Struct, frozen=True):
     """A transaction without a marker: its data are in `[first_offset, last_offset]`, its first batch at `position` of a segment.
 
     `producer_epoch` is that of its last batch, `first_producer_epoch` that of its first; timestamps are ms, of its first and last
@@ -144,8 +143,7 @@ class OpenTransaction:
         return context.log_place(self.segment, self.position, self.size_in_bytes, self.first_offset, end_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionState:
+class TransactionState(Struct, frozen=True):
     """A producer's last state: `first_offset` and place of its open transaction, or -1; epoch and offset of its last transactional
     batch or marker."""
 

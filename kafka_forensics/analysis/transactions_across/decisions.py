@@ -6,11 +6,11 @@ only if the partition's log is known to extend from before it to after it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.analysis.transactions import (
@@ -42,8 +42,7 @@ TV2: Final = 2
 """`client_transaction_version` from which each transaction has a different epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(Struct, frozen=True):
     """A decision that one of its partitions contradicts."""
 
     decision: Decision
@@ -163,8 +162,7 @@ def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision
     return unmatched[min(first)[2]] if first else None
 
 
-@dataclass(slots=True)
-class _PairedMarkers:
+class _PairedMarkers(Struct):
     """Decisions of one type with their markers, decisions without one, and markers left over."""
 
     matched: list[tuple[Decision, "NDArray[np.int64]"]]
@@ -189,8 +187,7 @@ def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Paired
     return _PairedMarkers(matched, unmatched, rows[[*spare, *range(at, len(rows))]])
 
 
-@dataclass(frozen=True, slots=True)
-class _PartitionCheck:
+class _PartitionCheck(Struct, frozen=True):
     """A partition against decisions that list it and have no marker there."""
 
     listed: TopicPartition
@@ -351,8 +348,7 @@ _OPEN: Final = 0
 """Kind of a transaction without a marker."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SingleTransaction:
+class _SingleTransaction(Struct, frozen=True):
     """The only transaction of a producer id and epoch in a partition; offset and timestamp of its marker, None if it is open."""
 
     topic_partition: TopicPartition

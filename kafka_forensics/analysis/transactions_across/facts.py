@@ -4,10 +4,10 @@ The total is bounded: if very many markers are kept, every partition keeps only 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import damaged_offsets, electable
@@ -29,8 +29,7 @@ MARKERS_TRIED: Final = 64
 """Last markers of a copy that may prove that a shorter replica lacks records."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkersBeyond:
+class MarkersBeyond(Struct, frozen=True):
     """The last markers of one copy beyond the end of a replica that may be elected, and beyond every high watermark."""
 
     broker: int | str
@@ -39,8 +38,7 @@ class MarkersBeyond:
     """Columns of `LastMarkers`, in file order."""
 
 
-@dataclass(slots=True)
-class PartitionFacts:
+class PartitionFacts(Struct):
     """The transactions of one partition, from the copy that extends furthest among the whole ones."""
 
     context: ReplicaContext
@@ -256,8 +254,7 @@ def _end(replica: Replica) -> tuple[int, int]:
     return max((entry.leader_epoch for entry in replica.epochs), default=-1), replica.log_end_offset
 
 
-@dataclass(slots=True)
-class PartitionTransactionFacts:
+class PartitionTransactionFacts(Struct):
     """The kept facts of one partition, with the newest timestamps in its copies, ms (-1: none)."""
 
     facts: PartitionFacts | None
@@ -284,8 +281,7 @@ def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactionF
     )
 
 
-@dataclass(slots=True)
-class CollectedFacts:
+class CollectedFacts(Struct):
     """The facts of every partition with transactions."""
 
     partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
@@ -317,8 +313,7 @@ SPANS_LISTED: Final = 16
 """Ranges of damaged offsets listed of one log."""
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedLog:
+class DamagedLog(Struct, frozen=True):
     """Size of a log's unreadable bytes, and their offsets, ends exclusive: the first ranges; none if unknown. Transactions may have
     begun or ended there, so read_committed readers may have to wait at any of these offsets."""
 

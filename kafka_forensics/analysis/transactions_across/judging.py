@@ -3,8 +3,10 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.internal_topics import will_be_ended
 from kafka_forensics.analysis.kinds import Trait, finding, kinds_with, with_premises
@@ -384,8 +386,7 @@ def _update_summaries(
                     replica.transactions.hanging = counts[summary.topic, summary.partition, replica.broker]
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerProof:
+class MarkerProof(Struct, frozen=True):
     """Records before `end_offset` of one copy's log were committed: a completed transaction's marker is there."""
 
     end_offset: int

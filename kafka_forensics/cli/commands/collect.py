@@ -6,11 +6,12 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, cast
 
 import typer
+from msgspec import Struct
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
@@ -94,8 +95,7 @@ RedactMap = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedactionOptions:
+class RedactionOptions(Struct, frozen=True, kw_only=True):
     """Whether a bundle contains pseudonyms instead of names."""
 
     redact: Redact = False
@@ -153,7 +153,7 @@ def collect(
         raise UsageError("missing option '--output'", hint=hint)
     screen = screen_of(console)
     if redaction.redact and with_records:
-        hint = "leave out one of them: pseudonyms do not replace the content of records"
+        hint = "leave out one of them: pseudonyms do not structs.replace the content of records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
     pseudonyms = redaction.pseudonyms(kept=not estimate)
     collect_options = CollectOptions(

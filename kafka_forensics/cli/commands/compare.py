@@ -1,6 +1,5 @@
 """`compare`: replicas of one partition side by side around their first difference, record by record."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,8 +20,7 @@ Context = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnePartition(options.BrokerSelection):
+class OnePartition(options.BrokerSelection, frozen=True, kw_only=True):
     """The partition to compare, and of which broker."""
 
     topic: Topic = None

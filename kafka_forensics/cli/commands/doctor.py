@@ -6,11 +6,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from glob import escape, glob
 from importlib.util import find_spec
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import destination
@@ -41,8 +42,7 @@ _CRC_BYTES: Final = 32 << 20
 _PATTERN: Final = b"kafka-forensics " * 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """The result of one check: `status` is `ok`, `absent` or `broken`; the local engine needs what is checked if `needed`."""
 
     name: str

@@ -1,10 +1,10 @@
 """`export`: every fact and finding as a snapshot of a dataset of Parquet files, Delta tables or Iceberg tables."""
 
-from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec import Struct
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.outputs.rows import AnswerList
@@ -130,8 +130,7 @@ IcebergNamespace = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetOptions:
+class DatasetOptions(Struct, frozen=True, kw_only=True):
     """The snapshot that is written, and the form of its dataset."""
 
     append: Append = False

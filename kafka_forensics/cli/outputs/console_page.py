@@ -1,9 +1,9 @@
 """Paragraphs with labels, printed to a console."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct, field
 from rich.text import Text
 
 from kafka_forensics.cli.outputs.words import aligned, place_words
@@ -29,8 +29,7 @@ _GUTTER: Final = 10
 _LABEL_WIDTH: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class FirstScreen:
+class FirstScreen(Struct, frozen=True):
     """What the text of a command begins with, in at most 12 lines of 80 columns."""
 
     verdict: str

@@ -1,8 +1,9 @@
 """The rows of `dump` and `find` in every format, written as they are read; only a table keeps its first rows back."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from kafka_forensics.cli.outputs.rows import TIMES, WIDE, json_array, plain, spellings, table_lines, text_of, time_names
 from kafka_forensics.cli.streams import Destination, write_pieces
@@ -41,8 +42,7 @@ _NOT_IN_TABLES: Final = frozenset({"base_timestamp", "crc", "last_sequence", "pr
 """Columns that only the other formats have."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRows:
+class FileRows(Struct, frozen=True):
     """The rows of one file; `rows` is read once. For TSV and JSON Lines its items may be Arrow record batches of many rows, or
     FoundRecords."""
 

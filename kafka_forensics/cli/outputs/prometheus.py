@@ -5,8 +5,9 @@ All are gauges of one scan. The same scan gives the same bytes; samples have no 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.incidents import count_offsets
 from kafka_forensics.analysis.kinds import CATALOGUE, Trait, kinds_with
@@ -78,8 +79,7 @@ def _findings(result: ScanResult) -> Iterator[str]:
     yield from _metric("findings_by_kind", "Findings by kind and severity; of kinds that were found.", samples)
 
 
-@dataclass(slots=True)
-class _TopicCounts:
+class _TopicCounts(Struct):
     """Findings and losses of a topic, or of several together."""
 
     severities: Counter[Severity] = field(default_factory=Counter)

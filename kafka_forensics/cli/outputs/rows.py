@@ -8,9 +8,10 @@ widest columns to a second, indented line of each row.
 import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.cli.streams import Destination, broken, wrapped
 from kafka_forensics.model.json_objects import Columns, json_text, object_of, rfc3339
@@ -41,8 +42,7 @@ def write_rows(columns: Sequence[str], rows: Iterable[Row], format_name: str, to
     to.stream.writelines(lines[format_name])
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerList:
+class AnswerList(Struct, frozen=True):
     """How the items of an answer are listed: `columns` in formats for programs, a line of `cells` under `heads` for a person.
 
     Columns whose heads are in `right` are right-aligned.
@@ -208,8 +208,7 @@ def table_lines(
             yield from layout.second_line(row, width or 0)
 
 
-@dataclass(slots=True)
-class _TableLayout:
+class _TableLayout(Struct):
     """Which columns (by index) stand on the first line of a row and which on the second, and how times are written."""
 
     heads: list[str]

@@ -5,8 +5,9 @@ import io
 import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.cli.outputs.plan_words import brokers, capital
 from kafka_forensics.cli.outputs.rows import markdown
@@ -38,8 +39,7 @@ _NAMED: Final = 4
 _STEP: Final = attributes("kind text command brokers")
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorStep:
+class OperatorStep(Struct, frozen=True):
     """One step; `kind` is for programs."""
 
     kind: str

@@ -1,9 +1,10 @@
 """Texts that several outputs share: the place of a finding, how replicas agree, summaries. All of it is safe to print."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby, takewhile
 from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.cli.outputs.rows import table_lines
@@ -165,8 +166,7 @@ class _Keyed(Protocol):
 _Partition = TypeVar("_Partition", bound=_Keyed)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedTable(Generic[_Partition]):
+class GroupedTable(Struct, Generic[_Partition], frozen=True):
     """A table with a row for each group of equal partitions; columns whose heads are in `right` are right-aligned."""
 
     heads: Sequence[str]

@@ -3,11 +3,11 @@
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
@@ -67,8 +67,7 @@ class BatchInspectors(TypedDict, total=False):
     inspect_batch: "Callable[[ByteFile, int, int], list[Damage]] | None"
 
 
-@dataclass(slots=True)
-class ReplicaReader:
+class ReplicaReader(Struct):
     """Reads the files of one replica for facts; `incomplete` takes what cannot be read, `passed` numbers of bytes that are read."""
 
     plan: ReplicaPlan
@@ -114,8 +113,7 @@ class ReplicaReader:
         self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason, needed=needed_records(error)))
 
 
-@dataclass(frozen=True, slots=True)
-class LogChunk:
+class LogChunk(Struct, frozen=True):
     """A chunk of a `.log`, with the open file, its place, and how the transactions of its records ended."""
 
     log: SegmentLog

@@ -8,12 +8,13 @@ and raises an error if the two do not meet: then the index led into bytes that a
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
 import pyarrow as pa
+from msgspec import field
+from msgspec.structs import replace
 
 from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.evidence.context import ReplicaContext
@@ -164,12 +165,11 @@ def piece_facts(
         note(Incomplete(error.path or source.name, error.reason, needed=needed_records(error)))
 
 
-@dataclass(slots=True)
-class PieceReader(ReplicaReader):
+class PieceReader(ReplicaReader, kw_only=True):
     """Reads a piece for a query: a part of a `.log`, or whole files. What cannot be read is an error."""
 
-    piece: FactPiece = field(kw_only=True)
-    query: FactQuery = field(kw_only=True)
+    piece: FactPiece
+    query: FactQuery
     _extents: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod

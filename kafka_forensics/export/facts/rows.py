@@ -3,12 +3,12 @@
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import CopyExtent
@@ -202,8 +202,7 @@ FROM_COMPARISONS: Final = ("changes",)
 """Facts that come from comparing snapshots."""
 
 
-@dataclass(frozen=True, slots=True)
-class FactQuery:
+class FactQuery(Struct, frozen=True):
     """A fact, its columns in this order, and limits, of which an empty tuple and None are none; plain values for any engine.
 
     `partitions` are ranges, both ends inclusive; `offset_to` and `timestamp_to` (ms) are exclusive. With `strict`, the first bad

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, NodeIds, ReplicaPlan, gather

@@ -1,7 +1,6 @@
 """Facts of small files: index entries, epoch entries, producer states of snapshots, and lines of offset checkpoints."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -109,7 +108,7 @@ def producer_facts(replica: ReplicaReader) -> Iterator[pa.RecordBatch]:
     return record_batches(FACTS["producer_states"].file_schema, _producer_rows(replica))
 
 
-_producer_columns = attrgetter(*(field.name for field in fields(ProducerEntry)))
+_producer_columns = attrgetter(*ProducerEntry.__struct_fields__)
 
 
 def _producer_rows(replica: ReplicaReader) -> Iterator[tuple[object, ...]]:

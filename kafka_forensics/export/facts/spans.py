@@ -1,12 +1,12 @@
 """The fact `spans`: what each byte of a replica's files is. The spans of a file tile it from 0 to its size, whatever it holds."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.export.facts.log import ReplicaReader
@@ -32,8 +32,7 @@ SPAN_BYTES: Final = 64 << 20
 """No span crosses a multiple of this many bytes between two batches: a file read in parts then has the same spans."""
 
 
-@dataclass(slots=True)
-class FileSpan:
+class FileSpan(Struct):
     """Bytes `[start, end)` of a file; offsets are inclusive, -1 where the bytes hold none."""
 
     start: int

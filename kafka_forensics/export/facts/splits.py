@@ -7,9 +7,11 @@ function of the files: any attempt on any machine gives the same rows.
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import astuple, replace
 
 from kafka_forensics.errors import SourceError, UsageError, did_you_mean_prefix
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, NodeIds, ReplicaPlan, broker_order, gather_log_dirs
@@ -28,8 +30,7 @@ from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource, Entry
 
 
-@dataclass(slots=True)
-class FactPiece:
+class FactPiece(Struct):
     """Files of one replica, or a part of one large `.log`: batches that begin in bytes `[start, end)` (`end` None: to its end).
 
     `source` is the address of the source, `log_dir` the name of the log directory, `next_base_offset` that of the segment after the
@@ -65,17 +66,13 @@ class FactPiece:
 
 def encode(pieces: list[FactPiece], *, deep: bool) -> str:
     """A task: pieces as one line of ASCII; `deep` is that of `ReplicaReader`."""
-    return json.dumps({"deep": deep, "pieces": pieces}, default=_field_values, separators=(",", ":"))
+    return json.dumps({"deep": deep, "pieces": pieces}, default=astuple, separators=(",", ":"))
 
 
 def decode(task: str) -> tuple[list[FactPiece], bool]:
     """The pieces of a task, and `deep`."""
     decoded = json.loads(task)
     return [_decoded(values) for values in decoded["pieces"]], decoded["deep"]
-
-
-def _field_values(value: FactPiece | SegmentFiles) -> JsonArray:
-    return [getattr(value, field.name) for field in fields(value)]
 
 
 def _decoded(values: JsonArray) -> FactPiece:

@@ -1,8 +1,9 @@
 """Records of Kafka's internal topics as `dump` shows them: the named fields of key and value."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Final
+
+from msgspec import to_builtins
 
 from kafka_forensics.model.constants import (
     CLUSTER_METADATA_TOPIC,
@@ -95,7 +96,7 @@ def _transaction(key: bytes | None, value: bytes | None, _: bool) -> Json:
     if metadata is None:
         return fields | {"problem": problem}
     return fields | {
-        "value": asdict(metadata) | {"partitions": [f"{topic}-{partition}" for topic, partition in metadata.partitions]}
+        "value": to_builtins(metadata) | {"partitions": [f"{topic}-{partition}" for topic, partition in metadata.partitions]}
     }
 
 
@@ -113,7 +114,7 @@ def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Json:
         return fields | _offset_commit(value, payloads)
     if read.record_type == GROUP_METADATA_TYPE:
         group = read_group_metadata(value)
-        return fields | ({"problem": group} if isinstance(group, str) else {"value": asdict(group)})
+        return fields | ({"problem": group} if isinstance(group, str) else {"value": to_builtins(group)})
     return fields | _new_group(read.record_type, value, payloads)
 
 

@@ -1,7 +1,8 @@
 """Fast readers and writers for records of `__remote_log_metadata` (KIP-405), in the frame of `__cluster_metadata`."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.model.controller import MetadataRecord
 from kafka_forensics.model.json_objects import Json

@@ -20,12 +20,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Final, Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 from kafka_forensics.storage.code_cache import NoCacheDirectoryError, mark_used, private_cache_directory
 
@@ -63,8 +64,7 @@ _ARRAY_FLAGS: Final = 0x503
 _lock = threading.RLock()
 
 
-@dataclass(slots=True)
-class _ProcessState:
+class _ProcessState(Struct):
     """How kernels run in this process, and the CPU time of interpreted kernels."""
 
     mode: Literal["interpreted", "as needed", "compiled"]
@@ -75,8 +75,7 @@ class _ProcessState:
     before_compiling: Callable[[], None] | None = None
 
 
-@dataclass(slots=True)
-class _Specialization(Generic[Answer]):
+class _Specialization(Struct, Generic[Answer]):
     """A kernel for one combination of argument types."""
 
     seconds: float = 0.0

@@ -9,9 +9,10 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import (
@@ -112,8 +113,7 @@ class Decompression:
         self.detail = common | detail
 
 
-@dataclass(slots=True)
-class Decompressed:
+class Decompressed(Struct):
     """A decompressed payload: all of it, or the part before `problem` (a finding kind) with its `detail`."""
 
     data: bytes

@@ -1,9 +1,9 @@
 """What is wrong where the walk over batches stopped, and where the next batch begins."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import (
@@ -125,8 +125,7 @@ tail but a cut header: every offset begins with zeros, no length is zero."""
 Detail = dict[str, int | str | bool | list[int]]
 
 
-@dataclass(slots=True)
-class ScannedDamage:
+class ScannedDamage(Struct):
     """Batches found in a damaged place, (BATCH_COLUMNS, n), the damage, and the position where the walk continues."""
 
     end: int

@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 import xxhash
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import RECORD_COLUMNS, RECORD_ROWS, BatchColumn, Damage, RecordColumn, has_right_crc
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class HashedRecords:
+class HashedRecords(Struct, frozen=True):
     """Records as int64 arrays of equal length, in log order.
 
     `keys` is (n, 2), the two halves of a hash. The hash of a null key or value, with length -1, has no meaning.
@@ -57,13 +56,13 @@ class HashedRecords:
         """All parts, ordered by batch position."""
         if not parts:
             return HashedRecords.none()
-        joined = {column.name: np.concatenate([getattr(records, column.name) for records in parts]) for column in fields(cls)}
+        joined = {column: np.concatenate([getattr(records, column) for records in parts]) for column in cls.__struct_fields__}
         order, unread = np.argsort(joined["positions"], kind="stable"), np.unique(joined.pop("unread"))
         return HashedRecords(**{name: column[order] for name, column in joined.items()}, unread=unread)
 
     def part(self, start: int, end: int) -> "HashedRecords":
         """Elements `[start, end)` of every array, `unread` included."""
-        return HashedRecords(*(getattr(self, column.name)[start:end] for column in fields(self)))
+        return HashedRecords(*(getattr(self, column)[start:end] for column in self.__struct_fields__))
 
     def of(self, positions: "Ints") -> "HashedRecords":
         """The records of the batches at these positions; the records must be ordered by batch position."""
@@ -72,7 +71,7 @@ class HashedRecords:
         counts = np.searchsorted(self.positions, positions, "right") - starts
         ends = np.cumsum(counts)
         rows = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
-        chosen = {column.name: getattr(self, column.name)[rows] for column in fields(self) if column.name != "unread"}
+        chosen = {column: getattr(self, column)[rows] for column in self.__struct_fields__ if column != "unread"}
         return HashedRecords(**chosen, unread=self.unread[np.isin(self.unread, positions)])
 
 
@@ -151,8 +150,7 @@ def _slices(payload: bytes, positions: "Ints", sizes: "Ints") -> list[bytes]:
 # Reading: many plain batches at once, others one by one.
 
 
-@dataclass(slots=True)
-class HashingReader:
+class HashingReader(Struct):
     """Reads and hashes the records of batches; keeps memory for many batches until `release`."""
 
     hasher: RecordHasher

@@ -1,11 +1,11 @@
 """Magic 0 and 1: single messages, and wrappers whose value is a compressed message set (AbstractLegacyRecordBatch)."""
 
+import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import (
     NO_TIMESTAMP_TYPE,
@@ -49,8 +49,8 @@ LEGACY_HELD_BYTES: Final = 64 << 20
 """Most decompressed bytes of a wrapper; the offset of its first message needs all of them at once."""
 MAX_BAD_MESSAGES: Final = 64
 """Invalid inner messages after which the rest of a wrapper is not read."""
-_HEADER: Final = Struct(">qiIbb")
-_INT64: Final = Struct(">q")
+_HEADER: Final = struct.Struct(">qiIbb")
+_INT64: Final = struct.Struct(">q")
 
 
 class _EntryHeader(NamedTuple):
@@ -61,8 +61,7 @@ class _EntryHeader(NamedTuple):
     attributes: int
 
 
-@dataclass(slots=True)
-class LegacyWrapper:
+class LegacyWrapper(Struct):
     """An opened legacy entry: a compressed wrapper with its inner messages, or a single plain message.
 
     `base_offset` and `last_offset` are absolute and inclusive; both are the entry's offset if no inner message can be read or the

@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import (
     KEY_SAMPLE_COLUMNS,
@@ -58,8 +58,7 @@ MIN_CONTROL_KEY_SIZE: Final = 4
 MARKER_VALUE_SIZE: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
+class ControlRecord(Struct, frozen=True):
     """A control record; `problem` names what cannot be read: "key", "value", or None.
 
     `type` is Kafka's number, -1 without a readable key; `name` is UNKNOWN for types that readers ignore. `version` and
@@ -109,8 +108,7 @@ _scratch: Final = threading.local()
 RecordFilter = Callable[["BatchHeader", bytes | memoryview | None, "NDArray[np.int64]"], "NDArray[np.bool_]"]
 
 
-@dataclass(slots=True)
-class DecodedBatch:
+class DecodedBatch(Struct):
     """An opened batch: `problems` is the damage inside, `records_count` the number of valid records.
 
     `header` is None for magic 0 and 1, `legacy` for magic 2. `payload` has the decompressed records: the first 16 MiB, up to

@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import Counts, is_compacted
@@ -43,8 +45,7 @@ if TYPE_CHECKING:
     from kafka_forensics.scanning.folding.keys import DeferredKeys
 
 
-@dataclass(slots=True)
-class SnapshotDirs:
+class SnapshotDirs(Struct):
     """The log directories of the requested brokers in a snapshot: broker → (name, directory id) of each."""
 
     snapshot: str
@@ -53,8 +54,7 @@ class SnapshotDirs:
     """Brokers in the snapshot that were not requested."""
 
 
-@dataclass(slots=True)
-class TopicFacts:
+class TopicFacts(Struct):
     """What a snapshot shows of a partition's topic, in addition to the partition's replicas."""
 
     topic_ids: set[str] = field(default_factory=set)
@@ -68,8 +68,7 @@ class TopicFacts:
     """Broker → suffixes of the partition's renamed directories: `delete`, `future`, `stray`."""
 
 
-@dataclass(slots=True)
-class PartitionInSnapshot:
+class PartitionInSnapshot(Struct):
     """A partition in one snapshot: its replicas, which may be none, and their judgement."""
 
     log_dirs: SnapshotDirs
@@ -88,8 +87,7 @@ class PartitionInSnapshot:
         return replicas
 
 
-@dataclass(slots=True)
-class PartitionChanges:
+class PartitionChanges(Struct):
     """The result of comparing one partition."""
 
     changes: list[Change] = field(default_factory=list)
@@ -354,16 +352,14 @@ REPLICAS_A_SNAPSHOT: Final = 1 << 16
 """The replicas of a partition are numbered from a multiple of this in each snapshot."""
 
 
-@dataclass(slots=True)
-class ChangesCommon:
+class ChangesCommon(Struct):
     """Values shared by all slices of a comparison: of each snapshot those of its scan's tasks, and its log directories."""
 
     scans: list[TaskArguments]
     log_dirs: list[SnapshotDirs]
 
 
-@dataclass(slots=True)
-class ChangeSlice:
+class ChangeSlice(Struct):
     """One partition: of each snapshot its slice, which may be empty, and the facts about its topic."""
 
     topic: str
@@ -379,8 +375,7 @@ class ChangeSlice:
         return [plan for part in self.parts for plan in part.replicas]
 
 
-@dataclass(slots=True)
-class ChangeAnswer:
+class ChangeAnswer(Struct):
     """The answer of each snapshot, None where it lacks the partition, and the changes between them."""
 
     answers: list[SliceAnswer | None]

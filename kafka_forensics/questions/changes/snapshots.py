@@ -4,9 +4,11 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.incidents import incidents_between
 from kafka_forensics.analysis.kinds import with_premises
@@ -44,8 +46,7 @@ _PartitionOverTime = tuple[list[PartitionAnswer | None], PartitionChanges]
 _DIGITS: Final = re.compile("([0-9]+)")
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(Struct):
     """One gathered snapshot, and its running scan."""
 
     name: str
@@ -56,8 +57,7 @@ class Snapshot:
     topics: SnapshotTopics
 
 
-@dataclass(slots=True)
-class ComparedSnapshots:
+class ComparedSnapshots(Struct):
     """The answer, and the snapshots, whose facts can be read afterwards."""
 
     result: SnapshotsResult

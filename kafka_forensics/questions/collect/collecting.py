@@ -5,9 +5,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, BinaryIO, Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
@@ -49,8 +51,7 @@ _LEFT_OUT: Final = 6
 _KIND_NAMES: Final = {EntryKind.FILE: "f", EntryKind.SYMLINK: "l", EntryKind.OTHER: "o"}
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedRecords:
+class RequestedRecords(Struct, frozen=True):
     """Offsets [start, end) of a partition whose batches are collected whole."""
 
     topic: str
@@ -59,8 +60,7 @@ class RequestedRecords:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class CollectOptions:
+class CollectOptions(Struct, frozen=True):
     """What to collect; `scan` selects partitions, and says how deep to read and whether brokers run."""
 
     scan: ScanOptions = field(default_factory=ScanOptions)
@@ -75,8 +75,7 @@ class CollectOptions:
     """Replaces names; None: names are collected."""
 
 
-@dataclass(slots=True)
-class Collected:
+class Collected(Struct):
     """What was collected."""
 
     files: int = 0
@@ -99,7 +98,7 @@ def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progres
     Raises UsageError for paths without a log directory, for invalid options, and if `output` has the start of another bundle.
     """
     if options.pseudonyms is not None and options.records:
-        hint = "leave out one of them: pseudonyms do not replace the content of records"
+        hint = "leave out one of them: pseudonyms do not structs.replace the content of records"
         raise UsageError("whole records cannot be collected with pseudonyms", hint=hint)
     with _without_names_in_logs(options.pseudonyms):
         return _Collecting(_CollectInputs(paths, options), output, progress or (lambda _done, _total: None)).run()

@@ -3,10 +3,10 @@
 import heapq
 import io
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import cramjam
+from msgspec import Struct, field
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
@@ -33,8 +33,7 @@ SMALL_FILE_BYTES: Final = 200
 INDEXES: Final = (FileKind.INDEX, FileKind.TIME_INDEX)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """The expected size and time, and the bytes that were read for it."""
 
     files: int
@@ -74,8 +73,7 @@ def estimate_bundle(tree: "FileTree", options: "Callable[[CollectedEntry], FactO
     return Estimate(files, total, int(size), seconds, sampled)
 
 
-@dataclass(slots=True)
-class _LogSample:
+class _LogSample(Struct):
     """Takes the sections of the start of a log instead of a bundle."""
 
     bytes_read: int

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits
@@ -32,8 +33,7 @@ TOPICS_WITH_NAMES: Final = WITNESS_TOPICS | {REMOTE_LOG_METADATA_TOPIC}
 NOT_KAFKAS: Final = "not a Kafka file: its bytes are not collected"
 
 
-@dataclass(slots=True)
-class CollectedEntry:
+class CollectedEntry(Struct):
     """A file, link or pipe of a bundle: `path` is its path there, `next_base_offset` that of the next segment."""
 
     source: ByteSource
@@ -60,8 +60,7 @@ class CollectedEntry:
         return topic in TOPICS_WITH_NAMES or (self.name is not None and self.name.kind is FileKind.METADATA_CHECKPOINT)
 
 
-@dataclass(frozen=True, slots=True)
-class _WalkedDirectory:
+class _WalkedDirectory(Struct, frozen=True):
     """A directory: its path in the source, its name, and the directory of the bundle that contains it."""
 
     path: str

@@ -1,12 +1,12 @@
 """Adds the facts of one log to a bundle, as sections."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from kafka_forensics.model.batches import BatchColumn, Damage, has_right_crc
 from kafka_forensics.model.constants import CONTROL_MASK, CRC_AT, CRC_START, CURRENT_MAGIC, LOG_OVERHEAD, WITNESS_TOPICS

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.options import ScanOptions, fits, no_match_error, raise_or_warn
@@ -39,8 +41,7 @@ BytesOf = Callable[[int, int], bytes | None]
 """`bytes_of(position, size)` of a batch; None if it is too large to be held."""
 
 
-@dataclass(frozen=True, slots=True)
-class DumpFile:
+class DumpFile(Struct, frozen=True):
     """A file to dump; `path` is inside its source, `shown` as a person would write it.
 
     `base_offset` is that in the name, else 0; `next_base_offset` that of the next segment in the directory; `is_leftover` is a file
@@ -135,14 +136,13 @@ class DumpOptions:
         return overlap
 
 
-@dataclass(slots=True)
-class DumpInputs:
+class DumpInputs(Struct):
     """The files found, whether there may be several, what could not be read, and paths that are not files of Kafka."""
 
-    files: list[DumpFile] = field(default_factory=list)
+    files: list[DumpFile] = msgspec.field(default_factory=list)
     several: bool = False
-    incomplete: list[Incomplete] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    incomplete: list[Incomplete] = msgspec.field(default_factory=list)
+    left_out: list[str] = msgspec.field(default_factory=list)
 
 
 def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:

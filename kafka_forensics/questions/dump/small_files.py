@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import astuple
 
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import (
@@ -36,7 +37,7 @@ _COLUMNS: Final[dict[FileKind, tuple[str, ...]]] = {
     FileKind.INDEX: ("offset", "log_position"),
     FileKind.TIME_INDEX: ("timestamp", "offset"),
     FileKind.TRANSACTION_INDEX: ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset"),
-    FileKind.PRODUCER_SNAPSHOT: tuple(field.name for field in fields(ProducerEntry)),
+    FileKind.PRODUCER_SNAPSHOT: ProducerEntry.__struct_fields__,
     FileKind.LEADER_EPOCH_CHECKPOINT: ("leader_epoch", "start_offset"),
     **dict.fromkeys(OFFSET_CHECKPOINTS, ("topic", "partition", "offset")),
 }

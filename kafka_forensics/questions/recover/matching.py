@@ -7,10 +7,10 @@ must be equal, which is weaker: each record found accounts for one lost record o
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import BatchColumn, Record, RecordColumn
 from kafka_forensics.model.constants import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
@@ -57,8 +57,7 @@ class _RecordToMatch(NamedTuple):
     producer: Producer
 
 
-@dataclass(slots=True)
-class SearchedRecords:
+class SearchedRecords(Struct):
     """The lost records of one search, by the features that identify them."""
 
     with_keys: bool
@@ -122,8 +121,7 @@ def _producer(record: Record, facts: list[int]) -> Producer:
     return facts[BatchColumn.PRODUCER_ID], facts[BatchColumn.PRODUCER_EPOCH], record.sequence
 
 
-@dataclass(slots=True)
-class Matches:
+class Matches(Struct):
     """Matches of the lost records of a search: offset of the lost record → offset of the record found."""
 
     searched: SearchedRecords

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import Inputs, gather
@@ -28,8 +29,7 @@ Sink = Callable[[RecoveredRecord], object]
 """Receives every recovered record, in order."""
 
 
-@dataclass(slots=True)
-class RecoveredPartition:
+class RecoveredPartition(Struct):
     """What the surviving side of one partition loses, and what was recovered of it."""
 
     topic: str
@@ -71,8 +71,7 @@ class RecoveredPartition:
         return _total(recovered.count for recovered in self.ranges)
 
 
-@dataclass(slots=True)
-class Recovery:
+class Recovery(Struct):
     """The partitions that lose something, or for which that is unknown; of a single partition always."""
 
     given: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
 """Which side of a partition `recover` keeps, who decides it, and why it may remain undecided."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, broker_order
@@ -24,8 +25,7 @@ PlannedLeaders = Mapping[TopicPartition, PlannedLeader]
 """The leaders of a plan, of each partition that matters to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptSide:
+class KeptSide(Struct, frozen=True):
     """The election whose losses count, and why: `requested` (--keep N), `plan` (--plan), `leader` (controllers' log),
     `recommended` (no copies conflict)."""
 
@@ -49,8 +49,7 @@ class KeptSide:
         return f"broker {self.candidate.broker} is kept, {reasons[self.why]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(Struct, frozen=True):
     """Why no side is kept, and what to do about it."""
 
     reason: str

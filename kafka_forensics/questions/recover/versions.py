@@ -3,10 +3,11 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.batches import BatchColumn, Record
 from kafka_forensics.model.offset_ranges import normalised
@@ -22,8 +23,7 @@ from kafka_forensics.scanning.rereading.record_states import ABORTED, OPEN
 _BY_STATE: Final = {ABORTED: "aborted", OPEN: "open"}
 
 
-@dataclass(slots=True)
-class RecoveredRange:
+class RecoveredRange(Struct):
     """One loss of the election that is kept, and the outcome of its offsets."""
 
     loss: Loss
@@ -67,8 +67,7 @@ class _Version:
         """Number of a range, and the offset after the last record of the present search."""
 
 
-@dataclass(slots=True)
-class _VersionSearch:
+class _VersionSearch(Struct):
     """Which of some lost records exist elsewhere: on the surviving side, and in other losing versions."""
 
     surviving: Matches

@@ -1,10 +1,12 @@
 """Chooses the base copy, the other copies and the bytes that a partition's salvaged log consists of, or refuses the partition."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product, starmap
 from operator import attrgetter
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import lacks_remote_epochs
@@ -29,8 +31,7 @@ ROUNDS: Final = 4
 """How often a lineage is traced again without offsets whose bytes are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageOptions:
+class SalvageOptions(Struct, frozen=True):
     """Options of a salvage, in addition to those of a scan."""
 
     prefer_broker: str | None = None

@@ -13,11 +13,11 @@ writes one with a new epoch, no leader and no vote: a state in which any voter m
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.model.amounts import plural
 from kafka_forensics.model.controller import VoterSet
@@ -43,8 +43,7 @@ TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 _MORE_COPIES: Final = "give the log directories of more controllers, or better copies of these, made after all had stopped"
 
 
-@dataclass(slots=True)
-class QuorumCopy:
+class QuorumCopy(Struct):
     """One node's copy of the controllers' log."""
 
     source: SourceCopy
@@ -67,8 +66,7 @@ class QuorumCopy:
         return voters.has(self.facts.node, self.facts.directory_id)
 
 
-@dataclass(slots=True)
-class ControllersLog:
+class ControllersLog(Struct):
     """The salvaged log, and the files beside it."""
 
     base: QuorumCopy

@@ -8,8 +8,10 @@ Offsets without such a proof are not used, and are reported as left behind.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.offset_ranges import Range, Ranges, clipped, counted, holds, normalised, without
@@ -21,8 +23,7 @@ BASE, CONTINUED, FILLED, LOG_START = "base", "continued", "filled", "log_start"
 lacks the start of the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogCopy:
+class LogCopy(Struct, frozen=True):
     """One copy of a partition; ends are exclusive."""
 
     broker: Broker
@@ -65,8 +66,7 @@ class LeftBehind(NamedTuple):
     rival_of: Broker | None
 
 
-@dataclass(frozen=True, slots=True)
-class LogLineage:
+class LogLineage(Struct, frozen=True):
     """What a log consists of: disjoint ascending ranges in `[log_start_offset, log_end_offset)`; no copy has the gaps."""
 
     base: int
@@ -79,8 +79,7 @@ class LogLineage:
     """Those of `left_behind` that are proven committed although other records of the lineage are, too: the user must choose."""
 
 
-@dataclass(slots=True)
-class _FollowedCopy:
+class _FollowedCopy(Struct):
     """The copy that determines the lineage at offsets `[start, end)`."""
 
     number: int
@@ -88,8 +87,7 @@ class _FollowedCopy:
     end: int
 
 
-@dataclass
-class _Trace:
+class _Trace(Struct):
     """The copies and the offsets at which pairs of them differ, and the lineage as far as it is traced."""
 
     copies: Sequence[LogCopy]

@@ -10,10 +10,11 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, LogDir
@@ -29,8 +30,7 @@ METADATA_LOG: Final = (CLUSTER_METADATA_TOPIC, 0)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]|\A\.{1,2}\Z")
 
 
-@dataclass(slots=True)
-class TargetDir:
+class TargetDir(Struct):
     """A log directory of the output that replaces a given one."""
 
     broker: int | str

@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding, RerunArguments, TopicPartition
@@ -48,8 +50,7 @@ _FINDING: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LogGap:
+class LogGap(Struct, frozen=True):
     """Offsets `[start, end)` that no copy has in this lineage; in a compacted topic, that the used copy lacks.
 
     `end` is None for damaged bytes after the last batch, which held an unknown number of offsets. The copies of the brokers
@@ -61,8 +62,7 @@ class LogGap:
     damaged_on: tuple[int | str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedFile:
+class CopiedFile(Struct, frozen=True):
     """A file of the output, other than a segment, that is copied unchanged: a snapshot of the controllers' log."""
 
     file: str
@@ -73,8 +73,7 @@ class CopiedFile:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class SalvagedQuorum:
+class SalvagedQuorum(Struct, frozen=True):
     """The voters of the controllers' log, those whose copies are whole and form the majority, and the epoch to start in."""
 
     voters: list[int]
@@ -83,8 +82,7 @@ class SalvagedQuorum:
     """Higher than every epoch in the copies; nobody was elected in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PassedLimit:
+class PassedLimit(Struct, frozen=True):
     """A retention limit that the first segment of a salvaged log exceeds: brokers delete the segment as soon as they run."""
 
     setting: str
@@ -98,8 +96,7 @@ class PassedLimit:
     """Whether a controllers' log says what the topic's own value is."""
 
 
-@dataclass(slots=True)
-class SalvagedPartition:
+class SalvagedPartition(Struct):
     """A partition that was written; offsets are exclusive ends."""
 
     topic: str
@@ -163,8 +160,7 @@ class SalvagedPartition:
         return list(dict.fromkeys((self.base_broker, *(range_.broker for range_ in self.ranges))))
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A partition that was not salvaged, the reason, and what to do."""
 
     topic: str
@@ -194,8 +190,7 @@ class RefusedError(Exception):
         self.refused = refused
 
 
-@dataclass(slots=True)
-class Salvaged:
+class Salvaged(Struct):
     """The answer: what was written, and what was not."""
 
     output: str

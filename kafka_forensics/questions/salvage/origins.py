@@ -1,8 +1,9 @@
 """Where the bytes of a salvaged log come from: the segments of a copy, those of a remote store, or batches that were built."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.remote_log import REMOTE
@@ -14,8 +15,7 @@ BUILT: Final = "built"
 """Named in the place of a file for batches that no file has."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentOrigin:
+class SegmentOrigin(Struct, frozen=True):
     """Segments whose bytes may be copied, by base offset."""
 
     broker: Broker

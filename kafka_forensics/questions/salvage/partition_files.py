@@ -8,12 +8,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.model.batches import BatchColumn
@@ -43,8 +44,7 @@ class CopyChangedError(ForensicsError):
     """The copied bytes are not those that were scanned."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRange:
+class OutputRange(Struct, frozen=True):
     """Bytes of a file of the output and their source: whole batches of the offsets `[offset_start, offset_end)`."""
 
     file: str
@@ -62,8 +62,7 @@ class OutputRange:
     """Of the bytes in the output; set once these are on disk."""
 
 
-@dataclass(slots=True)
-class WrittenLog:
+class WrittenLog(Struct):
     """What was written of a partition."""
 
     epochs: list[EpochEntry] = field(default_factory=list)
@@ -84,8 +83,7 @@ class WrittenLog:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSettings:
+class PartitionSettings(Struct, frozen=True):
     """What a partition's files need and its batches do not have."""
 
     topic_id: str | None
@@ -99,8 +97,7 @@ class PartitionSettings:
     """Producers at the start of the segments."""
 
 
-@dataclass(slots=True)
-class _OutputSegment:
+class _OutputSegment(Struct):
     """A segment of the output with the slices it consists of."""
 
     base_offset: int

@@ -6,10 +6,10 @@ The rules are the broker's (LogSegment.recover, ProducerStateManager, ProducerAp
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, MAX_SEQUENCE, TRANSACTIONAL_MASK

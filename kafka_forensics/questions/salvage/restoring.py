@@ -5,9 +5,11 @@ start; so the logs that are written here have the epochs of the whole remote log
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext

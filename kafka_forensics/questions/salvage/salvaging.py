@@ -7,10 +7,12 @@ the result, refuses what the scan finds damaged, and moves the others to the log
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.epochs import add_remote_epochs
 from kafka_forensics.analysis.kinds import finding
@@ -169,8 +171,7 @@ def _finish(salvaged: Salvaged, result: ScanResult, inputs: Inputs) -> None:
     ]
 
 
-@dataclass(slots=True)
-class _PartitionToWrite:
+class _PartitionToWrite(Struct):
     """A partition to be written; it does not hold the folded replicas, which would need too much memory."""
 
     partition: SalvagedPartition

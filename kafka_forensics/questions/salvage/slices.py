@@ -1,10 +1,10 @@
 """Byte ranges of the copies' segments that hold the batches of a lineage, found before anything is written."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.replica import Replica
@@ -38,8 +38,7 @@ class FoundBatches(NamedTuple):
     crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCopy:
+class SourceCopy(Struct, frozen=True):
     """A copy whose bytes may be used."""
 
     plan: ReplicaPlan
@@ -112,8 +111,7 @@ class SourceCopy:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSlice:
+class SegmentSlice(Struct, frozen=True):
     """Bytes `[byte_start, byte_end)` of a segment of a copy (by its number): batches of offsets `[start_offset, end_offset)`."""
 
     copy: int
@@ -130,8 +128,7 @@ class SegmentSlice:
         return self.byte_end - self.byte_start
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(Struct):
     """The copies and bytes that a partition's salvaged log consists of."""
 
     lineage: LogLineage

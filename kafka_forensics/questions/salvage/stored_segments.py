@@ -1,9 +1,11 @@
 """Remote segments as a remote store describes them: by Aiven's manifests, or by names, epochs and batches of the objects."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
@@ -24,8 +26,7 @@ NOWHERE = -1
 """`metadata_partition` and `metadata_offset` of segments without events."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLineage:
+class StoredLineage(Struct, frozen=True):
     """The remote segments of one lineage, which is that of the last leader."""
 
     segments: tuple[RemoteSegment, ...]

@@ -6,8 +6,10 @@ not whole is used only if gaps are allowed, and the result names what it lacks.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.evidence.options import listed
@@ -34,8 +36,7 @@ MAY_BE_STALE: Final = (
 )
 
 
-@dataclass(slots=True)
-class _CopyCheck:
+class _CopyCheck(Struct):
     """One copy, by its number, and why it is not whole."""
 
     number: int

@@ -1,7 +1,8 @@
 """The promises of a plan or a salvage, compared with copies taken after the brokers started again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import UsageError
@@ -25,8 +26,7 @@ from kafka_forensics.storage.bundles import BundleSource
 _Look = Callable[[TopicPartition, list[Replica], LogReader, PartitionResult], list[Verified]]
 
 
-@dataclass(slots=True)
-class VerifyResult:
+class VerifyResult(Struct):
     """Every promise of the selected partitions, in their order."""
 
     promises: list[Verified] = field(default_factory=list)
@@ -44,8 +44,7 @@ class VerifyResult:
         return sum(promise.outcome is outcome for promise in self.promises)
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutedPlan:
+class ExecutedPlan(Struct, frozen=True):
     """How a plan was carried out: `elected` is the broker that was made leader, None for the recommended one; `recovered` are the
     records that were produced again, by topic and partition."""
 

@@ -1,10 +1,10 @@
 """The documents with promises: the JSON of a plan, and the manifest of a salvage; every field has its declared type."""
 
 import json
-from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
+from msgspec import Struct, field
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.replication.planner import TruncateBy
@@ -17,8 +17,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Broker = Offset | str
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedReplica:
+class PlannedReplica(Struct, frozen=True):
     """A replica when the plan was made; None was unknown."""
 
     broker: Broker
@@ -28,8 +27,7 @@ class PlannedReplica:
     high_watermark: Offset | None
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFollower:
+class PlannedFollower(Struct, frozen=True):
     """A follower of an election; no offset if its broker was absent, or would not start."""
 
     broker: Broker
@@ -37,16 +35,14 @@ class PlannedFollower:
     lost: list[tuple[Offset, Offset]]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedLoss:
+class PlannedLoss(Struct, frozen=True):
     """Offsets that an election loses."""
 
     offset_start: Offset
     offset_end: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedElection:
+class PlannedElection(Struct, frozen=True):
     """The election of one replica."""
 
     broker: Broker
@@ -56,23 +52,20 @@ class PlannedElection:
     followers: list[PlannedFollower]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedControl:
+class PlannedControl(Struct, frozen=True):
     """The controllers' log when the plan was made."""
 
     leader_epoch: Offset | None
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedDamage:
+class PlannedDamage(Struct, frozen=True):
     """Offsets of a copy that were damaged when the plan was made."""
 
     broker: Broker
     offsets: list[tuple[Offset, Offset]]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPartition:
+class PlannedPartition(Struct, frozen=True):
     """The plan of one partition."""
 
     topic: str
@@ -97,8 +90,7 @@ class PlannedPartition:
         return self.candidates[0] if found is None and elected is None and len(self.candidates) == 1 else found
 
 
-@dataclass(frozen=True, slots=True)
-class PlanDocument:
+class PlanDocument(Struct, frozen=True):
     """The JSON of a plan."""
 
     schema_version: str
@@ -107,8 +99,7 @@ class PlanDocument:
     cluster_ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class SalvagedRange:
+class SalvagedRange(Struct, frozen=True):
     """Bytes written to a segment, and their offsets."""
 
     file: str
@@ -119,15 +110,13 @@ class SalvagedRange:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class SalvagedReplica:
+class SalvagedReplica(Struct, frozen=True):
     """A broker for which the partition was written."""
 
     broker: Broker
 
 
-@dataclass(frozen=True, slots=True)
-class SalvagedGap:
+class SalvagedGap(Struct, frozen=True):
     """Offsets that no copy had; `offset_end` is None for those after the log end, which brokers write again."""
 
     offset_start: Offset
@@ -138,8 +127,7 @@ class SalvagedGap:
         return self.offset_end is not None and self.offset_start <= start and end <= self.offset_end
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFinding:
+class OutputFinding(Struct, frozen=True):
     """A finding of the scan of the output, with its offsets; None if it concerns the whole partition."""
 
     kind: str
@@ -158,8 +146,7 @@ class OutputFinding:
         return self.offset_start <= start and end <= self.offset_end
 
 
-@dataclass(frozen=True, slots=True)
-class TakenSegment:
+class TakenSegment(Struct, frozen=True):
     """A remote segment with events in the `__remote_log_metadata` that was built."""
 
     segment_id: str
@@ -167,8 +154,7 @@ class TakenSegment:
     offset_end: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestPartition:
+class ManifestPartition(Struct, frozen=True):
     """A partition that was written for all brokers with a replica of it."""
 
     topic: str
@@ -185,16 +171,14 @@ class ManifestPartition:
     remote_segments: list[TakenSegment] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedPartition:
+class RefusedPartition(Struct, frozen=True):
     """A partition that was not written, and without promises."""
 
     topic: str
     partition: Count
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageManifest:
+class SalvageManifest(Struct, frozen=True):
     """The manifest of a salvage."""
 
     schema_version: str

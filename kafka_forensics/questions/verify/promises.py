@@ -1,9 +1,10 @@
 """Promises and their outcomes, and those of a single log: where it starts, and up to which offset it remains as it was."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import damaged_offsets
@@ -21,8 +22,7 @@ class Outcome(StrEnum):
     """The copies do not show it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """One promise. `planned` and `found` are a broker or an offset; None if there is none, or it is unknown.
 
     `promise`: `leader` · `start` (of a log) · `end` (the log continues from there) · `cut` (a follower truncates there, and follows

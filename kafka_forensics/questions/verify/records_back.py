@@ -9,11 +9,11 @@ if a later one of its key is: the cleaner may have removed it.
 import json
 from base64 import b64decode
 from collections import Counter
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Annotated, Final
 
 import msgspec
+from msgspec import Struct, field
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import Record
@@ -49,8 +49,7 @@ class _RecordLine(msgspec.Struct):
     headers: list[tuple[str | _Base64 | None, str | _Base64 | None]]
 
 
-@dataclass(slots=True)
-class LostRecords:
+class LostRecords(Struct):
     """The records of one partition that should be present again, by the features that identify them."""
 
     by_offset: dict[_RecordKey, list[int]] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kafka_forensics.model.findings import Broker
 from kafka_forensics.model.offset_ranges import clipped, normalised, without
@@ -19,8 +20,7 @@ from kafka_forensics.replication.planner.plans import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionNeeds:
+class ElectionNeeds(Struct, frozen=True):
     """What the election of one candidate requires. Brokers are named as in the plan."""
 
     leader: Broker

@@ -7,9 +7,10 @@ where no reader gets it. Only witnesses prove what was committed, and each only 
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Broker

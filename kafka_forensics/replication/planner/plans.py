@@ -1,8 +1,9 @@
 """The values of a plan: replicas, witnesses and the controller's state as input, elections and losses as output."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import EpochEntry
@@ -31,8 +32,7 @@ CHOSEN_BY: Final = ("replicas_to_repair", "checkpoints", "force", "log_start", "
 NO_END: Final = INT64_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(Struct, frozen=True):
     """Evidence that `[0, end_offset)` of a log was committed.
 
     `kind` is `high_watermark`, `group_offset`, `transaction_marker` or `remote_segment`; `name` the group, the transactional id or
@@ -48,8 +48,7 @@ class Witness:
     """The offset it names where that is beyond the log end; it proves only what the log has."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanReplica:
+class PlanReplica(Struct, frozen=True):
     """A replica as a broker loads it from its copy; offsets are exclusive ends, None: unknown."""
 
     broker: Broker
@@ -117,8 +116,7 @@ class PlanReplica:
         return clipped(normalised((*held, *self.damaged)) if self.damaged else held, self.log_start_offset, NO_END)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanControl:
+class PlanControl(Struct, frozen=True):
     """The controller's last state of a partition; None: unknown."""
 
     leader: int | None = None
@@ -140,8 +138,7 @@ class PlanControl:
         return self.unclean_by_default if self.unclean_by_topic is None else self.unclean_by_topic
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPartition:
+class PlanPartition(Struct, frozen=True):
     """The input of a plan: the replicas of one partition in one cluster.
 
     `differing` has, for pairs of replica numbers in ascending order, the offsets at which both have records that differ, or damaged
@@ -276,8 +273,7 @@ def costs_of(losses: Sequence[Loss]) -> tuple[int, int, int]:
     return committed, at_least, at_most
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadyLost:
+class AlreadyLost(Struct, frozen=True):
     """Offsets `[start, end)` of a version proven committed that some replicas have lost, by high-watermark truncation or an
     election without them. They have other records in `[start, replaced_end)` and none in `[replaced_end, end)`."""
 
@@ -289,8 +285,7 @@ class AlreadyLost:
     witness: Witness
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """Missing evidence that makes the bounds wider.
 
     `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it has no state of the partition) ·
@@ -307,8 +302,7 @@ class Missing:
     broker: Broker | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """All possible elections of a partition."""
 
     topic: str

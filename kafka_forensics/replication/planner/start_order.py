@@ -7,15 +7,15 @@ allowed (ReplicationControlManager).
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kafka_forensics.model.findings import Broker, TopicPartition
 from kafka_forensics.replication.planner.election_needs import ElectionNeeds, election_needs
 from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderRequest:
+class LeaderRequest(Struct, frozen=True):
     """What a partition requires of the order; partitions with equal requests form a group."""
 
     leaders: tuple[Broker, ...]
@@ -30,8 +30,7 @@ class LeaderRequest:
     """Whether the partition has no leader until an unclean election is requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartRound:
+class StartRound(Struct, frozen=True):
     """A broker that starts, and the partitions that it must lead before the next broker starts."""
 
     broker: Broker
@@ -42,8 +41,7 @@ class StartRound:
     """Those of `leads` that may need a requested election."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartOrder:
+class StartOrder(Struct, frozen=True):
     """The order for all partitions."""
 
     rounds: tuple[StartRound, ...]

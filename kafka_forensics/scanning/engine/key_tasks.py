@@ -5,11 +5,12 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import count, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.compaction import ROW_WIDTH, KeyColumn, KeyComparison, KeyTally, reduce_rows
 from kafka_forensics.errors import SourceError
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRows:
+class KeyRows(Struct, frozen=True):
     """Rows of a question, ascending by key and place; or, at the end of a work, no rows and its packed `KeyWorkResult`."""
 
     question: int

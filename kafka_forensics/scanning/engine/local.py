@@ -6,11 +6,12 @@ judge them. Small partitions on storage services mostly wait: more threads than 
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec import Struct
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -203,8 +204,7 @@ def _answers_by_processes(
         yield from answers
 
 
-@dataclass(slots=True)
-class _Reporter:
+class _Reporter(Struct):
     """Reports progress, and what could not be read, from the merging thread."""
 
     progress: Progress | None

@@ -214,14 +214,13 @@ class _Packer:
             return [layout.name, *self._all(value)]
         if (known := self._objects.get(id(value))) is not None:
             return [_ClassTag.KNOWN_OBJECT, known[0]]
-        self._objects[id(value)] = len(self._objects), value
         try:
             fields = self._all(layout.values(value))
         except AttributeError:
             fields = [self.plain(getattr(value, name)) if hasattr(value, name) else [_ClassTag.NOTHING] for name in layout.slots]
-        if not layout.has_dict:
-            return [layout.name, *fields]
-        return [layout.name, *fields, *vars(value), *self._all(vars(value).values())]
+        rest = [*vars(value), *self._all(vars(value).values())] if layout.has_dict else ()
+        self._objects[id(value)] = len(self._objects), value
+        return [layout.name, *fields, *rest]
 
     def _constant(self, value: object, packed: list[object]) -> list[object]:
         self._constants[id(value)] = value, packed
@@ -287,17 +286,21 @@ class _Unpacker:
         if issubclass(cls, tuple):
             return cls._make(self._all(plain[1:]))
         layout = _layout_of(cls)
-        made: object = object.__new__(cls)
-        self._objects.append(made)
         end = 1 + len(layout.slots)
-        for put, item in zip(layout.setters, plain[1:end], strict=True):
-            if (value := self.value(item)) is not _NOTHING:
-                put(made, value)
+        values = self._all(plain[1:end])
+        if issubclass(cls, msgspec.Struct):
+            made = cls(**dict(zip(layout.slots, values, strict=True)))
+        else:
+            made = object.__new__(cls)
+            for put, value in zip(layout.setters, values, strict=True):
+                if value is not _NOTHING:
+                    put(made, value)
         if layout.has_dict:
             names, rest = plain[end : (end + len(plain)) // 2], plain[(end + len(plain)) // 2 :]
             vars(made).update(zip(map(self.value, names), map(self.value, rest), strict=True))
         elif len(plain) > end:
             _refuse(f"more than a {layout.name} has")
+        self._objects.append(made)
         return made
 
 

@@ -1,8 +1,10 @@
 """Arguments and results of the tasks of a scan; all are serializable."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.segments import IndexFold
 from kafka_forensics.evidence.context import local_and_remote
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
     from kafka_forensics.scanning.folding.keys import KeyAnswer, KeyPart, KeyQuestion, KeyReadOptions
 
 
-@dataclass(slots=True)
-class OtherLogDir:
+class OtherLogDir(Struct):
     """The identity of a log directory whose replicas are not in the slice."""
 
     broker: int | str
@@ -36,8 +37,7 @@ class OtherLogDir:
     node_id: int | None
 
 
-@dataclass(slots=True)
-class SharedInputs:
+class SharedInputs(Struct):
     """The inputs that all slices share."""
 
     log_dirs: list[OtherLogDir]
@@ -47,8 +47,7 @@ class SharedInputs:
     features: dict[str, int]
 
 
-@dataclass(slots=True)
-class PartitionSlice:
+class PartitionSlice(Struct):
     """The inputs for judging one partition, small enough to be sent to the task that does it."""
 
     topic: str
@@ -63,8 +62,7 @@ class PartitionSlice:
     """Answers to its key questions; None before the first question."""
 
 
-@dataclass(slots=True)
-class TaskNotes:
+class TaskNotes(Struct):
     """What the driver has to record of small files that a task read: their entries, and what could not be read."""
 
     files: list[tuple[ByteSource, Entry]] = field(default_factory=list)
@@ -180,8 +178,7 @@ EDGES_FIRST: Final = 1 << 62
 """Subtracted from the `start` of edges, see `StretchRow`."""
 
 
-@dataclass(slots=True)
-class TaskArguments:
+class TaskArguments(Struct):
     """Arguments that all tasks of a scan share."""
 
     options: ScanOptions
@@ -197,16 +194,14 @@ class TaskArguments:
     """Size of logs from which key questions of a compacted partition get separate tasks (`DeferredKeys`); None: never."""
 
 
-@dataclass(slots=True)
-class WitnessAnswer:
+class WitnessAnswer(Struct):
     """What the logs of internal topics say."""
 
     witnesses: Witnesses
     task_notes: TaskNotes
 
 
-@dataclass(slots=True)
-class NumberedSplit:
+class NumberedSplit(Struct):
     """A split by its number in a segment, see `numbered_range`."""
 
     segment: SegmentFiles
@@ -215,8 +210,7 @@ class NumberedSplit:
     size_in_bytes: int
 
 
-@dataclass(slots=True)
-class FoldPart:
+class FoldPart(Struct):
     """Splits of one replica of a numbered slice; `plan` has only what folding needs."""
 
     slice: int
@@ -225,15 +219,13 @@ class FoldPart:
     pieces: list[NumberedSplit] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class FoldWork:
+class FoldWork(Struct):
     """Splits that one task folds."""
 
     parts: list[FoldPart] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class StretchEdges:
+class StretchEdges(Struct):
     """The ends of a folded stretch, which show whether it meets its neighbours, and its index; its state is sent separately."""
 
     start: int
@@ -245,8 +237,7 @@ class StretchEdges:
     index: IndexFold | None
 
 
-@dataclass(frozen=True, slots=True)
-class StretchRow:
+class StretchRow(Struct, frozen=True):
     """Packed `StretchEdges`, or the `ReplicaState` of the same stretch, and where it belongs.
 
     Rows are sorted by these numbers. Edges have `EDGES_FIRST` subtracted from `start`: all edges of a segment come before its
@@ -260,8 +251,7 @@ class StretchRow:
     packed: bytes
 
 
-@dataclass(slots=True)
-class SliceAnswer:
+class SliceAnswer(Struct):
     """The result of judging a slice: `answer` about its replicas, None without any; `lone` about leftovers without a replica."""
 
     answer: PartitionAnswer | RemoteLogAnswer | None
@@ -272,8 +262,7 @@ class SliceAnswer:
     """Key questions to answer first; then the slice must be judged again with the answers, and the rest of this is void."""
 
 
-@dataclass(slots=True)
-class KeyWork:
+class KeyWork(Struct):
     """Segments of one log of a key question; `plan` has only what reading them needs.
 
     `question` and `number` number the question and its replica, `log` the log among those of all questions; `first` is the first
@@ -289,8 +278,7 @@ class KeyWork:
     options: "KeyReadOptions"
 
 
-@dataclass(slots=True)
-class KeyWorkResult:
+class KeyWorkResult(Struct):
     """The result of reading a `KeyWork`, except its rows."""
 
     question: int

@@ -1,9 +1,10 @@
 """Dividing a scan into works of about equal cost, one for each task."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Final, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan
 from kafka_forensics.parsers.log_dir import LogDirectory

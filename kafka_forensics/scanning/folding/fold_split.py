@@ -3,9 +3,11 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.segments import MisplacedBatch
@@ -36,8 +38,7 @@ SEGMENTS_KEPT: Final = 4
 """Segments whose parsed indexes are kept for their next split."""
 
 
-@dataclass(slots=True)
-class ParsedIndexes:
+class ParsedIndexes(Struct):
     """Both indexes of a segment; None where the file is absent or unreadable, with the reason for the latter."""
 
     index: OffsetIndex | None = None
@@ -81,8 +82,7 @@ class RecentIndexes:
             return self._kept[key]
 
 
-@dataclass(slots=True)
-class FoldedStretch:
+class FoldedStretch(Struct):
     """A folded split, or a stretch of one: its state, the byte at which the walk ended, and why it is incomplete, if it is."""
 
     split: Split

@@ -5,10 +5,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.scanning.folding.fold_split import FoldedStretch, Pause, no_wait
 from kafka_forensics.scanning.folding.splits import Split
@@ -60,8 +61,7 @@ class MemoryBudget:
             self._changed.notify_all()
 
 
-@dataclass(slots=True)
-class _StartedSplit:
+class _StartedSplit(Struct):
     """A split whose first stretch a thread folds (None: the merging thread does, as it does all later ones)."""
 
     number: int

@@ -1,10 +1,10 @@
 """Dividing segments into splits, byte ranges that begin at a batch. They depend on the files alone, so every attempt agrees."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
@@ -22,8 +22,7 @@ SEARCHED_BYTES: Final = 8 << 20
 """How far after the desired start of a split a batch is searched; without one there is no such split."""
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Bytes `[start, end)` of the `.log` of a segment of a numbered replica; `next_base_offset` is that of the next segment."""
 
     replica: int

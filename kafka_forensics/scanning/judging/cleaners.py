@@ -11,9 +11,10 @@ of (Cleaner.cleanSegments). A copy without file times makes all files new, and g
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.evidence.inputs import Inputs, LogDir, broker_order
@@ -41,8 +42,7 @@ class _Segment(NamedTuple):
     """Modification time of its file."""
 
 
-@dataclass(slots=True)
-class _CompactedLog:
+class _CompactedLog(Struct):
     """A log with an entry in the checkpoint: cleaned up to offset `cleaned_end`; segments by base offset."""
 
     log_dir: str
@@ -55,8 +55,7 @@ class _CompactedLog:
         return [segment for segment in self.segments if segment.base_offset < self.cleaned_end]
 
 
-@dataclass(slots=True)
-class _Broker:
+class _Broker(Struct):
     logs: dict[TopicPartition, _CompactedLog] = field(default_factory=dict)
     moving: set[TopicPartition] = field(default_factory=set)
     """Partitions that move to another of its log directories, which are not cleaned meanwhile (ReplicaManager)."""

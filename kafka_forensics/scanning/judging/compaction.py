@@ -1,7 +1,8 @@
 """Comparing replicas of a compacted partition by the latest record of each key."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.compaction import (
     ComparedRange,
@@ -49,8 +50,7 @@ def compacted_findings(
     return compaction_findings(replicas, tally, ComparedRange(start, end, *counts), compared.kept)
 
 
-@dataclass(slots=True)
-class ComparedKeys:
+class ComparedKeys(Struct):
     """The comparison of replicas by key, and what else their logs hold, by replica number."""
 
     keys: KeyComparison

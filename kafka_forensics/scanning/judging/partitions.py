@@ -1,7 +1,9 @@
 """Judging one partition: from folded replicas to findings and a summary, the same for every engine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.incidents import SIGNATURES, PartitionEvidence, ReplicaFacts, match_signatures
 from kafka_forensics.analysis.kinds import Trait, finding as new_finding, kinds_with
@@ -89,8 +91,7 @@ def _ends_in_old_format(replica: Replica, reader: LogReader) -> bool:
     return bool(last.shape[1]) and int(last[BatchColumn.MAGIC, -1]) < 2
 
 
-@dataclass(slots=True)
-class PartitionResult:
+class PartitionResult(Struct):
     """A partition's summary, its sorted findings, and what could not be read again."""
 
     summary: PartitionSummary
@@ -142,8 +143,7 @@ def bytes_of_logs(logs: Sequence[Replica]) -> tuple[int, int, int]:
     )
 
 
-@dataclass(slots=True)
-class _PartitionJudge:
+class _PartitionJudge(Struct):
     """The steps of `judge_partition` that compare replicas."""
 
     plans: list[ReplicaPlan]

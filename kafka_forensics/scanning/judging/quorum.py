@@ -1,8 +1,9 @@
 """The controllers' quorum: which nodes may be elected, and which records the others then truncate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
 from kafka_forensics.evidence.inputs import Inputs
@@ -20,8 +21,7 @@ _OTHER_DIRECTORY = "their metadata.log.dir is another directory, which was not g
 _OTHER_MOMENTS = "the copies were made at different times, while the nodes ran"
 
 
-@dataclass(frozen=True, slots=True)
-class Quorum:
+class Quorum(Struct, frozen=True):
     """The voters of the controllers' log, and the logs of the nodes that were given."""
 
     voters: list[int]

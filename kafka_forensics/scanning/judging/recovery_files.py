@@ -1,10 +1,10 @@
 """Forecasting a broker's start on a copy, from the folded log and the files that folding does not read; leftover files."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import RecoveryFold, Replica
 from kafka_forensics.analysis.replicas import (

@@ -4,10 +4,11 @@ import logging
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.incidents import incidents, risky_settings
 from kafka_forensics.analysis.placement import PartitionKeys
@@ -189,8 +190,7 @@ InspectPartition = Callable[[list[Replica], LogReader, PartitionResult], None]
 """Called for each partition after it is judged: its replicas, the reader of their logs, and the result, which it may extend."""
 
 
-@dataclass(slots=True)
-class PartitionAnswer:
+class PartitionAnswer(Struct):
     """What a scan keeps of a judged partition; `keys` is None if no keys were sampled."""
 
     result: PartitionResult
@@ -203,8 +203,7 @@ class PartitionAnswer:
         return self.result.incomplete
 
 
-@dataclass(slots=True)
-class RemoteLogAnswer:
+class RemoteLogAnswer(Struct):
     """What a scan keeps of a partition of which only logs in remote stores are among the inputs."""
 
     findings: list[Finding]

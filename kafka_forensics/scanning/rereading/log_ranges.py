@@ -1,10 +1,10 @@
 """Reading ranges of one replica's log in order, and how the transactions in them ended."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import MisplacedBatch, correct_base_offsets
@@ -54,8 +54,7 @@ class ReadBatch(NamedTuple):
         return decoded.iter_records(choose), not decoded.problems
 
 
-@dataclass(slots=True)
-class LogRangeReader:
+class LogRangeReader(Struct):
     """Reads ranges of the log of one replica; what could not be read is added to `incomplete` once."""
 
     replica: Replica

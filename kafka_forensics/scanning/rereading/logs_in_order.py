@@ -2,10 +2,10 @@
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from kafka_forensics.analysis.kinds import Trait, kinds_with
 from kafka_forensics.analysis.segments import (
@@ -183,8 +183,7 @@ class LogBatchBytes:
         return self._window[position - self._start : position - self._start + size]
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRecords:
+class LoggedRecords(Struct, frozen=True):
     """The records of a good batch other than a control batch; `broken` if some of them could not be read."""
 
     segment: int

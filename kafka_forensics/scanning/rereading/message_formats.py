@@ -8,8 +8,9 @@ compressed message.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.replicas import AcrossFormats
 from kafka_forensics.model.batches import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, BatchColumn, Record
@@ -30,8 +31,7 @@ class Content(NamedTuple):
     has_headers: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """The records of a batch by offset; a control batch has none."""
 
     records: dict[int, Content]

@@ -1,8 +1,9 @@
 """Replaying the records of `__cluster_metadata` on which its copies agree."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from kafka_forensics.analysis.internal_topics import REPLAY_EXCEPTIONS, AgreedLog, ControllerReplay, MetadataChecks, merge_copies
 from kafka_forensics.analysis.kinds import finding
@@ -24,8 +25,7 @@ from kafka_forensics.scanning.witnesses.controller_copies import (
 from kafka_forensics.scanning.witnesses.malformed_records import MalformedRecords, UnknownKinds
 
 
-@dataclass(slots=True)
-class ControllerEvidence:
+class ControllerEvidence(Struct):
     """The controller's history and findings about its records."""
 
     history: ControllerHistory

@@ -2,11 +2,12 @@
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, add_copy
 from kafka_forensics.analysis.kinds import Trait, kinds_with
@@ -48,8 +49,7 @@ class ControllerSnapshotCheck(NamedTuple):
     kraft_version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFile:
+class SnapshotFile(Struct, frozen=True):
     """A `<offset>-<epoch>.checkpoint` of one copy: the state after all records before `offset`, the last of this leader epoch."""
 
     offset: int
@@ -59,8 +59,7 @@ class SnapshotFile:
     check: ControllerSnapshotCheck
 
 
-@dataclass(slots=True)
-class ControllerCopy:
+class ControllerCopy(Struct):
     """One node's copy of the controllers' log."""
 
     plan: ReplicaPlan
@@ -128,8 +127,7 @@ class ControllerCopy:
         return max(ends, default=(-1, 0))
 
 
-@dataclass(slots=True)
-class ControllerCopies:
+class ControllerCopies(Struct):
     """All copies among the inputs; a batch that several of them have is decoded once."""
 
     inputs: Inputs

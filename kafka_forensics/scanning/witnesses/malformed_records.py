@@ -1,8 +1,10 @@
 """Records of internal topics that are malformed, or of unknown kinds, as a bounded number of findings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.kinds import finding
 from kafka_forensics.model.controller import MetadataRecord
@@ -15,8 +17,7 @@ MAX_FINDINGS: Final = 10_000
 """Malformed records that get a finding each; further ones are counted."""
 
 
-@dataclass(slots=True)
-class MalformedRecords:
+class MalformedRecords(Struct):
     """The malformed records of a log, added in its order."""
 
     count: int = 0
@@ -44,8 +45,7 @@ MAX_UNKNOWN_KINDS: Final = 256
 MAX_VERSIONS: Final = 16
 
 
-@dataclass(slots=True)
-class _UnknownKind:
+class _UnknownKind(Struct):
     place: Place
     brokers: list[int | str]
     records: int = 0

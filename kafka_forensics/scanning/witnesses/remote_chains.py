@@ -6,8 +6,9 @@ history (RemoteLogManager). The first chains are of the latest leader's log, the
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError

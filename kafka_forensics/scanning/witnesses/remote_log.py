@@ -1,9 +1,10 @@
 """Reading `__remote_log_metadata`: one copy of each partition is replayed, and malformed records become findings."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.internal_topics import RemoteLogReplay, rejected_events, remote_logs
 from kafka_forensics.errors import SourceError

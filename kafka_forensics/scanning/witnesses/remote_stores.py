@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replicas import findings_without_replicas
 from kafka_forensics.errors import SourceError
@@ -23,8 +25,7 @@ class StoredPartition(NamedTuple):
     log: StoredLog
 
 
-@dataclass(slots=True)
-class RemoteStores:
+class RemoteStores(Struct):
     """All remote stores that were given; empty without any."""
 
     stores: list[RemoteStore] = field(default_factory=list)

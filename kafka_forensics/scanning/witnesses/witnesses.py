@@ -1,8 +1,9 @@
 """The witnesses of a scan: what the logs of internal topics say about every partition; options that limit a scan do not apply."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import (
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.internal_topics import PartitionCount
 
 
-@dataclass(slots=True)
-class Witnesses:
+class Witnesses(Struct):
     """What each log says; None if it was not among the copies."""
 
     controller: ControllerHistory | None = None

@@ -8,8 +8,9 @@ import io
 import zlib
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from msgspec import Struct
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.source import ByteFile, ByteSource
@@ -42,8 +43,7 @@ class Decoder(Protocol):
         """An independent decoder that continues from here, or None if the library cannot copy its state."""
 
 
-@dataclass(slots=True)
-class _CompressedBytes:
+class _CompressedBytes(Struct):
     """The compressed bytes of `[position, end)` of a file, in order."""
 
     file: ByteFile
@@ -307,8 +307,7 @@ def _zlib_reason(error: zlib.error) -> str:
     return str(error).rsplit(": ", 1)[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """A kind of archive or compressed file: its description `words`, and how names of such files end."""
 
     words: str

@@ -3,8 +3,9 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct, field
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.offset_ranges import normalised, offset_range
@@ -29,8 +30,7 @@ class TooManyMembersError(SourceError):
     """An archive whose list of members would not fit into memory."""
 
 
-@dataclass(slots=True)
-class Extents:
+class Extents(Struct):
     """The stored parts of a sparse member, ascending, none empty: `[starts[i], ends[i])` of the file is at `positions[i]`."""
 
     starts: "array[int]"
@@ -53,8 +53,7 @@ class Extents:
         return sum(self.ends) - sum(self.starts)
 
 
-@dataclass(slots=True)
-class TarPlace:
+class TarPlace(Struct):
     """Where a regular member of a tar is stored: at `position`, or in its `extents` if it is sparse."""
 
     position: int
@@ -65,8 +64,7 @@ class TarPlace:
     """Why it cannot be read."""
 
 
-@dataclass(slots=True)
-class ZipPlace:
+class ZipPlace(Struct):
     """Where a regular member of a zip is stored: the position of its local header, and the fields of its directory entry."""
 
     position: int
@@ -84,8 +82,7 @@ class Positioned(Protocol):
         """Orders the members of an archive as they are read."""
 
 
-@dataclass(slots=True)
-class ArchiveMember:
+class ArchiveMember(Struct):
     """A member other than a directory; `place` is None for what is never opened."""
 
     kind: EntryKind
@@ -96,16 +93,14 @@ class ArchiveMember:
     """The target of a symbolic link; None until it is read."""
 
 
-@dataclass(slots=True)
-class MemberDirectory:
+class MemberDirectory(Struct):
     """A directory, which has a member, or is implied by the paths of others (then without a time)."""
 
     mtime_ns: int = 0
     children: "dict[str, MemberDirectory | ArchiveMember]" = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """What a path leads to: a `node` and its `path`; without a node, `reason` says why a link is not followed."""
 
     node: MemberDirectory | ArchiveMember | None

@@ -7,9 +7,11 @@ of any declared size into memory.
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.inflate import BLOCK_SIZE, Budget
@@ -34,8 +36,7 @@ class SparseMapError(Exception):
     """A damaged map of a sparse member."""
 
 
-@dataclass(frozen=True, slots=True)
-class TarHeader:
+class TarHeader(Struct, frozen=True):
     """One header block; `size_in_bytes` is the size of the data that follow in the archive."""
 
     name: bytes

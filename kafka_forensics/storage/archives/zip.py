@@ -8,8 +8,10 @@ import calendar
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.decoders import measure_deflate
@@ -51,8 +53,7 @@ METHOD_NAMES: Final = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 1
 """Compression methods that are not read here, by number."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZipRecord:
+class ZipRecord(Struct, frozen=True):
     """The fields of a member's header, with 64-bit ones resolved; its local header starts at `position`."""
 
     raw_name: bytes

@@ -5,9 +5,11 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kafka_forensics.errors import FormatError, SourceError
 from kafka_forensics.model.bundles import BundleDescription, NeededRecords, collect_requests
@@ -56,8 +58,7 @@ _PartSections = tuple[bytes, frozenset[tuple[str, BundleSection]]]
 """A decompressed part, and (path, section) of its sections."""
 
 
-@dataclass(slots=True)
-class BundlePlace:
+class BundlePlace(Struct):
     """What a bundle holds of a file: its sections, ascending, or why there are none."""
 
     sections: list[BundleSection] = field(default_factory=list)

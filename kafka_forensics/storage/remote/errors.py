@@ -5,8 +5,9 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Self, TypeVar
+
+from msgspec import Struct
 
 from kafka_forensics.errors import DENIED, STILL_FAILING, SourceError, is_transient
 from kafka_forensics.storage.disks import FULL
@@ -31,8 +32,7 @@ _LONGEST: Final = 400
 """Characters of a service's message that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailure:
+class RequestFailure(Struct, frozen=True):
     """Why a request failed: `kind` is `missing`, `forbidden`, `final` or `transient`; `words`: the service's, no secrets."""
 
     kind: str

@@ -4,9 +4,10 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, unquote
+
+from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.source import URI
@@ -21,8 +22,7 @@ OPTIONS_IN_URIS: Final = frozenset(
 """Options allowed after a `?`; any other question mark is part of a name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemotePlace:
+class RemotePlace(Struct, frozen=True):
     """What a URI names: `name` is the URI without credentials and options, `root` is `name` without the scheme."""
 
     name: str

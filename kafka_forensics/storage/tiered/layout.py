@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from kafka_forensics.model.remote_log import RemoteSegment
 from kafka_forensics.storage.source import ByteFile, ByteSource
@@ -46,8 +47,7 @@ OpenPart = Callable[[str, RemotePart], ByteFile]
 SourceError for a part that is missing, damaged or encrypted."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLayout:
+class RemoteLayout(Struct, frozen=True):
     """A layout of a remote store. A new one is a module that makes one of these, and a line in `LAYOUTS`."""
 
     name: str

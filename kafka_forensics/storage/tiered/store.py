@@ -3,8 +3,10 @@
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from kafka_forensics.model.constants import INT64_MAX, MAX_INT32
 from kafka_forensics.model.remote_log import StoredLog, StoredSegment

@@ -38,6 +38,7 @@ def test_any_cut_gives_the_runs_of_a_naive_grouping(log: list[tuple[int, bool]],
             Columns.LAST_OFFSET: 2 * n + 1,
             Columns.PARTITION_LEADER_EPOCH: epoch,
             Columns.CRC_COMPUTED: int(not good),
+            Columns.MAX_TIMESTAMP: 7 * n,
         }
         for n, (epoch, good) in enumerate(log)
     ]
@@ -46,7 +47,8 @@ def test_any_cut_gives_the_runs_of_a_naive_grouping(log: list[tuple[int, bool]],
     expected = []
     for epoch, group in itertools.groupby(usable, key=lambda batch: batch[0]):
         numbers = [n for _, n in group]
-        expected.append(EpochRun(epoch, 2 * numbers[0], 2 * numbers[-1] + 2, 0, 100 * numbers[0], 100, len(numbers)))
+        times = 7 * numbers[0], 7 * numbers[-1]
+        expected.append(EpochRun(epoch, 2 * numbers[0], 2 * numbers[-1] + 2, 0, 100 * numbers[0], 100, len(numbers), *times))
     assert state.runs == expected
     assert state.batches_without_epoch == sum(epoch == -1 for epoch, _ in log)
 

@@ -3,11 +3,11 @@
 import random
 import sys
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.incidents import SAME_TIME_MS, incidents
 from kafka_forensics.analysis.kinds import CATALOGUE, finding
@@ -207,10 +207,10 @@ ANY = st.builds(
 )
 
 
-def described(found: list[Incident], findings: list[Finding]) -> list[str]:
+def described(incidents: list[Incident], findings: list[Finding]) -> list[str]:
     """Incidents without the indices of their findings, which depend on the order."""
     return sorted(
-        f"{replace(incident, findings=[])} {sorted(repr(findings[index]) for index in incident.findings)}" for incident in found
+        f"{replace(found, findings=[])} {sorted(repr(findings[index]) for index in found.findings)}" for found in incidents
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from kafka_forensics.analysis.incidents import SIGNATURES
 from kafka_forensics.analysis.incidents.replication_rules import risky_settings
@@ -161,7 +162,7 @@ def test_risks(replicas: int, configs: dict[str, str], expected: list[str]) -> N
 )
 def test_topics_of_coordinators_must_not_be_deleted_by_retention(topic: str, policy: str | None, severity: Severity | None) -> None:
     history = cluster(**{topic: (3, {})})
-    history.partitions[topic, 0] = replace(history.partitions[topic, 0], cleanup_policy=policy)
+    history.partitions[topic, 0] = structs.replace(history.partitions[topic, 0], cleanup_policy=policy)
     found = risky(history)
     assert [finding.severity for finding in found] == ([] if severity is None else [severity])
     assert all("Set cleanup.policy=compact" in (advice(finding) or "") for finding in found)

@@ -1,8 +1,7 @@
 """The coordinators' log replayed: latest states, decisions, unknown state, and the number of partitions."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.internal_topics import transaction_log
 from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, java_hash, partition_count, will_be_ended

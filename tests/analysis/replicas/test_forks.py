@@ -5,12 +5,13 @@ After a change of a rule: `python -m tests.analysis.replicas.test_forks`, and re
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, strategies as st
+from msgspec import structs
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas import diff as differences
@@ -330,7 +331,7 @@ def replicas_of(logs: Logs, sides: Sides) -> list[Replica]:
         replica.log_start_offset = replica.local_log_start_offset = context_fields.pop("log_start_offset", replica.log_start_offset)
         if damage := context_fields.pop("damage", None):
             assert replica.context.leader_epochs is not None
-            replica.context.leader_epochs = replace(replica.context.leader_epochs, damage=damage)
+            replica.context.leader_epochs = structs.replace(replica.context.leader_epochs, damage=damage)
         for name, value in context_fields.items():
             setattr(replica.context, name, value)
         replicas.append(replica)
@@ -357,7 +358,7 @@ def findings_of(name: str) -> Any:
     ]
     if replicas[0].context.control is not None:
         answer.append(rows(with_controller_findings(replicas, compared.conflicts, compared.findings, logs)))
-    return json.loads(json.dumps(answer, default=asdict))
+    return json.loads(json.dumps(answer, default=structs.asdict))
 
 
 @pytest.mark.parametrize("name", FORKS)

@@ -1,9 +1,9 @@
 """Why consumers cannot read the newest records: the high watermark, the last stable offset, nothing, or unknown."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.readers import ReadersLimit, held_back_finding, readable

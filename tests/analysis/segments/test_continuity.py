@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import structs
 
 from kafka_forensics.analysis.segments import continuity
 from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, OffsetSequence, Run, judge
@@ -91,7 +92,17 @@ def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
         ends = (runs[-1].end_offset, runs[-1].counted_end) if runs else ()
         if item.base in ends or (compacted and runs and item.base > runs[-1].end_offset):
             missing += item.base - runs[-1].end_offset if compacted else 0
-            runs[-1] = replace(runs[-1], end_offset=end, batches=runs[-1].batches + 1, counted_end=counted)
+            run = runs[-1]
+            runs[-1] = structs.replace(
+                run,
+                end_offset=end,
+                batches=run.batches + 1,
+                counted_end=counted,
+                last=(*place, item.base),
+                end_before_last=run.end_offset,
+                second_start=item.base if run.batches == 1 else run.second_start,
+                first_end=run.end_offset if run.batches == 1 else run.first_end,
+            )
         else:
             runs.append(Run(item.base, end, *place, 1, pending, counted))
         pending = None
@@ -157,7 +168,7 @@ def test_the_first_and_last_of_too_many_runs_are_kept_at_any_cut(count: int, dra
         state = fold_in_parts(draw, lambda: ContinuityFold(0), lambda fold, a, b: step(fold, log[a:b]), count)
     runs, _ = naive(log, compacted=False)
     if count > 8:
-        runs = [*runs[:4], replace(runs[-4], after_damage=(0, runs[4].position)), *runs[-3:]]
+        runs = [*runs[:4], structs.replace(runs[-4], after_damage=(0, runs[4].position)), *runs[-3:]]
     assert state.runs == runs
     assert state.dropped_runs == max(0, count - 8)
 

@@ -1,11 +1,11 @@
 """Index entries against batches: each rule, every merge, and a plain loop over the whole segment."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, entries_agree
 from kafka_forensics.model.batches import BatchColumn, Damage

@@ -2,12 +2,13 @@
 
 import ast
 import inspect
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 import kafka_forensics
 from kafka_forensics.analysis.replica import Replica

@@ -1,9 +1,9 @@
 """`.txnindex` against the log: missing entries, entries without a transaction, and where the log is in doubt."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.producers.producers import ProducersFold
 from kafka_forensics.analysis.transactions.index_check import IndexCheck, compare_with_snapshot

@@ -1,6 +1,5 @@
 import struct
 from collections.abc import Callable
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -126,8 +125,8 @@ def test_a_fetched_index_is_the_whole_index_or_ends_at_many_zeros(data: bytes, w
 
 
 def assert_equal(index: OffsetIndex | TimeIndex, other: OffsetIndex | TimeIndex) -> None:
-    for field in fields(index):
-        assert np.array_equal(getattr(index, field.name), getattr(other, field.name)), field.name
+    for name in index.__struct_fields__:
+        assert np.array_equal(getattr(index, name), getattr(other, name)), name
 
 
 def without_zero_tail(entries: list[dict[str, int]]) -> list[dict[str, int]]:

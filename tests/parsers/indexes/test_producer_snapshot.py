@@ -1,9 +1,9 @@
 import struct
-from dataclasses import asdict
 
 import google_crc32c
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import asdict
 
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
 from kafka_forensics.parsers import indexes

@@ -1,12 +1,12 @@
 """Records of `__transaction_state`: the parser agrees with the declared layouts on any bytes, also with wrong sizes."""
 
 import struct
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from construct import ConstructError
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics.model.coordinators import TRANSACTION_STATES, TransactionMetadata
 from kafka_forensics.parsers.internal_topics.share_state import parse_transaction_log_key, parse_transaction_log_value

@@ -1,7 +1,6 @@
 """Hashes of keys and values: what they cover, which functions compute them, and which records belong to which batch."""
 
 import hashlib
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,8 +107,8 @@ def test_records_are_selected_by_their_batches(batch_positions: list[int], unrea
     found = joined.of(np.array(sorted(wanted), np.int64))
     kept = [number for number in joined.offsets.tolist() if batch_positions[number] in wanted]
     assert found.unread.tolist() == sorted(unread & wanted)
-    for part in fields(HashedRecords):
-        column: NDArray[np.int64] = getattr(found, part.name)
-        if part.name not in ("positions", "keys", "unread"):
+    for part in HashedRecords.__struct_fields__:
+        column: NDArray[np.int64] = getattr(found, part)
+        if part not in ("positions", "keys", "unread"):
             assert column.tolist() == kept
     assert found.keys.tolist() == [[number, -number] for number in kept]

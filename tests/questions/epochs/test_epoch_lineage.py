@@ -1,9 +1,9 @@
 """Leader epochs by checkpoint, batches and controllers' log, and the status of their agreement."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.options import ScanOptions

@@ -1,9 +1,10 @@
 """Running `recover` in tests."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec.structs import asdict
 
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.recovered import RecoveredRecord

@@ -1,9 +1,8 @@
 """The copy that supplies each offset: proofs by epochs and damage, continuations, records left behind, and rivals."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.offset_ranges import Ranges, normalised

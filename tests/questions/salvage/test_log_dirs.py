@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from kafka_forensics.cli.outputs.salvage_steps import preamble, steps_of
 from kafka_forensics.errors import UsageError
@@ -111,7 +112,7 @@ def test_a_directory_gets_the_id_that_the_controllers_have_for_its_partitions(tm
 
 
 def test_the_controllers_log_is_put_into_the_directory_of_its_copy_or_a_new_disk() -> None:
-    with_copy, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), replace(DISK, partitions=[])
+    with_copy, empty, second = target(1, ID_A, METADATA_LOG), target(2, None, is_empty=True), structs.replace(DISK, partitions=[])
     assert targets_of(METADATA_LOG, [with_copy, second, empty, A], None) == [with_copy, empty]
 
 
@@ -335,7 +336,7 @@ def test_files_that_keep_a_broker_from_starting_are_repaired_and_not_copied_back
 
 def test_a_controller_that_was_not_given_keeps_its_own_files_and_can_read_its_log(tmp_path: Path) -> None:
     log = SalvagedPartition(*METADATA_LOG, None, 100, "quorum", 0, 0, 9, None, quorum=SalvagedQuorum([100, 101], [100], 5))
-    controller_dir = replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
+    controller_dir = structs.replace(target(100, ID_A, METADATA_LOG), partitions=[METADATA_LOG])
     steps = steps_of(Salvaged("DIR", [log], log_dirs=[controller_dir]))
     assert [(step.kind, step.brokers) for step in steps[3:6:2]] == [("copy", (101,)), ("own", (100, 101))]
     assert steps[3].command == f"mv LOG_DIR/{METADATA} LOG_DIR.before && cp -a DIR/broker-100/{ID_A}/{METADATA} LOG_DIR"

@@ -1,11 +1,11 @@
 """Compacted and internal topics, whose copies may differ: one whole copy is used, if there is one."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.cli.outputs.salvage import summary_lines
 from kafka_forensics.evidence.options import ScanOptions

@@ -2,10 +2,11 @@
 their logs are not truncated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from kafka_forensics.cli.outputs.plan_steps import steps_of
 from kafka_forensics.questions.plan import Planned, Plans

@@ -1,8 +1,7 @@
 """Parts of a plan: how followers truncate, the epochs that a broker loads, and kinds of elections."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.planner.plans import PlanControl

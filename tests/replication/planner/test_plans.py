@@ -4,11 +4,11 @@ After a change of a rule, run `python -m tests.replication.planner.test_plans` a
 """
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from kafka_forensics.replication.planner.election_needs import election_needs
 from kafka_forensics.replication.planner.planner import plan_partition

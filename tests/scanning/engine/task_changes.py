@@ -3,6 +3,8 @@
 import random
 from dataclasses import replace
 
+from msgspec import structs
+
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
@@ -66,13 +68,13 @@ def changes(
 
     partition_changes = partition.PartitionChanges()
     key_questions: list[KeyQuestion] = []
-    common = replace(changes_common.scans[0], shared=shared_inputs(Inputs(sources=list(sources.values()))))
+    common = structs.replace(changes_common.scans[0], shared=shared_inputs(Inputs(sources=list(sources.values()))))
     for number, change_slice in enumerate(parts):
         answer = judged(number, change_slice)
         if answer.questions:
             key_questions += answer.questions
             under_way = KeyQuestionRun([(change_slice.replicas, question) for question in answer.questions])
-            answer = judged(number, replace(change_slice, keys=answered(pack(common), under_way, 1, order)))
+            answer = judged(number, structs.replace(change_slice, keys=answered(pack(common), under_way, 1, order)))
             assert not answer.questions
         _take(answer, running)
         partition_changes.changes += answer.compared.changes
@@ -89,7 +91,7 @@ def _rows(parts: list[partition.ChangeSlice], changes_common: partition.ChangesC
     for number, common in enumerate(changes_common.scans):
         for work in fold_works(enumerate(change_slice.parts[number] for change_slice in parts), SPLIT_BYTES, 1):
             rows = fold(pack(common), pack(work), strict=False)
-            stretch_rows += [replace(row, replica=row.replica + number * partition.REPLICAS_A_SNAPSHOT) for row in rows]
+            stretch_rows += [structs.replace(row, replica=row.replica + number * partition.REPLICAS_A_SNAPSHOT) for row in rows]
     return stretch_rows
 
 

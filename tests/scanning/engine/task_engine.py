@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.compaction import KeyColumn
 from kafka_forensics.errors import SourceError

@@ -154,11 +154,11 @@ def test_a_wrong_size_costs_no_memory(size_in_bytes: int) -> None:
 
 
 def test_unset_fields_stay_unset() -> None:
-    place = object.__new__(Place)
-    object.__setattr__(place, "topic", "orders")
-    back = unpack(pack(place))
-    assert back.topic == "orders"
-    assert not hasattr(back, "partition")
+    options = object.__new__(ScanOptions)
+    object.__setattr__(options, "live", True)
+    back = unpack(pack(options))
+    assert back.live is True
+    assert not hasattr(back, "deep")
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

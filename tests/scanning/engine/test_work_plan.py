@@ -2,11 +2,11 @@
 
 import tarfile
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions

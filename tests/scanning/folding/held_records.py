@@ -1,10 +1,10 @@
 """Readers of logs with hashes instead of records, as in bundles."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.parsers.log import HashedRecords, RecordHasher, SeededHasher, SegmentHashes, SegmentReader

@@ -1,10 +1,10 @@
 """One bit of each byte of a base offset in logs of real brokers: every command answers as before, and a scan names the batch."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.results import ReplicaSummary

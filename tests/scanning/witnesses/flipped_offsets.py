@@ -3,9 +3,11 @@
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from kafka_forensics import scan_snapshots
 from kafka_forensics.evidence.options import ScanOptions

@@ -4,10 +4,10 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Final, Self
 
 import numpy as np
+from msgspec import Struct, field
 
 from kafka_forensics.analysis.compaction import (
     ROW_WIDTH,
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class KeyCounts:
+class KeyCounts(Struct):
     """Counts by interval between cuts: records by `RecordState`, records without a key, control batches."""
 
     records: "Ints"
@@ -61,8 +60,7 @@ class KeyCounts:
         self.markers += other.markers
 
 
-@dataclass(slots=True)
-class DamageEnd:
+class DamageEnd(Struct):
     """The good batch after the last damage that may have destroyed records, in a part of a log."""
 
     end: int = -1
@@ -96,8 +94,7 @@ class DamageEnd:
             self.opening, self.is_blank = right.opening, right.is_blank
 
 
-@dataclass(slots=True)
-class KeyPart:
+class KeyPart(Struct):
     """What reading keys in a part of a log gives in addition to rows; parts in file order can be merged.
 
     `failed` says why its rows are not complete.
@@ -121,8 +118,7 @@ class KeyPart:
         self.failed = self.failed or right.failed
 
 
-@dataclass(slots=True)
-class TransactionOutcomes:
+class TransactionOutcomes(Struct):
     """Aborted and open transactions by the markers of a folded log, and its misplaced batches."""
 
     aborted: "Ints"
@@ -152,8 +148,7 @@ class TransactionOutcomes:
         return RecordState.ABORTED if index >= start and offset <= lasts[index] else RecordState.VISIBLE
 
 
-@dataclass(slots=True)
-class KeyReadOptions:
+class KeyReadOptions(Struct):
     """How the logs of a question are read, see `KeyReader`."""
 
     cuts: "Ints"
@@ -168,8 +163,7 @@ class KeyReadOptions:
 QuestionIdentity = tuple[tuple[tuple[int, ...], ...], ...]
 
 
-@dataclass(slots=True)
-class KeyedLog:
+class KeyedLog(Struct):
     """A replica whose keys are compared."""
 
     plan: int
@@ -187,8 +181,7 @@ class KeyedLog:
         return ComparedLog(self.log_end_offset, part.damage.end if is_bounded else self.log_end_offset)
 
 
-@dataclass(slots=True)
-class KeyQuestion:
+class KeyQuestion(Struct):
     """Pairs of replicas whose latest record of each key is to be compared; `logs` by the numbers in the pairs."""
 
     pairs: list[ReplicaPair]
@@ -226,8 +219,7 @@ class KeyQuestion:
         return KeyComparison(sides, self.pairs, self.cleaned_end, newest if self.as_of_ms is None else self.as_of_ms)
 
 
-@dataclass(slots=True)
-class KeyAnswer:
+class KeyAnswer(Struct):
     """The answer to a question: what each replica's log holds, and the tally; `failed` says why they are not complete."""
 
     identity: QuestionIdentity
@@ -263,8 +255,7 @@ def key_question(
     return KeyQuestion(pairs, cleaned_end(replicas), kept, secrets.randbits(64), logs, as_of_ms, hash_key)
 
 
-@dataclass(slots=True)
-class DeferredKeys:
+class DeferredKeys(Struct):
     """Questions about a partition's keys that get separate tasks: those about logs of `least_bytes` or more.
 
     Before they are answered they are collected in `questions`, and the result of judging the partition is void.

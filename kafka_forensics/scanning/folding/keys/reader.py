@@ -1,10 +1,11 @@
 """Reading a replica of a compacted partition as rows of its keys, in one pass."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, KeyColumn, RecordState, pack_place
 from kafka_forensics.analysis.kinds import Trait, kinds_with
