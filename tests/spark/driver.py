@@ -19,6 +19,7 @@ from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.facts.facts import FactReader
 from kafka_forensics.export.facts.rows import SPLIT_BYTES
 from kafka_forensics.export.json_document import document
+from kafka_forensics.export.opening import SnapshotOptions
 from kafka_forensics.export.tasks import Task, tasks as tasks_of_export
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.scanning.engine.local import scan_inputs as scan_here
@@ -70,7 +71,8 @@ def _exported(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
 
     vars(export_job)["tasks"] = tasks
     sizes = _chosen(request, job.TaskSizes)
-    export_job.export_paths(spark, request["paths"], request["output"], request["facts"], _options(request), payloads=True, **sizes)
+    options, snapshot = _options(request), SnapshotOptions()
+    export_job.export_paths(spark, request["paths"], request["output"], request["facts"], options, snapshot, payloads=True, **sizes)
     return {"tasks": counted}
 
 
