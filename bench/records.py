@@ -128,7 +128,7 @@ def _exported(log_dir: Path, work: Path, fact: str, jobs: int, *options: str) ->
     for _ in range(3):
         shutil.rmtree(target, ignore_errors=True)
         measured.append(run(command))
-    writing = min(_writing(target / fact, work / "written.parquet") for _ in range(2))
+    writing = min(_writing(target, work / "written.parquet") for _ in range(2))
     shutil.rmtree(target, ignore_errors=True)
     return min(measured, key=lambda measured_run: measured_run.cpu_seconds), writing
 
@@ -179,7 +179,7 @@ def inflating_seconds(files: Iterable[str]) -> float:
 
 
 def _writing(exported: Path, path: Path) -> float:
-    """CPU seconds of `pyarrow.parquet` to write the tables of an exported dataset, with the same zstd level and row groups."""
+    """CPU seconds of `pyarrow.parquet` to write the tables of an export, with the same zstd level and row groups."""
     seconds = 0.0
     for name in sorted(exported.rglob("*.parquet")):
         file = pq.ParquetFile(name)

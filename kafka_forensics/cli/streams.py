@@ -9,10 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kafka_forensics.cli.options import ConsoleOptions
 from kafka_forensics.errors import UsageError
@@ -27,8 +29,7 @@ PLAIN_WIDTH: Final = 80
 """Columns of a stream that is not a terminal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """A text stream, with its width in columns, and whether colours may be used."""
 
     stream: TextIO
@@ -62,8 +63,7 @@ class Destination:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Screen(Destination):
+class Screen(Destination, frozen=True):
     """Standard error of a command, and whether the user wants neither progress nor a summary there."""
 
     quiet: bool = False

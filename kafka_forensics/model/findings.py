@@ -99,7 +99,7 @@ class Finding(Struct, frozen=True):
 
     def __eq__(self, other: object) -> bool:
         """Whether both report the same, wherever they were read."""
-        return isinstance(other, Finding) and self._reported() == other._reported()
+        return self._reported() == other._reported() if isinstance(other, Finding) else NotImplemented
 
     def _reported(self) -> tuple[object, ...]:
         return self.kind, self.severity, self.confidence, self.place, self.evidence, self.is_only_copy

@@ -690,6 +690,8 @@ class HeadMissingEvidence(LaterEvidence):
     retention_bytes: NotRequired[int]
     head_timestamp_ms: NotRequired[int | None]
     epochs_start: NotRequired[int]
+    moved_by_broker: NotRequired[bool]
+    """Whether the broker cut its leader-epoch-checkpoint at this log start."""
     needs_snapshot: NotRequired[bool]
     snapshot_end: NotRequired[int]
     """Of the controllers' log: end of the snapshot on this node that reaches its start, if there is one."""

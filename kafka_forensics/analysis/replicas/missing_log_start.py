@@ -35,8 +35,11 @@ _POLICY_CHANGED: Final = "cleanup.policy was delete for a while"
 
 
 class MissingLogStart(Struct, frozen=True):
-    """Offsets [start, end) before a replica's log start that no deletion explains, and who has them; `is_sure`: by known settings,
-    or because they are younger than any retention in use."""
+    """Offsets [start, end) before a replica's log start that no deletion explains, and who has them.
+
+    `is_sure`: by known settings, or because they are younger than any retention in use. `moved_by_broker`: the broker cut its
+    leader-epoch-checkpoint at this log start, as it does before it deletes segments, and when it starts with a log without them.
+    """
 
     replica: Replica
     start: int
@@ -45,6 +48,7 @@ class MissingLogStart(Struct, frozen=True):
     retention: Retention
     head_timestamp_ms: int
     is_sure: bool
+    moved_by_broker: bool
 
 
 def missing_log_starts(replicas: Sequence[Replica], reader: BatchReader) -> list[MissingLogStart]:
@@ -146,7 +150,17 @@ def _missing_start(replica: Replica, holders: Sequence[Replica], reader: BatchRe
         return None
     start = min(holder.log_start_offset for holder in holders)
     held_by = tuple(holder.broker for holder in holders if holder.log_start_offset == start)
-    return MissingLogStart(replica, start, end, held_by, retention, timestamp, retention.is_sure(timestamp, now))
+    moved = _moved_by_broker(replica)
+    is_sure = retention.is_sure(timestamp, now) and not moved
+    return MissingLogStart(replica, start, end, held_by, retention, timestamp, is_sure, moved)
+
+
+def _moved_by_broker(replica: Replica) -> bool:
+    """Whether the epochs of a log begin with its first segment or later; never of a topic whose log start only a restart moves."""
+    epochs = replica.context.epoch_checkpoint
+    if not epochs or _is_compacted_alone(replica.context.control):
+        return False
+    return epochs[0].start_offset >= replica.log_start_offset
 
 
 def retention_for(control: PartitionControl | None) -> Retention:
@@ -192,9 +206,11 @@ def missing_log_start_findings(missing: Sequence[MissingLogStart]) -> list[Findi
             "harmless_if": harmless_if,
         }
         may_lead = context.control is not None and context.node in electable(context.control)
-        severity = None if start.is_sure else Severity.WARNING
+        severity = None if start.is_sure else Severity.INFO if start.moved_by_broker else Severity.WARNING
         if start.is_sure and may_lead:
             severity = Severity.CRITICAL
+        if start.moved_by_broker:
+            evidence["moved_by_broker"] = True
         confidence = None if start.is_sure else Confidence.SUSPECTED
         place = context.place(offset_start=start.start, offset_end=start.end)
         findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))

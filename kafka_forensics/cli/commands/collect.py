@@ -153,7 +153,7 @@ def collect(
         raise UsageError("missing option '--output'", hint=hint)
     screen = screen_of(console)
     if redaction.redact and with_records:
-        hint = "leave out one of them: pseudonyms do not structs.replace the content of records"
+        hint = "leave out one of them: pseudonyms do not replace the content of records"
         raise UsageError("--redact and --with-records contradict each other", hint=hint)
     pseudonyms = redaction.pseudonyms(kept=not estimate)
     collect_options = CollectOptions(

@@ -98,7 +98,7 @@ def collect(paths: list[str], options: CollectOptions, output: BinaryIO, progres
     Raises UsageError for paths without a log directory, for invalid options, and if `output` has the start of another bundle.
     """
     if options.pseudonyms is not None and options.records:
-        hint = "leave out one of them: pseudonyms do not structs.replace the content of records"
+        hint = "leave out one of them: pseudonyms do not replace the content of records"
         raise UsageError("whole records cannot be collected with pseudonyms", hint=hint)
     with _without_names_in_logs(options.pseudonyms):
         return _Collecting(_CollectInputs(paths, options), output, progress or (lambda _done, _total: None)).run()

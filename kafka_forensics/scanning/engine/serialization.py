@@ -102,13 +102,15 @@ _NOTHING: Final = object()
 
 
 def pack(value: object) -> bytes:
-    """`value` as compressed bytes. Raises SerializationError for what cannot be serialized."""
+    """`value` as compressed bytes. Raises SerializationError for what cannot be serialized: it must not contain itself."""
     import pyarrow as pa
 
     try:
         plain = msgspec.msgpack.encode(_Packer(check_scalars=False).plain(value))
     except (OverflowError, UnicodeEncodeError):  # few values have wide integers or odd text
         plain = msgspec.msgpack.encode(_Packer(check_scalars=True).plain(value))
+    except RecursionError as error:
+        raise SerializationError(f"a {type(value).__qualname__} is nested too deep") from error
     return b"".join((_MAGIC, __version__.encode(), b"\0", _SIZE.pack(len(plain)), pa.compress(plain, "zstd", asbytes=True)))
 
 
@@ -289,6 +291,8 @@ class _Unpacker:
         end = 1 + len(layout.slots)
         values = self._all(plain[1:end])
         if issubclass(cls, msgspec.Struct):
+            if any(value is _NOTHING for value in values):
+                _refuse(f"a {layout.name} without a field")
             made = cls(**dict(zip(layout.slots, values, strict=True)))
         else:
             made = object.__new__(cls)
@@ -324,6 +328,7 @@ def make_serializable(*modules: ModuleType) -> None:
         defined = (value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__)
         classes = {cls.__qualname__: cls for cls in defined if not getattr(cls, "_is_protocol", False)}
         assert not classes.keys() & SERIALIZABLE.keys(), classes.keys() & SERIALIZABLE.keys()
+        assert not any(issubclass(cls, msgspec.Struct) and hasattr(cls, "__post_init__") for cls in classes.values()), classes
         SERIALIZABLE.update(classes)
 
 

@@ -4,10 +4,9 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote
-
-from msgspec import Struct
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.source import URI
@@ -22,18 +21,16 @@ OPTIONS_IN_URIS: Final = frozenset(
 """Options allowed after a `?`; any other question mark is part of a name."""
 
 
-class RemotePlace(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
     """What a URI names: `name` is the URI without credentials and options, `root` is `name` without the scheme."""
 
     name: str
     scheme: str
     """One of `PYARROW_SCHEMES`, or a scheme of fsspec."""
     root: str
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Credentials and options of the URI."""
-
-    def __repr__(self) -> str:
-        return f"RemotePlace({self.name!r})"
 
 
 def remote_place(uri: str) -> RemotePlace:

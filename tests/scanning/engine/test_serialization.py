@@ -161,6 +161,13 @@ def test_unset_fields_stay_unset() -> None:
     assert not hasattr(back, "deep")
 
 
+def test_a_value_that_contains_itself_is_refused() -> None:
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(SerializationError, match="nested too deep"):
+        pack(value)
+
+
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = pack(1)
     monkeypatch.setattr(serialization, "__version__", "9.9")

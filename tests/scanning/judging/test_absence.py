@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.scanning.engine.local import scan
 from kafka_forensics.scanning.judging.absence import _has_prefix
+from kafka_forensics.wording import advice
 from tests.support.brokers import BROKERS, Brokers, healthy, write_checkpoint
 from tests.support.controllers import setting, topic_with_isr, with_controller
 from tests.support.logs import HIGH_WATERMARK, LOG_END
@@ -75,6 +76,20 @@ def test_a_missing_first_segment_has_its_premises(
     [evidence] = [finding.evidence for finding in findings if finding.kind == "LOG_HEAD_MISSING"]
     assert evidence["premises"][0].startswith(premise)
     assert evidence["harmless_if"].startswith(harmless_if)
+
+
+@pytest.mark.parametrize(("policy", "severity"), [("delete", "info"), ("compact,delete", "info"), ("compact", "critical")])
+def test_a_log_start_that_the_broker_moved_shortly_before_a_crash_is_info(tmp_path: Path, policy: str, severity: str) -> None:
+    """It cuts the epochs before it deletes segments. Nothing but a restart moves the start of a log that is only compacted."""
+    brokers = healthy(tmp_path)
+    start = brokers.log.segments[1]
+    brokers.remove(2, 0, "*")
+    brokers.put_epochs(2, (0, start), *brokers.log.epochs[1:])
+    with_controller(brokers, *topic_with_isr([1, 2]), setting("retention.ms", "-1"), setting("cleanup.policy", policy))
+    findings = scan([str(path) for path in sorted(tmp_path.iterdir())], ScanOptions(jobs=1)).findings
+    [missing] = [finding for finding in findings if finding.kind == "LOG_HEAD_MISSING"]
+    assert (missing.severity, missing.place.offset_start, missing.place.offset_end) == (severity, 0, start)
+    assert (advice(missing) is None) == (severity == "info")
 
 
 @given(st.lists(st.text("ab/", max_size=8), max_size=6), st.text("ab/", max_size=6))
