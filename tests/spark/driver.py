@@ -17,7 +17,6 @@ from kafka_forensics.errors import ForensicsError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.facts.facts import FactReader
-from kafka_forensics.export.facts.rows import SPLIT_BYTES
 from kafka_forensics.export.json_document import document
 from kafka_forensics.export.opening import SnapshotOptions
 from kafka_forensics.export.tasks import Task, tasks as tasks_of_export
@@ -64,7 +63,8 @@ def _scanned(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
 def _exported(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
     counted: Counter[str] = Counter()
 
-    def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
+    def tasks(reader: FactReader, names: Sequence[str], split_bytes: int, _cores: int) -> list[Task]:
+        """As many as the size gives, however many cores there are."""
         found = tasks_of_export(reader, names, split_bytes)
         counted.update(task.fact for task in found)
         return found
