@@ -206,11 +206,12 @@ def missing_log_start_findings(missing: Sequence[MissingLogStart]) -> list[Findi
             "harmless_if": harmless_if,
         }
         may_lead = context.control is not None and context.node in electable(context.control)
-        severity = None if start.is_sure else Severity.INFO if start.moved_by_broker else Severity.WARNING
-        if start.is_sure and may_lead:
-            severity = Severity.CRITICAL
+        severity = Severity.CRITICAL if may_lead else None
         if start.moved_by_broker:
+            severity = Severity.INFO
             evidence["moved_by_broker"] = True
+        elif not start.is_sure:
+            severity = Severity.WARNING
         confidence = None if start.is_sure else Confidence.SUSPECTED
         place = context.place(offset_start=start.start, offset_end=start.end)
         findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
