@@ -1,4 +1,4 @@
-"""Scans and exports on a real Spark cluster give the bytes of the local engine, even if workers or executors are killed."""
+"""Scans and exports on a real Spark cluster give the answers of the local engine, even if workers or executors are killed."""
 
 import hashlib
 import itertools
@@ -70,21 +70,30 @@ def local_scan(logs: RepeatedLogs) -> str:
 
 
 @pytest.fixture(scope="module")
-def local_digests(small_logs: RepeatedLogs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Digests of the export of `small_logs` by the local engine."""
+def local_export(small_logs: RepeatedLogs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """`exported` of `small_logs` by the local engine."""
     target = tmp_path_factory.mktemp("local") / "out"
     chosen = [word for fact in FACTS for word in ("--fact", fact)]
     assert exports.export(target, *small_logs.log_dirs, "--show-payloads", *chosen) == 0
     assert set(exports.read_back(target, "findings").column("kind").to_pylist()) >= KINDS
-    return digests(target)
+    return exported(target)
 
 
-def digests(target: Path) -> dict[str, str]:
-    """Path below the target → SHA-256 of the file; the manifest is hashed without the names of the engine and the run."""
+def exported(target: Path) -> dict[str, str]:
+    """SHA-256 of the rows of each fact in their order, and of all in the manifest that does not depend on how tasks share rows.
+
+    The manifest lists every file of the snapshot, and no other is left.
+    """
     manifest = exports.manifest(target)
-    manifest["tool"].pop("engine")
-    files = exports.contents(target) | {"manifest.json": exports.RUN.sub("", json.dumps(manifest)).encode()}
-    return {path: hashlib.sha256(data).hexdigest() for path, data in sorted(files.items())}
+    listed = {file["path"] for file in manifest.pop("files")}
+    assert listed == set(exports.parquet_files(target))
+    del manifest["tool"]["engine"]
+    rows = {fact: dataset["rows"] for fact, dataset in manifest.pop("datasets").items()}
+    read = {fact: exports.read_back(target, fact).to_pylist() for fact in [*FACTS, "incomplete"]}
+    assert {fact: len(lines) for fact, lines in read.items()} == rows
+    names = {path.name for path in target.iterdir()} | {path.name for path in exports.snapshot_of(target).iterdir()}
+    told = {"manifest": exports.RUN.sub("", json.dumps(manifest)), "names": sorted(names), **read}
+    return {name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in told.items()}
 
 
 def busy_worker(
@@ -146,19 +155,19 @@ def test_a_sample_and_an_archive_give_the_document_of_the_local_engine(drives: D
 
 
 @pytest.mark.parametrize("tasks", TASKS)
-def test_any_number_of_tasks_gives_the_same_bytes(
+def test_any_number_of_tasks_gives_the_same_document_and_rows(
     drives: Driver,
     logs: RepeatedLogs,
     local_scan: str,
     small_logs: RepeatedLogs,
-    local_digests: dict[str, str],
+    local_export: dict[str, str],
     tmp_path: Path,
     tasks: int,
 ) -> None:
     assert drives.scan(*logs.log_dirs, **TASKS[tasks]).document == local_scan
     tasks_of_facts = drives.export(*small_logs.log_dirs, output=tmp_path / "out", facts=FACTS, split_bytes=SPLIT_BYTES[tasks]).tasks
     assert tasks_of_facts == dict.fromkeys(["batches", "records", "transactions"], tasks)
-    assert digests(tmp_path / "out") == local_digests
+    assert exported(tmp_path / "out") == local_export
 
 
 @pytest.mark.parametrize("tasks", [1, 8])
@@ -187,7 +196,7 @@ def test_a_worker_or_executor_killed_during_an_export_changes_nothing(
     running: Cluster,
     drives: Driver,
     small_logs: RepeatedLogs,
-    local_digests: dict[str, str],
+    local_export: dict[str, str],
     tmp_path: Path,
     is_executor: bool,
     message: str,
@@ -200,20 +209,20 @@ def test_a_worker_or_executor_killed_during_an_export_changes_nothing(
     else:
         os.kill(writer, signal.SIGKILL)
     drives.take().ok()
-    assert digests(last(tmp_path)) == local_digests
+    assert exported(last(tmp_path)) == local_export
     assert drives.log.read_text().count(message) > lost
 
 
 @SPECULATING
 def test_a_stopped_worker_is_replaced_and_leaves_no_files(
-    running: Cluster, drives: Driver, small_logs: RepeatedLogs, local_digests: dict[str, str], tmp_path: Path
+    running: Cluster, drives: Driver, small_logs: RepeatedLogs, local_export: dict[str, str], tmp_path: Path
 ) -> None:
     writer = busy_worker(running, drives, sends_export(drives, small_logs, tmp_path, 8), tmp_path, ".parquet")
     os.kill(writer, signal.SIGSTOP)
     try:
         drives.take().ok()
-        assert digests(last(tmp_path)) == local_digests
+        assert exported(last(tmp_path)) == local_export
     finally:
         os.kill(writer, signal.SIGCONT)
     wait_until(lambda: not has_open(writer, tmp_path, ".parquet"), "the end of its output", SECONDS_OF_A_SCAN)
-    assert digests(last(tmp_path)) == local_digests
+    assert exported(last(tmp_path)) == local_export
