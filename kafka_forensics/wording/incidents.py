@@ -49,9 +49,10 @@ TEXTS: Final[dict[Cause, _IncidentText]] = {
     ),
     Cause.SHORT_REPLICA: _IncidentText(
         "replica lacks committed records",
-        "{{ brokers or 'a broker' }} lacks committed records of {{ partitions }}, as if an older copy of its disk was restored",
-        f"{_GUARD}{{% if brokers and holders %}} Start {{{{ brokers }}}} last, after a broker that has the records"
-        " leads.{% endif %}",
+        "{{ brokers or 'a broker' }} lacks committed records of {{ partitions }}, as after a crash that lost its last writes,"
+        " or if an older copy of its disk was restored",
+        f"{_GUARD}{{% if brokers and holders %}} Do not let {{{{ brokers }}}} lead these partitions before a broker that has the"
+        " records; `plan` prints the order of starts.{% endif %}",
     ),
     Cause.UNCLEAN_SHUTDOWN: _IncidentText(
         "unclean stop",

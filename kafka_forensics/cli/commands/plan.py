@@ -9,6 +9,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Screen, open_output, say, screen_of, writing_to
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.safe_text import unquoted
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.outputs.plan_steps import PlanArguments
@@ -78,10 +79,13 @@ def plan(
         selected = _typed(("--topic", selection.topic), ("--partition", selection.partition))
         dead_options, rule_options = _typed(*(("--dead", broker) for broker in dead or ())), _typed(("--truncate-by", truncate_by))
         arguments = PlanArguments(elect, selected, dead_options, rule_options, None if files is None else str(files))
+        written = [] if output.output is None else [str(output.output)]
         if files is not None:
-            _write_files(files, plans, arguments)
+            written += _write_files(files, plans, arguments)
         write_plans(plans, format_name, to, arguments, by=by)
     _print_summary(plans, screen, names_missing_copies=format_name != "text", live=scan_options.live)
+    if written and not screen.quiet:
+        say(screen, [f"wrote {unquoted(', '.join(written))}"])
     return options.EXIT_INCOMPLETE if plans.result is not None and plans.result.incomplete else 0
 
 
@@ -90,16 +94,17 @@ def _typed(*values: tuple[str, object]) -> tuple[str, ...]:
     return tuple(text for option, value in values if value is not None for text in (option, str(value)))
 
 
-def _write_files(directory: Path, plans: "Plans", arguments: "PlanArguments") -> None:
-    """Write the files that commands of the steps read. Raises UsageError."""
+def _write_files(directory: Path, plans: "Plans", arguments: "PlanArguments") -> list[str]:
+    """Write the files that commands of the steps read, and return their paths. Raises UsageError."""
     from kafka_forensics.cli.outputs.plan_steps import steps_of
 
+    files = [step.file for step in steps_of(plans, arguments) if step.file is not None]
     with writing_to(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        for step in steps_of(plans, arguments):
-            if step.file is not None:
-                name, text = step.file
-                (directory / name).write_text(text)
+        if files:
+            directory.mkdir(parents=True, exist_ok=True)
+        for name, text in files:
+            (directory / name).write_text(text)
+    return [str(directory / name) for name, _ in files]
 
 
 def _check_elect(plans: "Plans", elect: str | None) -> None:

@@ -1,6 +1,8 @@
 """The rows of `dump` and `find` in every format, written as they are read; only a table keeps its first rows back."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -10,6 +12,7 @@ from kafka_forensics.cli.streams import Destination, write_pieces
 from kafka_forensics.model.batches import PAYLOAD_COLUMNS
 from kafka_forensics.model.json_objects import Json, JsonRow, JsonValue, json_text, rfc3339, time_text, with_number_texts
 from kafka_forensics.model.safe_text import printable
+from kafka_forensics.scanning.folding.waiting import map_concurrently
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +43,8 @@ _USUAL: Final = {
 """Usual values of a batch, which the notes of a table leave out."""
 _NOT_IN_TABLES: Final = frozenset({"base_timestamp", "crc", "last_sequence", "producer_epoch", "size_in_bytes"})
 """Columns that only the other formats have."""
+FORMATTING_THREADS: Final = 2
+"""Formatting takes twice the time of decoding."""
 
 
 class FileRows(Struct, frozen=True):
@@ -76,28 +81,47 @@ def _tsv_lines(sections: Iterable[FileRows], columns: Sequence[str], *, several:
         prefix = printable(section.file) + "\t" if several else ""
         places = [section.columns.index(name) if name in section.columns else len(section.columns) for name in columns]
         cells = [(place, spell) for place, name in zip(places, columns, strict=True) for spell in spellings(name)]
-        for row in section.rows:
-            if not isinstance(row, tuple):
-                from kafka_forensics.cli.outputs.record_text import records_as_tsv
+        yield from _formatted(section.rows, partial(_tsv_line, cells, prefix), partial(_records_as_tsv, columns, prefix))
 
-                constants, table = _constants_and_table(row)
-                yield records_as_tsv(table, columns, prefix, constants)
-            else:
-                padded = (*row, None)
-                yield prefix + "\t".join([spell(padded[place]) for place, spell in cells]) + "\n"
+
+def _tsv_line(cells: list[tuple[int, Callable[[object], str]]], prefix: str, row: JsonRow) -> str:
+    """A line of one row; `cells` has the place of each value in the row, or its length for none, and how to spell it."""
+    padded = (*row, None)
+    return prefix + "\t".join([spell(padded[place]) for place, spell in cells]) + "\n"
+
+
+def _records_as_tsv(columns: Sequence[str], prefix: str, records: "pa.RecordBatch | FoundRecords") -> memoryview:
+    from kafka_forensics.cli.outputs.record_text import records_as_tsv
+
+    constants, table = _constants_and_table(records)
+    return records_as_tsv(table, columns, prefix, constants)
 
 
 def _json_lines(sections: Iterable[FileRows]) -> Iterator[str | memoryview]:
     for section in sections:
-        row_as_json = _row_as_json(section)
-        for row in section.rows:
-            if isinstance(row, tuple):
-                yield row_as_json(row) + "\n"
-            else:
-                from kafka_forensics.cli.outputs.record_text import records_as_json_lines
+        yield from _formatted(section.rows, partial(_json_line, _row_as_json(section)), partial(_records_as_json_lines, section))
 
-                constants, table = _constants_and_table(row)
-                yield records_as_json_lines(table, section.file, section.columns, constants)
+
+def _json_line(row_as_json: Callable[[JsonRow], str], row: JsonRow) -> str:
+    return row_as_json(row) + "\n"
+
+
+def _records_as_json_lines(section: FileRows, records: "pa.RecordBatch | FoundRecords") -> memoryview:
+    from kafka_forensics.cli.outputs.record_text import records_as_json_lines
+
+    constants, table = _constants_and_table(records)
+    return records_as_json_lines(table, section.file, section.columns, constants)
+
+
+def _formatted(
+    rows: Iterable[Any], line: Callable[[JsonRow], str], lines: Callable[[Any], memoryview]
+) -> Iterator[str | memoryview]:
+    """`line` of each row and `lines` of records of many rows, which are formatted on threads while the next ones are decoded."""
+    for is_row, group in groupby(rows, key=lambda row: isinstance(row, tuple)):
+        if is_row:
+            yield from map(line, group)
+        else:
+            yield from map_concurrently(lines, group, FORMATTING_THREADS)
 
 
 def _constants_and_table(records: "pa.RecordBatch | FoundRecords") -> "tuple[dict[str, object], pa.RecordBatch]":

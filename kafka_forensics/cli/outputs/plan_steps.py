@@ -118,7 +118,24 @@ def steps_of(plans: Plans, arguments: PlanArguments = RECOMMENDED) -> list[Opera
         steps += [*_before_starts(plans, elections), *recover, *ordered]
         if starts:
             steps += [*_reset_groups(plans, arguments), *_check_result(arguments, recovered=bool(recover))]
-    return list(dict.fromkeys([*steps, *_open_transactions(plans, arguments)]))
+    transactions = list(_open_transactions(plans, arguments))
+    if not steps and any(step.kind == "end_transactions" for step in transactions) and _any_start_is_safe(plans):
+        steps.append(OperatorStep("start", "Start the controllers, then the brokers in any order: no election loses a record."))
+    return list(dict.fromkeys([*steps, *transactions]))
+
+
+def _any_start_is_safe(plans: Plans) -> bool:
+    """Whether the brokers are stopped and may start in any order, by copies of all replicas."""
+    unknown = (
+        plans.absent
+        or plans.assignment_unknown
+        or plans.not_read
+        or plans.without_copy
+        or plans.refused
+        or plans.others
+        or plans.unformatted
+    )
+    return not (plans.live or plans.planned or unknown)
 
 
 def _election_steps(plans: Plans, elections: Sequence[_ElectionSteps], arguments: PlanArguments) -> Iterable[OperatorStep]:
@@ -155,7 +172,9 @@ def _check_result(arguments: PlanArguments, *, recovered: bool) -> Iterator[Oper
     if recovered:
         command += f" --recovered {LOST}"
         yield OperatorStep(
-            "produce", "Produce the records again (needs confluent-kafka; docs/recover.md):", f"{produce_command(LOST)} --send"
+            "produce",
+            "Produce the records again at the ends of the logs (docs/recover.md):",
+            f"{produce_command(LOST)} --send",
         )
     yield OperatorStep("verify", "When all replicas are in sync, copy their logs, check, and start clients:", command)
 
@@ -203,6 +222,8 @@ def _open_transactions(plans: Plans, arguments: PlanArguments) -> Iterator[Opera
         )
         command = rerun_command("transactions", plans.rerun_arguments, *arguments.selection, *state_options({kind}))
         yield OperatorStep("end_transactions", text, command, (), tuple(partitions))
+        command = rerun_command("transactions", None, *arguments.selection, *state_options({kind}), "--live")
+        yield OperatorStep("transactions_ended", "Copy the logs again. This lists none of them:", command, (), tuple(partitions))
 
 
 def _salvage(plans: Plans, salvaged: Sequence[Planned]) -> Iterator[OperatorStep]:
@@ -283,7 +304,11 @@ def _plan_again(plans: Plans, elections: Sequence[_ElectionSteps]) -> Iterator[O
         )
     lacking = [broker for election in elections for broker in election.needs.plan_again_with]
     if absent := _distinct(broker for broker in lacking if broker not in plans.without_logs):
-        text = f"Copy the log directories of {brokers(absent)} as well, and plan again: they may hold what no other copy holds."
+        given = f"{absent[0]}=DIR" if len(absent) == 1 and isinstance(absent[0], int) else "N=DIR"
+        text = (
+            f"Copy the log directories of {brokers(absent)} as well, and plan again: they may hold what no other copy holds. "
+            f"An empty one, of a new disk, is given as {given}."
+        )
         yield OperatorStep("copy", text, None, absent)
 
 
@@ -450,7 +475,7 @@ def _start(start: StartRound, number: int, directory: str, *, alone: bool) -> It
         yield OperatorStep("stop", text, None, start.stopped)
     yield OperatorStep("start", f"Start {who}, and no other yet.", None, (start.broker,), partitions)
     if start.forced:
-        text = f"Elect it for {partitions_words(start.forced)}; repeat until it leads:"
+        text = f"If needed, elect it for {partitions_words(start.forced)}, until it leads:"
         file = f"election-{number}.json"
         written = (file, election_json(start.forced)) if len(start.forced) > 1 else None
         command = election_command(start.forced, f"{directory}/{file}")

@@ -15,6 +15,7 @@ from kafka_forensics.evidence.options import listed
 from kafka_forensics.export.json_document import json_line, json_list
 from kafka_forensics.export.recovered import RECORDS_JSONL, RECORDS_PARQUET, REPORT
 from kafka_forensics.model.amounts import plural
+from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.findings import Severity, TopicPartition
 from kafka_forensics.model.grouped import grouped
 from kafka_forensics.model.incidents import Cause
@@ -159,7 +160,10 @@ def _first_screen(recovery: Recovery, output: str) -> FirstScreen:
     command = None
     if left_out := left_out_words(recovery):
         lines.append(("left out", left_out))
-    if count.all.recovered:
+    of_clients = [partition for partition in recovery.partitions if partition.topic not in WITNESS_TOPICS]
+    if count.all.recovered and not any(partition.count.all.recovered for partition in of_clients):
+        lines.append(("next", "only brokers write to these topics: read the records, and do not produce them"))
+    elif count.all.recovered:
         leads = all(isinstance(partition.side, KeptSide) and partition.side.why == "leader" for partition in recovery.partitions)
         first = "" if leads else "elect what is kept, then "
         lines.append(("next", f"{first}produce the records again (docs/recover.md); a dry run:"))
@@ -310,7 +314,8 @@ def summary_line(recovery: Recovery, output: str) -> str:
         if undecided := len(recovery.undecided):
             what = f"no side is chosen for {undecided}" + (f"; of the others {what}" if undecided < recovery.looked_at else "")
         return f"{partitions}: {what}{_unreadable_remotely(recovery)}"
-    recovered = f"{partitions}: {plural(total.all.recovered, 'record')} recovered to {output}"
+    sources = sum(bool(partition.count.all.recovered) for partition in recovery.partitions)
+    recovered = f"{plural(total.all.recovered, 'record')} of {plural(sources, 'partition')} recovered to {output}"
     recovered += f", {total.committed.recovered} of them proven committed"
     rest = ((_filtered(total.all), "left out"), (total.all.unreadable, "unreadable"))
     return "; ".join([recovered, *(f"{count} {what}" for count, what in rest if count)])

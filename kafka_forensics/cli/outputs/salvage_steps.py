@@ -191,7 +191,10 @@ def _start(salvaged: Salvaged) -> Iterator[OperatorStep]:
         lacking = f" but partitions that lack only {brokers(absent)}" if absent else ""
         yield OperatorStep("in_sync", f"Check that all replicas are in sync: this prints nothing{lacking}.", command, order)
     command = rerun_command("verify", None, "--live", "--against", f"{salvaged.output}/{MANIFEST}")
-    yield OperatorStep("verify", "Copy the log directories again while brokers run, and check every byte:", command)
+    text = "Copy the log directories again while brokers run, and check every byte"
+    if gaps := [partition.key for partition in salvaged.partitions if partition.gaps]:
+        text += f"; `scan` and `plan` still report the gaps in {partitions_words(gaps)}, which no copy fills"
+    yield OperatorStep("verify", f"{text}:", command)
     for passed, topics in limits.items() if salvaged.is_kraft else ():
         yield from _retention_restored(passed, topics)
 

@@ -123,7 +123,7 @@ def _first_screen(checked: VerifyResult) -> FirstScreen:
     lines = []
     broken = [verified for verified in checked.promises if verified.outcome is Outcome.BROKEN]
     if checked.lost:
-        lines.append(("lost", f"no copy held {_offsets_words(checked.lost)} when the plan was made"))
+        lines.append(("lost", f"no copy held {_offsets_words(checked.lost)} when the copies were made"))
     if checked.given_up:
         is_internal = all(topic in WITNESS_TOPICS for topic, _ in checked.given_up)
         why = "only brokers write these" if is_internal else "no recovered records of these were given"
@@ -153,7 +153,7 @@ def message(verified: Verified) -> str:
 def summary_line(checked: VerifyResult) -> str:
     """The last line on stderr."""
     if not checked.promises:
-        return "nothing to verify: nothing is promised of these partitions"
+        return "nothing to verify: the document promises nothing of these partitions; a scan of the new copies shows what is left"
     counts = [(checked.count(outcome), outcome.value) for outcome in _ORDER]
     (first, outcome), *others = [(count, outcome) for count, outcome in counts if count]
     counted = ", ".join([f"{plural(first, 'promise')} {outcome}", *(f"{count} {outcome}" for count, outcome in others)])

@@ -121,8 +121,8 @@ def _choose_lineage(
     gaps = without([(lineage.log_start_offset, lineage.log_end_offset)], found)
     choice.lineage = replace(lineage, gaps=gaps)
     if gaps and not allow_gaps:
-        reason = f"no copy has {offset_ranges(gaps)} of this lineage"
-        hint = "give the log directories of more brokers, or --allow-gaps"
+        reason = f"no copy has {offset_ranges(gaps)}"
+        hint = "give the log directories of more brokers; without any, --allow-gaps leaves these offsets out for good"
         raise RefusedError(Refused(*sources[0].key, "gaps", reason, hint, gaps))
     return choice
 

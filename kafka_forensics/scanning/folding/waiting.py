@@ -1,4 +1,4 @@
-"""Concurrent work that mostly waits for a storage service, on more threads than there are cores."""
+"""Work on threads ahead of its consumer: waiting for a storage service, or computing without the GIL."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -11,14 +11,16 @@ _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
-def map_concurrently(work: Callable[[_Item], _Answer], items: Iterable[_Item]) -> Generator[_Answer, None, None]:
+def map_concurrently(
+    work: Callable[[_Item], _Answer], items: Iterable[_Item], threads: int = CONCURRENT_PARTITIONS
+) -> Generator[_Answer, None, None]:
     """Yield `work(item)` for every item, in order, computed on threads a few items ahead. Raises what `work` raises."""
-    with ThreadPoolExecutor(CONCURRENT_PARTITIONS, thread_name_prefix="waiting") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix="waiting") as pool:
         ahead: deque[Future[_Answer]] = deque()
         try:
             for item in items:
                 ahead.append(pool.submit(work, item))
-                if len(ahead) > 2 * CONCURRENT_PARTITIONS:
+                if len(ahead) > 2 * threads:
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
