@@ -73,5 +73,8 @@ def test_two_nights_are_audited_and_the_second_has_lost_records(environment: dic
     second = night(environment, "2026-11-25", **where)
     assert second.returncode != 0
     assert "Error code is: 1." in second.stdout + second.stderr, second.stdout[-4000:]
-    written = {str(path.relative_to(output)) for path in output.glob("*/*")}
-    assert written >= {"2026-11-24/_SUCCESS", "2026-11-25/_SUCCESS", "2026-11-25/findings", "changes/2026-11-25"}
+    for date in ("2026-11-24", "2026-11-25"):
+        (snapshot,) = output.glob(f"cluster=*/snapshot={date}")
+        assert (snapshot / "_SUCCESS").exists()
+        assert list((snapshot / "findings").iterdir())
+    assert {path.name for path in (tmp_path / "audits-changes").iterdir()} == {"2026-11-25"}

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,7 @@ def test_a_stopped_worker_is_replaced_and_leaves_no_files(
         drives.take().ok()
         assert exported(last(tmp_path)) == local_export
     finally:
-        os.kill(writer, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # Spark may have killed it when another attempt finished first
+            os.kill(writer, signal.SIGCONT)
     wait_until(lambda: not has_open(writer, tmp_path, ".parquet"), "the end of its output", SECONDS_OF_A_SCAN)
     assert exported(last(tmp_path)) == local_export

@@ -55,25 +55,28 @@ def submit(unpacked: Path, master: str, script: Path, *arguments: Path | str, py
     return submitted(script, arguments, master=master, folder=unpacked, environment=environment, options=archives)
 
 
+def to_output(folder: Path) -> list[str]:
+    return ["--output", str(folder / "audits"), "--cluster", "ledger", "--snapshot", "today"]
+
+
 def test_without_the_archive_the_missing_module_is_named(bare_cluster: Cluster, unpacked: Path, tmp_path: Path) -> None:
     for module in ("kafka_forensics", "pyarrow"):
         command = [str(BARE), "-I", "-c", f"import {module}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert f"No module named '{module}'" in done.stderr
-    done = submit(unpacked, bare_cluster.url, AUDIT, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=str(BARE))
+    done = submit(unpacked, bare_cluster.url, AUDIT, SAMPLE, *to_output(tmp_path), python=str(BARE))
     assert done.returncode == 2, done.stderr[-4000:]
-    assert (
-        "error: Spark's workers have no module kafka_forensics\n" in done.stdout
-    )  # spark-submit joins stdout and stderr of Python
-    assert not (tmp_path / "today").exists()
+    problem = "error: Spark's workers have no module kafka_forensics: install the same kafka-forensics for their interpreter"
+    assert problem in done.stdout  # spark-submit joins stdout and stderr of Python
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_with_the_archive_workers_audit_and_read_the_data_source(bare_cluster: Cluster, unpacked: Path, tmp_path: Path) -> None:
     packed = f"./{PACKED}"
-    done = submit(unpacked, bare_cluster.url, AUDIT, SAMPLE, "--output", tmp_path, "--snapshot", "today", python=packed)
+    done = submit(unpacked, bare_cluster.url, AUDIT, SAMPLE, *to_output(tmp_path), python=packed)
     assert done.returncode == 1, done.stdout + done.stderr[-4000:]
     assert "  critical  FORK_BELOW_HW  ledger-0\n" in done.stdout
-    assert (tmp_path / "today" / "_SUCCESS").exists()
+    assert (tmp_path / "audits" / "cluster=ledger" / "snapshot=today" / "_SUCCESS").exists()
     (tmp_path / "read.py").write_text(READ)
     done = submit(unpacked, bare_cluster.url, tmp_path / "read.py", SAMPLE, python=packed)
     assert (done.returncode, done.stdout) == (0, "batches 9 3\n"), done.stderr[-4000:]
