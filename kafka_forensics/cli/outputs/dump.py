@@ -81,7 +81,7 @@ def _tsv_lines(sections: Iterable[FileRows], columns: Sequence[str], *, several:
         prefix = printable(section.file) + "\t" if several else ""
         places = [section.columns.index(name) if name in section.columns else len(section.columns) for name in columns]
         cells = [(place, spell) for place, name in zip(places, columns, strict=True) for spell in spellings(name)]
-        yield from _formatted(section.rows, partial(_tsv_line, cells, prefix), partial(_records_as_tsv, columns, prefix))
+        yield from _formatted(section.rows, partial(_tsv_line, cells, prefix), partial(_tsv_of_records, columns, prefix))
 
 
 def _tsv_line(cells: list[tuple[int, Callable[[object], str]]], prefix: str, row: JsonRow) -> str:
@@ -90,7 +90,7 @@ def _tsv_line(cells: list[tuple[int, Callable[[object], str]]], prefix: str, row
     return prefix + "\t".join([spell(padded[place]) for place, spell in cells]) + "\n"
 
 
-def _records_as_tsv(columns: Sequence[str], prefix: str, records: "pa.RecordBatch | FoundRecords") -> memoryview:
+def _tsv_of_records(columns: Sequence[str], prefix: str, records: "pa.RecordBatch | FoundRecords") -> memoryview:
     from kafka_forensics.cli.outputs.record_text import records_as_tsv
 
     constants, table = _constants_and_table(records)
@@ -99,14 +99,14 @@ def _records_as_tsv(columns: Sequence[str], prefix: str, records: "pa.RecordBatc
 
 def _json_lines(sections: Iterable[FileRows]) -> Iterator[str | memoryview]:
     for section in sections:
-        yield from _formatted(section.rows, partial(_json_line, _row_as_json(section)), partial(_records_as_json_lines, section))
+        yield from _formatted(section.rows, partial(_json_line, _row_as_json(section)), partial(_json_of_records, section))
 
 
 def _json_line(row_as_json: Callable[[JsonRow], str], row: JsonRow) -> str:
     return row_as_json(row) + "\n"
 
 
-def _records_as_json_lines(section: FileRows, records: "pa.RecordBatch | FoundRecords") -> memoryview:
+def _json_of_records(section: FileRows, records: "pa.RecordBatch | FoundRecords") -> memoryview:
     from kafka_forensics.cli.outputs.record_text import records_as_json_lines
 
     constants, table = _constants_and_table(records)
