@@ -88,6 +88,21 @@ def test_special_keys_values_and_headers_are_written_the_same(tmp_path: Path, fo
     assert any(isinstance(run, pa.RecordBatch) for run in log_runs(file, options)), "many are written at once"
 
 
+def test_records_are_kept_while_the_next_ones_are_read(tmp_path: Path) -> None:
+    """The records of a batch with a wrong number of records are read into the same memory as those before them."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / segment_file(0)
+    sound = write_batch([RecordToWrite(b"key", b"a longer value")], base_offset=0, base_timestamp=0, compression_type="zstd")
+    other = write_batch([RecordToWrite(b"k", b"v")], base_offset=1, base_timestamp=0, compression_type="zstd")
+    path.write_bytes(sound + other[:57] + (2).to_bytes(4, "big") + other[61:])
+    options = DumpOptions(records=True, show_payloads=True)
+    text = dumped(log_runs, path, options, "jsonl", several=False)
+    assert text == dumped(log_rows, path, options, "jsonl", several=False)
+    [file] = find_files([str(path)], options).files
+    assert isinstance(next(log_runs(file, options)), pa.RecordBatch)
+
+
 def test_records_of_internal_topics_are_written_one_by_one(tmp_path: Path) -> None:
     directory = tmp_path / "__consumer_offsets-0"
     directory.mkdir()

@@ -148,6 +148,7 @@ def _record_table(
     from kafka_forensics.scanning.rereading.record_columns import byte_strings, header_lists, texts_by_index
 
     rows, of_row = np.unique(block.batches, return_inverse=True)
+    fields = block.columns.copy()  # the next block overwrites them while these are formatted
 
     def of_batch(values: "ArrowArray") -> "ArrowArray":
         return pa.DictionaryArray.from_arrays(numbers(of_row.astype(np.int32)), values)
@@ -160,7 +161,7 @@ def _record_table(
     columns = {
         "span": same(strings_array(["record"])),
         "position": of_batch(numbers(batches[BatchColumn.POSITION])),
-        "size_in_bytes": numbers(block.columns[RecordColumn.SIZE_IN_BYTES]),
+        "size_in_bytes": numbers(fields[RecordColumn.SIZE_IN_BYTES]),
         "offset": numbers(block.offsets),
         "timestamp": numbers(block.timestamps),
         "timestamp_type": texts_by_index(block.timestamp_types, RECORD_TIMESTAMP_TYPES),
@@ -169,9 +170,9 @@ def _record_table(
         "producer_id": of_batch(numbers(batches[BatchColumn.PRODUCER_ID])),
         "producer_epoch": of_batch(numbers(batches[BatchColumn.PRODUCER_EPOCH])),
         "sequence": numbers(block.sequences),
-        "key_size": numbers(block.columns[RecordColumn.KEY_LENGTH]),
-        "value_size": numbers(block.columns[RecordColumn.VALUE_LENGTH]),
-        "headers_count": numbers(block.columns[RecordColumn.HEADERS_COUNT]),
+        "key_size": numbers(fields[RecordColumn.KEY_LENGTH]),
+        "value_size": numbers(fields[RecordColumn.VALUE_LENGTH]),
+        "headers_count": numbers(fields[RecordColumn.HEADERS_COUNT]),
         "is_valid": of_batch(numbers(has_right_crc(batches))),
         "control_record_type": same(pa.nulls(1)),
         "coordinator_epoch": same(pa.nulls(1)),
@@ -181,9 +182,9 @@ def _record_table(
     if options.show_payloads:
         assert block.payload is not None
         key, value = RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION
-        columns["key"] = byte_strings(block.payload, block.columns[key], block.columns[RecordColumn.KEY_LENGTH])
-        columns["value"] = byte_strings(block.payload, block.columns[value], block.columns[RecordColumn.VALUE_LENGTH])
-        columns["headers"] = header_lists(block.payload, block.columns)
+        columns["key"] = byte_strings(block.payload, fields[key], fields[RecordColumn.KEY_LENGTH])
+        columns["value"] = byte_strings(block.payload, fields[value], fields[RecordColumn.VALUE_LENGTH])
+        columns["headers"] = header_lists(block.payload, fields)
     table = pa.RecordBatch.from_pydict(columns)
     wanted = options.overlapping(block.offsets, block.offsets)
     return table if wanted.all() else table.filter(numbers(wanted))
