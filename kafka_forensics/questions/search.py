@@ -617,6 +617,8 @@ def _held_bytes(row: "JsonRow | FoundRecords") -> int:
     return _ROW_BYTES + len(key or b"") + len(value or b"") + inside
 
 
+COMPILED_AFTER_BATCHES: Final = 4 << 10
+"""Batches decoded one by one, which took about as long as compiling the kernel."""
 _CandidateBatch = tuple[list[int], bytes | None]
 """A batch as a list by BatchColumn, and its bytes; None where they are not read yet."""
 
@@ -632,6 +634,7 @@ class _Candidates:
         self._inspected = np.zeros(CHUNK_ROWS, np.bool_)
         self._held = np.empty(_MIN_HELD_BYTES, np.uint8)
         self._used = 0
+        self._one_by_one = 0
         self._places = np.full(CHUNK_ROWS, -1, np.int64)
         """By row of the chunk, where in `_held` its bytes begin; -1 for a batch that is not held."""
 
@@ -693,7 +696,9 @@ class _Candidates:
             is_wanted |= is_unseen & self._conditions.batches(columns)
         rows = np.flatnonzero(is_wanted)
         is_control = columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0
-        one_by_one = (is_unseen | is_control | (columns[BatchColumn.MAGIC] < 2) | (not match_records.is_ready()))[rows]
+        compiles = match_records.is_ready() or self._one_by_one > COMPILED_AFTER_BATCHES
+        one_by_one = (is_unseen | is_control | (columns[BatchColumn.MAGIC] < 2) | (not compiles))[rows]
+        self._one_by_one += int(one_by_one.sum())
         for run in np.split(rows, np.flatnonzero(np.diff(one_by_one)) + 1):
             if run.size and one_by_one[np.searchsorted(rows, run[0])]:
                 yield from self.rest()
