@@ -64,8 +64,7 @@ def first_lines(workload: Workload, work: Path) -> Iterator[list[str]]:
         "dump",
         "dump --records",
         "dump --records --show-payloads --format jsonl",
-        "find --timestamp 2000..2100",
-        "find --key none",
+        "find --timestamp 2000-01-01..2100-01-01",
     ):
         name, *options = how.split()
         command = [sys.executable, "-m", "kafka_forensics", name, largest, *options]

@@ -39,7 +39,9 @@ COMPILED_ABOVE_BYTES: Final = 128 << 10
 LOADED_ABOVE_BYTES: Final = 4 << 20
 """For work of more bytes than this, cached kernels are used from the first call where the alternative is much slower."""
 COMPILE_AFTER_SECONDS: Final = 0.5
-"""Kernels are compiled after interpreted ones have used this much CPU time in this process."""
+"""Kernels are compiled after interpreted ones have used this much CPU time in this process, if the whole work will take long."""
+COMPILING_SECONDS: Final = 3.0
+"""About what compiling the kernels of a scan takes: work that takes less is interpreted to its end."""
 MIN_KERNEL_SECONDS: Final = 0.1
 """A kernel that has used less is still not compiled: compiling it would take longer."""
 LOAD_AFTER_SECONDS: Final = 0.25
@@ -127,6 +129,16 @@ def call_before_compiling(announce: Callable[[], None] | None) -> None:
     _process.before_compiling = announce
 
 
+def _expected_seconds() -> float:
+    """What interpreting will take for the whole work, if its calls are as large and slow as the slowest one until now."""
+    return _process.longest_call * _process.work_bytes / _CALL_BYTES
+
+
+def _is_long() -> bool:
+    """Whether interpreting has taken some time, and the work will take, or has taken, longer than compiling."""
+    return _process.seconds > COMPILE_AFTER_SECONDS and max(_process.seconds, _expected_seconds()) > COMPILING_SECONDS
+
+
 class Kernel(Generic[Answer]):
     """A function in two forms, interpreted and compiled."""
 
@@ -165,8 +177,7 @@ class Kernel(Generic[Answer]):
         time to be compiled, or the cache has it and the work is not small."""
         if _process.mode != "as needed":
             return _process.mode == "compiled"
-        is_long = _process.seconds > COMPILE_AFTER_SECONDS
-        return is_long or (_process.work_bytes > LOADED_ABOVE_BYTES and self._is_in_cache)
+        return _is_long() or (_process.work_bytes > LOADED_ABOVE_BYTES and self._is_in_cache)
 
     @cached_property
     def _is_in_cache(self) -> bool:
@@ -181,9 +192,8 @@ class Kernel(Generic[Answer]):
         signature.seconds += seconds
         _process.seconds += seconds
         _process.longest_call = max(_process.longest_call, seconds)
-        needed = _process.seconds > COMPILE_AFTER_SECONDS and signature.seconds > MIN_KERNEL_SECONDS
-        expected = _process.longest_call * _process.work_bytes / _CALL_BYTES
-        is_loadable = _process.seconds > LOAD_AFTER_SECONDS or expected > LOAD_BEFORE_SECONDS
+        needed = _is_long() and signature.seconds > MIN_KERNEL_SECONDS
+        is_loadable = _process.seconds > LOAD_AFTER_SECONDS or _expected_seconds() > LOAD_BEFORE_SECONDS
         if is_loadable and not signature.is_looked_up:
             signature.is_looked_up = True
             needed |= self._is_cached(_digest(types))

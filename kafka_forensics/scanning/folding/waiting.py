@@ -20,7 +20,7 @@ def map_concurrently(
         try:
             for item in items:
                 ahead.append(pool.submit(work, item))
-                if len(ahead) > 2 * threads:
+                while ahead and (len(ahead) > 2 * threads or ahead[0].done()):
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
