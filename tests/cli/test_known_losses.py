@@ -93,7 +93,7 @@ def test_a_known_loss_breaks_no_promise_once_the_offset_is_set(
     arguments = ("verify", after, "--against", plan, "--elected", "1")
     promises = [json.loads(line) for line in run(*arguments, "--format", "jsonl")[1].splitlines()]
     assert [promise["reason"] for promise in promises if promise["promise"] == "intact"] == [reason]
-    assert "lost no copy held 5 offsets of orders-0 when the plan was made" in text_of(*arguments)
+    assert "lost no copy held 5 offsets of orders-0 when the copies were made" in text_of(*arguments)
 
 
 def test_new_records_at_lost_offsets_leave_nothing_to_report(run: Run, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_records_below_the_leaders_log_start_are_a_cost_unless_its_checkpoint_ex
             reason != "checkpoint",
         )
         assert ("any order of starts is safe" in text) is (reason == "checkpoint")
-        assert ("Elect it for t-0" in text) is (reason != "checkpoint")
+        assert ("elect it for t-0" in text) is (reason != "checkpoint")
     text = plan_text(tmp_path / "checkpoint")
     assert "except offsets that the leader's log has already deleted (3 offsets if broker 1 leads): any order" in text
     assert "nothing is lost except what the leader's log has already deleted." in text
@@ -538,9 +538,10 @@ def test_a_step_names_the_command_that_shows_how_to_end_hanging_transactions(
     for options, state in ((("--as-of", later), "hanging"), (("--live", "--as-of", later, "--topic", "t"), "open")):
         steps = plan_document(tmp_path, *options)["steps"]
         assert [step["kind"] for step in steps].count("end_transactions") == 1
-        assert "transactions in t-0 hang" in steps[-1]["text"]
+        assert "transactions in t-0 hang" in steps[-2]["text"]
         command = ("kafka-forensics", "transactions", str(tmp_path), *options, "--state", state)
-        assert steps[-1]["command"] == shlex.join(command)
+        assert steps[-2]["command"] == shlex.join(command)
+        assert steps[-1]["kind"] == "transactions_ended"
         status, out, _ = run(*command[1:], "--format", "text")
         assert (status, "find-hanging" in out, " abort " in out) == (0, True, True)
     assert "HOST:PORT" not in plan_text(tmp_path, "--as-of", later)

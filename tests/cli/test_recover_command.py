@@ -59,9 +59,9 @@ def test_lost_records_of_the_sample_are_written_with_a_report(run: Run, tmp_path
     output = tmp_path / "lost"
     status, out, err = run("recover", UNCLEAN, "--topic", "audit", "--partition", 0, "--output", output, "--format", "text")
     assert status == 1
-    assert err == f"1 partition: 70 records recovered to {output}, 70 of them proven committed\n"
+    assert err == f"70 records of 1 partition recovered to {output}, 70 of them proven committed\n"
     flat = " ".join(out.split())
-    assert flat.startswith("CRITICAL 1 partition: 70 records recovered to ")
+    assert flat.startswith("CRITICAL 70 records of 1 partition recovered to ")
     assert (
         "audit-0: broker 1 is kept, the leader in the controller's log. By the plan it loses 70 offsets, 70 of them"
         " proven committed: at least 70 (on no copy that stays), at most 70. lost offsets held by committed recovered"
@@ -177,7 +177,7 @@ def test_unreadable_records_give_status_3_and_the_others_are_written(run: Run, t
     put_replica(tmp_path / "copies", 2, common + flip_bit(values(2, "c"), 70) + values(3, "d"))
     output = tmp_path / "lost"
     status, out, err = run("recover", tmp_path / "copies", "--keep", 1, "--output", output, "--format", "text")
-    summary = f"1 partition: 1 record recovered to {output}, 0 of them proven committed; 1 unreadable"
+    summary = f"1 record of 1 partition recovered to {output}, 0 of them proven committed; 1 unreadable"
     assert (status, err.splitlines()[0]) == (3, summary)
     assert "No given copy has the records of 1 offset: damaged." in " ".join(out.split())
     assert [line["value"] for line in lines_of(output)] == ["d"]

@@ -50,7 +50,7 @@ def test_a_log_with_gaps_is_salvaged_with_allow_gaps(tmp_path: Path, run: Run) -
     batches = batches_of(4)
     put_replica(tmp_path / "in", 1, {0: batches[0] + flip_bit(batches[1], 70) + b"".join(batches[2:])}, high_watermark=8)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "no", "--format", "text")
-    assert (status, f"refused {NAME}: no copy has offsets 2 to 3 of this lineage" in out) == (3, True)
+    assert (status, f"refused {NAME}: no copy has offsets 2 to 3" in out) == (3, True)
     status, out, _ = run("salvage", tmp_path / "in", "--output", tmp_path / "yes", "--allow-gaps", "--format", "text")
     assert (status, "no copy holds 2 offsets of the salvaged partitions" in out, "2 to 3" in out) == (0, True, True)
 

@@ -77,7 +77,10 @@ def test_names_in_a_plan_are_escaped(verify: Verify, plan: Path) -> None:
 
 def test_a_plan_without_promises_gives_status_3_and_no_plan_2(verify: Verify, plan: Path) -> None:
     status, _, err = verify("--topic", "__cluster*")
-    assert (status, err) == (3, "nothing to verify: nothing is promised of these partitions\n")
+    assert (status, err) == (
+        3,
+        "nothing to verify: the document promises nothing of these partitions; a scan of the new copies shows what is left\n",
+    )
     plan.write_text("{}")
     status, _, err = verify()
     assert (status, "plan PATH... --format json --output plan.json" in err) == (2, True)

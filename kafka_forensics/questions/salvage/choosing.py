@@ -122,7 +122,7 @@ def _choose_lineage(
     choice.lineage = replace(lineage, gaps=gaps)
     if gaps and not allow_gaps:
         reason = f"no copy has {offset_ranges(gaps)}"
-        hint = "give the log directories of more brokers; without any, --allow-gaps leaves these offsets out for good"
+        hint = "give the log directories of more brokers; without any, --allow-gaps leaves these offsets out"
         raise RefusedError(Refused(*sources[0].key, "gaps", reason, hint, gaps))
     return choice
 
