@@ -542,6 +542,7 @@ def test_a_step_names_the_command_that_shows_how_to_end_hanging_transactions(
         command = ("kafka-forensics", "transactions", str(tmp_path), *options, "--state", state)
         assert steps[-2]["command"] == shlex.join(command)
         assert steps[-1]["kind"] == "transactions_ended"
+        assert ("stop all brokers" in plan_text(tmp_path, *options)) is any(step["kind"] == "start" for step in steps)
         status, out, _ = run(*command[1:], "--format", "text")
         assert (status, "find-hanging" in out, " abort " in out) == (0, True, True)
     assert "HOST:PORT" not in plan_text(tmp_path, "--as-of", later)

@@ -93,8 +93,8 @@ def exported(target: Path) -> dict[str, str]:
     read = {fact: exports.read_back(target, fact).to_pylist() for fact in [*FACTS, "incomplete"]}
     assert {fact: len(lines) for fact, lines in read.items()} == rows
     names = {path.name for path in target.iterdir()} | {path.name for path in exports.snapshot_of(target).iterdir()}
-    told = {"manifest": exports.RUN.sub("", json.dumps(manifest)), "names": sorted(names), **read}
-    return {name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in told.items()}
+    parts = {**read, "manifest": exports.RUN.sub("", json.dumps(manifest)), "names": sorted(names)}
+    return {part: hashlib.sha256(repr(content).encode()).hexdigest() for part, content in parts.items()}
 
 
 def busy_worker(

@@ -66,7 +66,8 @@ def test_without_the_archive_the_missing_module_is_named(bare_cluster: Cluster, 
         assert f"No module named '{module}'" in done.stderr
     done = submit(unpacked, bare_cluster.url, AUDIT, SAMPLE, *to_output(tmp_path), python=str(BARE))
     assert done.returncode == 2, done.stderr[-4000:]
-    problem = "error: Spark's workers have no module kafka_forensics: install the same kafka-forensics for their interpreter"
+    hint = "install the same kafka-forensics for their interpreter (PYSPARK_PYTHON)"
+    problem = f"error: Spark's workers have no module kafka_forensics: {hint}\n"
     assert problem in done.stdout  # spark-submit joins stdout and stderr of Python
     assert list(tmp_path.iterdir()) == []
 

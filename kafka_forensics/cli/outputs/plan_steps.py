@@ -53,7 +53,7 @@ _TOPICS_NAMED: Final = 5
 
 def preamble(plans: Plans, steps: Iterable[OperatorStep]) -> str:
     """The paragraph above the steps, which applies to all of them; empty if they only end transactions."""
-    if all(step.kind == "end_transactions" for step in steps):
+    if all(step.kind in ("look_again", "end_transactions", "transactions_ended") for step in steps):
         return ""
     return (
         f"If a step fails for {minutes_to_start(plans.bytes_to_recover.values())} minutes, stop all brokers, copy and plan again."
