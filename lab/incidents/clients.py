@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer, TopicPartition
 
 from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
@@ -19,6 +19,8 @@ BATCH_RECORDS: Final = 20
 INTERNAL: Final = {"__consumer_offsets": 50, "__transaction_state": 50}
 """Internal topics with Kafka's default numbers of partitions."""
 READ_SECONDS: Final = 60
+REBALANCED: Final = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
+"""Errors of a commit after which the consumer joins its group again."""
 LINGER_MS: Final = 1000
 """Longer than a batch takes to be put together; a flush does not wait for it."""
 KEYS: Final = 30
@@ -99,14 +101,21 @@ class Clients:
         consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
         wanted = [TopicPartition(topic, number, self.ends()[topic, number]) for number in range(self.topics[topic])]
 
-        def at_end() -> bool:
+        def has_committed() -> bool:
             consumer.consume(num_messages=500, timeout=1.0)
-            return sorted(consumer.position(wanted)) == sorted(wanted)
+            if sorted(consumer.position(wanted)) != sorted(wanted):
+                return False
+            try:
+                consumer.commit(offsets=wanted, asynchronous=False)
+            except KafkaException as error:
+                if error.args[0].code() not in REBALANCED:
+                    raise
+                return False
+            return True
 
         try:
             consumer.subscribe([topic])
-            wait_until(f"{group} reads {topic} to its end", at_end, timeout_seconds=READ_SECONDS, step_seconds=0)
-            consumer.commit(offsets=wanted, asynchronous=False)
+            wait_until(f"{group} reads {topic} to its end", has_committed, timeout_seconds=READ_SECONDS, step_seconds=0)
         finally:
             consumer.close()
 

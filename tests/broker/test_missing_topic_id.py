@@ -35,7 +35,7 @@ def test_scan_forecasts_the_start(outcomes: dict[str, Outcome]) -> None:
     finding = only_finding(scan([outcomes["4.3.0"].before]), KIND)
     assert (finding.severity.value, finding.confidence.value, finding.evidence["sets_aside"]) == ("error", "proven", True)
     assert (finding.place.topic, finding.place.offset_start, finding.place.offset_end) == (TOPIC, 0, RECORDS)
-    assert "renames the directory to -stray and begins anew with an empty log." in message(finding)
+    assert "renames the directory to -stray and starts with an empty log." in message(finding)
 
 
 def test_a_broker_before_3_7_assigns_the_topic_id(outcomes: dict[str, Outcome]) -> None:
