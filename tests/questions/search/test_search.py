@@ -176,6 +176,25 @@ def _interpreted(chosen_kernels: None) -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_kernels_match_records_only_where_they_may_be_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    folder = tmp_path / "cluster"
+    put_replica(folder, 1, [OF_HEADERS])
+    matched, blocks = [], finding.RecordMatcher.blocks
+
+    def count_blocks(*arguments: Any) -> Any:
+        matched.append(arguments)
+        return blocks(*arguments)
+
+    monkeypatch.setattr(finding, "COMPILED_AFTER_BATCHES", -1)
+    monkeypatch.setattr(finding.RecordMatcher, "blocks", count_blocks)
+    with kernels(compiled=compiled):
+        assert len(search_rows(folder, Conditions(key=b"a"))) == len(HEADERS)
+    assert bool(matched) is compiled
+
+
 @st.composite
 def conditions_on_any_bytes(draw: st.DrawFn) -> Conditions:
     """Conditions that some records of `any_batches` fulfil."""
