@@ -36,7 +36,7 @@ COPIED: Final = (
     *("pyproject.toml", "README.md", "CHANGELOG.md"),
 )
 PACKAGE: Final = "kafka_forensics"
-PACKAGES: Final = ("replication", "analysis", "evidence", "parsers", "judging")
+PACKAGES: Final = ("replication", "analysis", "evidence", "parsers", "scanning/judging")
 OPERATORS: Final = (
     *("Binary", "Unary", "Comparison", "True", "False", "And"),
     *("Or", "Break", "Continue", "Number", "Not", "Iteration"),
@@ -283,6 +283,7 @@ def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
     """Run tests, which must pass, and record in a new folder which lines each of them runs."""
     folder.mkdir(parents=True)
     sources = [str(ROOT / PACKAGE / package) for package in PACKAGES]
+    assert all(map(os.path.isdir, sources)), sources  # coverage would record nothing
     environment = os.environ | {"COVERING_FOLDER": str(folder), "COVERING_SOURCES": json.dumps(sources)}
     options = ["-q", "-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder"]
     options += ["-m", "not spark", "-p", "tests.mutants.covering"]
