@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo                install into $(VENV) and scan two sample clusters that lost data'
-	@echo 'make test                the tests: 14 minutes on two cores'
+	@echo 'make test                the tests: 14 to 17 minutes on two cores'
 	@echo 'make test-broker         tests with a real Kafka on loopback: 16 minutes; SLICE=slice: 3 minutes'
 	@echo 'make nightly             all other tests: 2¼ hours; with PART=spark one part (docs/development.md)'
 	@echo 'make check               formatting, lint, types'

@@ -31,7 +31,7 @@ from kafka_forensics.model.json_objects import JsonRow
 from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.remote_log import REMOTE
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.kernels.compiling import compile_as_needed, using_compiled
+from kafka_forensics.parsers.kernels.compiling import compile_as_needed
 from kafka_forensics.parsers.kernels.matching import mark_containing, match_records
 from kafka_forensics.parsers.log import (
     HELD_BYTES,
@@ -696,7 +696,7 @@ class _Candidates:
             is_wanted |= is_unseen & self._conditions.batches(columns)
         rows = np.flatnonzero(is_wanted)
         is_control = columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0
-        by_kernel = match_records.is_ready() or (using_compiled() and self._one_by_one > COMPILED_AFTER_BATCHES)
+        by_kernel = match_records.is_ready(is_long=self._one_by_one > COMPILED_AFTER_BATCHES)
         one_by_one = (is_unseen | is_control | (columns[BatchColumn.MAGIC] < 2) | (not by_kernel))[rows]
         self._one_by_one += int(one_by_one.sum())
         for run in np.split(rows, np.flatnonzero(np.diff(one_by_one)) + 1):

@@ -172,12 +172,12 @@ class Kernel(Generic[Answer]):
                 self._load_or_compile(values, types)
         return answer
 
-    def is_ready(self) -> bool:
+    def is_ready(self, *, is_long: bool = False) -> bool:
         """Whether to prefer the compiled form to other code for the same task: this process has chosen it, kernels have used enough
-        time to be compiled, or the cache has it and the work is not small."""
+        time to be compiled, or the other code has (`is_long`), or the cache has it and the work is not small."""
         if _process.mode != "as needed":
             return _process.mode == "compiled"
-        return _is_long() or (_process.work_bytes > LOADED_ABOVE_BYTES and self._is_in_cache)
+        return is_long or _is_long() or (_process.work_bytes > LOADED_ABOVE_BYTES and self._is_in_cache)
 
     @cached_property
     def _is_in_cache(self) -> bool:
