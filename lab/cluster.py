@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -184,8 +184,21 @@ class Cluster:
         """Create a topic; `assignment` lists the replicas per partition, preferred leader first (default: one on all brokers)."""
         replicas = assignment or [self.brokers]
         topic = NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(settings or {}))
-        admin = self.admin()
-        admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_SECONDS)[name].result(ADMIN_TIMEOUT_SECONDS)
+        admin, handled = self.admin(), {KafkaError._DESTROY_BROKER}
+
+        def created() -> bool:
+            """The client drops a request to a broker that its newest metadata lacks, as that of a broker that just joined may."""
+            try:
+                admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_SECONDS)[name].result(ADMIN_TIMEOUT_SECONDS)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code not in handled:
+                    raise
+                handled.add(KafkaError.TOPIC_ALREADY_EXISTS)  # because the broker may have received the dropped request
+                return bool(code == KafkaError.TOPIC_ALREADY_EXISTS)
+            return True
+
+        wait_until(f"{name} is created", created, timeout_seconds=ADMIN_TIMEOUT_SECONDS)
         wait_until(f"{name} has leaders", lambda: self._has_leaders(name), timeout_seconds=ADMIN_TIMEOUT_SECONDS)
 
     def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
