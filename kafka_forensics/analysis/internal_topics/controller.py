@@ -444,13 +444,17 @@ class MetadataCopy(Struct):
     base_offsets: "Ints"
     last_offsets: "Ints"
     identities: "Ints"
-    last_epoch: int
 
     @property
     def epochs(self) -> "Ints":
         """Leader epoch of each batch."""
         epochs: Ints = self.identities >> 32
         return epochs
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of the last batch; -1 if the log is empty."""
+        return int(self.identities[-1] >> 32) if self.identities.size else -1
 
     def has(self, base_offset: int, identity: int) -> bool:
         """Whether the copy has this batch."""
@@ -477,7 +481,7 @@ class MetadataCopy(Struct):
         arrays = self.base_offsets, self.last_offsets, self.identities
         if not all(np.array_equal(ours, theirs) for ours, theirs in zip(arrays, views, strict=True)):
             return None
-        return MetadataCopy(self.node, *views, self.last_epoch)
+        return MetadataCopy(self.node, *views)
 
 
 def add_copy(copies: list[MetadataCopy], new: MetadataCopy) -> None:
@@ -558,7 +562,10 @@ def merge_copies(copies: list[MetadataCopy]) -> AgreedLog:
 
 
 def _agreed_end(copy: MetadataCopy, best: MetadataCopy) -> int:
-    """The first offset at which `copy` has another batch than `best`, else its end."""
+    """The first offset at which `copy` has other records than `best`, else its end.
+
+    Batches are compared by CRC, which does not cover the leader epoch: a damaged epoch is no fork.
+    """
     common, ours, theirs = np.intersect1d(copy.base_offsets, best.base_offsets, return_indices=True)
-    differs = np.flatnonzero(copy.identities[ours] != best.identities[theirs])
+    differs = np.flatnonzero((copy.identities[ours] ^ best.identities[theirs]) & 0xFFFFFFFF)
     return int(common[differs[0]]) if differs.size else min(copy.end_offset, max(best.end_offset, copy.start_offset))

@@ -103,14 +103,15 @@ class ControllerCopy(Struct):
     def last_epoch(self) -> int:
         """The leader epoch of its last record, or else of its newest snapshot; -1 without any."""
         if self.log.base_offsets.size:
-            return int(self.log.identities[-1] >> 32)
+            return self.log.last_epoch
         return self.snapshots[-1].leader_epoch if self.snapshots else -1
 
     @property
     def epoch_seen(self) -> int:
         """The highest leader epoch in its log, its snapshots and its `quorum-state`; -1 without any."""
         states = [] if self.state is None else [self.state.leader_epoch]
-        return max(-1, self.log.last_epoch, *states, *(snapshot.leader_epoch for snapshot in self.snapshots))
+        logged = int(self.log.epochs.max(initial=-1))
+        return max(logged, -1, *states, *(snapshot.leader_epoch for snapshot in self.snapshots))
 
     @property
     def remembers_votes(self) -> bool:
@@ -249,7 +250,7 @@ def _read_copy(copies: ControllerCopies, plan: ReplicaPlan) -> ControllerCopy:
     bases, lasts, identities, epochs, types, _ = columns[:, rising]
     meta, node = plan.log_dir.meta, node_id(plan)
     directory_id = None if meta is None else meta.directory_id
-    metadata = MetadataCopy(node, bases, lasts, identities, int(epochs.max(initial=-1)))
+    metadata = MetadataCopy(node, bases, lasts, identities)
     # no CRC covers a batch's leader epoch; a leader's first record is its LeaderChangeMessage (LeaderState)
     is_led = bool((np.diff(epochs) >= 0).all() and (types[1:][np.diff(epochs) > 0] == LEADER_CHANGE).all())
     copy = ControllerCopy(plan, node, directory_id, metadata, sound, is_led, [], [], _quorum_state(plan), problem=problem)

@@ -3,14 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafka_forensics.evidence.ledger import CopyExtent
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.parsers.spec.batch_header import EPOCH_AT
 from kafka_forensics.questions.plan import PlanOptions, make_plans
 from kafka_forensics.scanning.engine.local import scan
 from tests.gallery.of_controllers_files import AHEAD, EMPTY, STATED, VOTERS, controllers, written
 from tests.support.brokers import Brokers
 from tests.support.controllers import METADATA, ControllerLog, broker_registration, control, put_snapshot, record, topic
+from tests.support.segments import batch_positions, flip_bit
 
 KIND = "QUORUM_WOULD_TRUNCATE"
 
@@ -51,6 +55,18 @@ def test_a_log_with_damage_in_its_first_batch_counts_as_empty(tmp_path: Path) ->
         path.write_bytes(data)
     (finding,) = quorum_findings(brokers)
     assert (finding.evidence["leaders"], finding.evidence["held_by"]) == ([101, 102], [103])
+
+
+@pytest.mark.parametrize("node", VOTERS)
+def test_a_damaged_leader_epoch_is_no_reason_to_keep_voters_stopped(tmp_path: Path, node: int) -> None:
+    """Nor is the topic, which the log creates after it, unknown."""
+    brokers = put(tmp_path, AHEAD, AHEAD, AHEAD)
+    path = next((brokers.root / f"c{node}" / METADATA).glob("*.log"))
+    data = path.read_bytes()
+    for position in batch_positions([batch for _, batch in AHEAD.batches])[:-1]:
+        path.write_bytes(flip_bit(data, position + EPOCH_AT))
+        found = [finding for finding in scan([str(brokers.root)], ScanOptions(jobs=1)).findings if finding.severity.rank]
+        assert [finding.kind for finding in found] == ["EPOCH_FIELD_MISMATCH"]
 
 
 def test_a_snapshot_replaces_an_empty_log(tmp_path: Path) -> None:
