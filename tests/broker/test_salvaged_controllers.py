@@ -19,6 +19,7 @@ from lab.combined import CombinedCluster
 from lab.files import copy_tree
 from lab.jvm import wait_until
 from lab.kafka_jars import kafka_jars
+from lab.salvage_states import flip, logs, positions
 from lab.salvaged_start import METADATA, Served, put_in_place, read, start, watermarks
 from lab.story import messages
 from lab.unclean_election import fully_replicated
@@ -55,6 +56,11 @@ class State:
     """The node whose log is damaged. The voters before a change need a majority too, unless a snapshot proves the change."""
     voters: tuple[int, ...] = (1, 2, 3)
     nightly: bool = True
+
+    @property
+    def ends_in_log(self) -> bool:
+        """Whether the log has the voters in the end."""
+        return self.voters_in_log or self.change is not None
 
 
 def _leave_and_join(cluster: CombinedCluster) -> None:
@@ -132,10 +138,10 @@ def lose(cluster: CombinedCluster, copies: Path, state: State) -> tuple[Facts, d
     cluster.kill(*cluster.brokers)
     for node in cluster.brokers:
         copy_tree(cluster.log_dir(node), copies / f"broker-{node}")
-    log = max((copies / f"broker-{state.damaged}" / METADATA).glob("*.log"), key=lambda path: path.stat().st_size)
-    data = bytearray(log.read_bytes())
-    data[len(data.rstrip(b"\0")) // 2] ^= 0x10
-    log.write_bytes(data)
+    damaged = copies / f"broker-{state.damaged}" / METADATA
+    sizes = [path.stat().st_size for path in logs(damaged)]
+    largest = sizes.index(max(sizes))
+    flip(damaged, largest, len(positions(damaged, largest)) // 2)
     (copies / f"broker-{FORGETFUL}" / METADATA / "quorum-state").unlink()
     return known, ends, served
 
@@ -184,7 +190,9 @@ def test_everything_is_salvaged_from_a_sound_majority(restarted: Restarted) -> N
     assert restarted.metadata.unseen == [*uncounted, f"quorum_state:{FORGETFUL}"]
     states = [restarted.copies / f"broker-{node}" / METADATA / "quorum-state" for node in (1, 3)]
     written = json.loads((metadata_of(restarted.output) / "quorum-state").read_text())
-    assert written["data_version"] == int(restarted.state.voters_in_log or restarted.state.change is not None)
+    copied = restarted.copies / f"broker-{restarted.metadata.base_broker}" / METADATA / "quorum-state"
+    in_log = int(restarted.state.ends_in_log)  # a node takes its voters into the log, and keeps its file until the next epoch
+    assert written["data_version"] == (json.loads(copied.read_text())["data_version"] if copied.exists() else in_log)
     assert quorum.leader_epoch == 1 + max(json.loads(path.read_text())["leaderEpoch"] for path in states)
 
 
@@ -201,7 +209,7 @@ def test_every_controller_continues_after_it_in_a_new_epoch(restarted: Restarted
     for node, log_dir in restarted.log_dirs.items():
         state = json.loads((log_dir / METADATA / "quorum-state").read_text())
         assert state["leaderEpoch"] > quorum.leader_epoch
-        assert state["data_version"] == json.loads((metadata_of(restarted.output) / "quorum-state").read_text())["data_version"]
+        assert state["data_version"] == int(restarted.state.ends_in_log)
         lines = (log_dir / METADATA / "leader-epoch-checkpoint").read_text().splitlines()[2:]
         epochs = [EpochEntry(*map(int, line.split())) for line in lines]
         new = [entry for entry in epochs if entry.leader_epoch > quorum.leader_epoch]
