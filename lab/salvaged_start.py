@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kafka_forensics.writers.files import write_offset_checkpoint
 from lab.cluster import Cluster
-from lab.errors import LabError
+from lab.errors import LabError, LabTimeoutError
 from lab.files import copy_tree, read_offset_checkpoint
 from lab.jvm import wait_until
 from lab.unclean_election import fully_replicated, lose_audit
@@ -142,9 +142,7 @@ def start_on(cluster: Cluster, salvaged: Path, ends: Mapping[tuple[str, int], tu
     """
     put_in_place(cluster, salvaged)
     start(cluster)
-    for place, watermark in watermarks(cluster, ends).items():
-        if watermark != ends[place]:
-            raise LabError(f"{place[0]}-{place[1]} is served from {watermark}, and was salvaged from {ends[place]}")
+    wait_for_watermarks(cluster, ends)
     served = read(cluster, {place: begin for place, (begin, _) in ends.items()}, "read_uncommitted")
     return Started(served, {broker: cluster.server(broker).output.read_bytes() for broker in cluster.brokers})
 
@@ -157,6 +155,24 @@ def watermarks(cluster: Cluster, places: Iterable[tuple[str, int]]) -> dict[tupl
         return {place: consumer.get_watermark_offsets(TopicPartition(*place), timeout=POLL_SECONDS) for place in places}
     finally:
         consumer.close()
+
+
+def wait_for_watermarks(cluster: Cluster, ends: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+    """Wait until leaders report these log starts and high watermarks. Raises LabError with those that differ.
+
+    After a start the ISR may be the one from before, and a high watermark that of the checkpoint until followers fetch.
+    """
+    served: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def are_reached() -> bool:
+        served.update(watermarks(cluster, ends))
+        return served == ends
+
+    try:
+        wait_until("high watermarks are the log ends", are_reached, timeout_seconds=60, step_seconds=1.0)
+    except LabTimeoutError as error:
+        differing = {place: (offsets, ends[place]) for place, offsets in served.items() if offsets != ends[place]}
+        raise LabError(f"{error}: {differing} (reported, expected)") from error
 
 
 def read(cluster: Cluster, starts: Mapping[tuple[str, int], int], isolation: str) -> Served:

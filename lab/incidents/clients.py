@@ -19,8 +19,11 @@ BATCH_RECORDS: Final = 20
 INTERNAL: Final = {"__consumer_offsets": 50, "__transaction_state": 50}
 """Internal topics with Kafka's default numbers of partitions."""
 READ_SECONDS: Final = 60
-REBALANCED: Final = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
-"""Errors of a commit after which the consumer joins its group again."""
+REBALANCED: Final = {
+    *(KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID),
+    *(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
+}
+"""Errors of a commit after which the consumer finds its coordinator or joins its group again."""
 LINGER_MS: Final = 1000
 """Longer than a batch takes to be put together; a flush does not wait for it."""
 KEYS: Final = 30

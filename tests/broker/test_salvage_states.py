@@ -17,7 +17,7 @@ from kafka_forensics.model.recovered import RecoveredRecord
 from kafka_forensics.questions.recover import recover
 from kafka_forensics.questions.salvage import Refused, Salvaged, SalvagedPartition, SalvageOptions, salvage
 from lab import salvage_states
-from lab.salvaged_start import put_on, read, start, watermarks
+from lab.salvaged_start import put_on, read, start, wait_for_watermarks, watermarks
 from lab.unclean_election import AFTERWARDS, ALONE, COMMON_END, lose_audit
 from lab.versions import VERSIONS, version_cluster
 from tests.oracles.decoder import batches
@@ -131,8 +131,10 @@ def play_states(version: str, states: Sequence[salvage_states.State], root: Path
             recover([str(copies)], ScanOptions("audit*"), "2", recovered.append)
         put_on(cluster, salvages)
         start(cluster)
-        starts = {(row.topic, 0): row.log_start_offset for row in salvaged.partitions if row.topic in written}
-        starts |= {(topic, 0): 0 for topic in forks}
+        ends = {(row.topic, 0): (row.log_start_offset, row.log_end_offset) for row in salvaged.partitions if row.topic in written}
+        ends |= {(topic, 0): (0, row.log_end_offset) for topic, fork in forks.items() for row in fork.partitions}
+        wait_for_watermarks(cluster, ends)
+        starts = {place: log_start for place, (log_start, _) in ends.items()}
         found = {
             isolation: {
                 topic: [(offset, value) for offset, _, value in records]
