@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -294,11 +295,9 @@ def test_lost_records_come_back_from_the_store(lab: Lab) -> None:
     history, state = lab.history, lab.states["unclean"]
     recovered: dict[Place, dict[int, bytes]] = {}
     for all_copies, topics in ((False, ["aud"]), (True, list(UNCLEAN_TOPICS))):
-        for topic in topics:
+        for topic, keep in product(topics, (BEHIND, FAR_BEHIND)):
             rows: list[RecoveredRecord] = []
-            recover(
-                [*copied(state, all_copies=all_copies), str(state.folder / STORE)], ScanOptions(topic), str(BEHIND), rows.append
-            )
+            recover([*copied(state, all_copies=all_copies), str(state.folder / STORE)], ScanOptions(topic), str(keep), rows.append)
             recovered[topic, 0] = {row.record.offset: row.record.value or b"" for row in rows}
             assert recovered[topic, 0] == state.lost[topic, 0]
     history.restore(state)

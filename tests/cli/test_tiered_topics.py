@@ -96,10 +96,11 @@ def test_records_that_only_remote_segments_hold_are_lost(run: Run, tmp_path: Pat
     assert "empty" not in text
 
 
-def test_remote_segments_alone_prove_a_loss(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", [(), ("--keep", "1"), ("--keep", "2")])
+def test_remote_segments_alone_prove_a_loss(run: Run, tmp_path: Path, keep: tuple[str, ...]) -> None:
     paths = healthy(tmp_path, "events")
     assert losses(answer(run, "scan", *paths)) == [[*LOST, "critical", [], 1]]
-    run("recover", *paths, "--output", str(tmp_path / "out"))
+    run("recover", *paths, *keep, "--output", str(tmp_path / "out"))
     report = json.loads((tmp_path / "out/report.json").read_text())
     (partition_report,) = [row for row in report["partitions"] if row["topic"] == "t"]
     assert (partition_report["unreadable"]["in_remote_storage"], partition_report["ranges"][0]["held_by"]) == (10, [])

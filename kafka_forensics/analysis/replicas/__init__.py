@@ -57,6 +57,7 @@ from kafka_forensics.analysis.replicas.remote_objects import StoredSizes, remote
 from kafka_forensics.analysis.replicas.remote_segments import (
     finished_segments,
     lacks_remote_epochs,
+    left_out,
     tiered_topics,
     with_remote_losses,
 )

@@ -63,13 +63,21 @@ def remote_witness(replicas: Sequence[Replica]) -> tuple[int, str] | None:
     return None if last is None else (last.end_offset + 1, f"remote segment {last.segment_id} copied by broker {last.broker_id}")
 
 
+def left_out(log: Replica, segments: Sequence[RemoteSegment]) -> dict[RemoteSegment, Ranges]:
+    """Segments of epochs before a log's last one with other records than the log, each with the offsets of these."""
+    epochs, latest = lineage(log), last_epoch(log)
+    older = [segment for segment in segments if segment.leader_epochs[-1].leader_epoch < latest]
+    spans = {segment: diverging_offsets(segment, epochs, log.log_start_offset) for segment in older}
+    return {segment: parts for segment, parts in spans.items() if parts}
+
+
 def with_remote_losses(replicas: list[Replica], findings: list[Finding]) -> list[Finding]:
     """`findings` with the remote segments that have the records of an `UNCLEAN_LOSS`, and a finding for those that no log shows:
     segments that the present leader's epochs leave out, below its last epoch."""
     leader = max(replicas, key=last_epoch, default=None)
     if leader is None or not leader.end_is_known or leader.context.epoch_checkpoint is None:
         return findings
-    lost = _left_out(leader, finished_segments(replicas))
+    lost = left_out(leader, finished_segments(replicas))
     with_segments = [_with_segments(found, replicas, leader, lost) for found in findings]
     covered = [span for found in with_segments if found.kind == "UNCLEAN_LOSS" for span in _span(found)]
     rest = without(normalised(span for spans in lost.values() for span in spans), normalised(covered))
@@ -102,14 +110,6 @@ def tiered_topics(
 def _span(loss: Finding) -> Ranges:
     start, end = loss.place.offset_start, loss.place.offset_end
     return () if start is None or end is None else ((start, end),)
-
-
-def _left_out(leader: Replica, segments: Sequence[RemoteSegment]) -> dict[RemoteSegment, Ranges]:
-    """Segments with other records than the leader's log, each with the offsets of these."""
-    epochs, latest = lineage(leader), last_epoch(leader)
-    older = [segment for segment in segments if segment.leader_epochs[-1].leader_epoch < latest]
-    spans = {segment: diverging_offsets(segment, epochs, leader.log_start_offset) for segment in older}
-    return {segment: parts for segment, parts in spans.items() if parts}
 
 
 def _with_segments(loss: Finding, replicas: Sequence[Replica], leader: Replica, lost: dict[RemoteSegment, Ranges]) -> Finding:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from msgspec import Struct, field
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import finished_segments, left_out
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, WITNESS_TOPICS
 from kafka_forensics.model.findings import Finding, TopicPartition
-from kafka_forensics.model.offset_ranges import normalised, without
+from kafka_forensics.model.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.model.recovered import CommittedCounts, RecoveredRecord
 from kafka_forensics.model.results import Incomplete, ReadExtent, ScanResult
 from kafka_forensics.questions.plan import LossSize, PlanMaker, Planned, PlanOptions, check_dead, require_matching_node_ids
@@ -230,14 +231,18 @@ class _Recoverer:
 
 def _remote_losses(kept: Candidate | None, findings: Sequence[Finding], replicas: Sequence[Replica]) -> Iterator[Loss]:
     """Losses that only remote segments hold, and so no replica of the plan; none of what the kept log has."""
-    planned = () if kept is None else normalised((loss.start, loss.end) for loss in kept.losses)
+    planned: Ranges = () if kept is None else normalised((loss.start, loss.end) for loss in kept.losses)
+    logs = [replica for replica in replicas if kept is not None and replica.broker == kept.broker]
+    lacking = normalised(span for log in logs for spans in left_out(log, finished_segments(replicas)).values() for span in spans)
     for finding in findings:
         start, end = finding.place.offset_start, finding.place.offset_end
         if not finding.evidence.get("in_remote_storage") or finding.kind != "UNCLEAN_LOSS" or start is None or end is None:
             continue
-        if kept is None or kept.broker in finding.evidence["leaders"]:
+        is_whole = kept is None or kept.broker in finding.evidence["leaders"]
+        lost = ((start, end),) if is_whole else clipped(lacking, start, end)
+        if lost := without(lost, planned):
             witness = _witness(finding, replicas)
-            yield from (Loss(low, high, (), (), high, witness) for low, high in without([(start, end)], planned))
+            yield from (Loss(low, high, (), (), high, witness) for low, high in lost)
 
 
 def _witness(loss: Finding, replicas: Sequence[Replica]) -> Witness | None:
