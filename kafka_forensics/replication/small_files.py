@@ -28,7 +28,7 @@ class StartOutcome(Enum):
     REFUSED = "refused"
     """The node runs, and the others of its cluster reject its requests."""
     NOT_SERVED = "not_served"
-    """The broker runs, and serves no log of the file's directory."""
+    """The broker runs, but may serve no log of the file's directory."""
     BEGINS_EMPTY = "begins_empty"
     """The broker renames the log and starts with an empty one."""
     SERVES_OTHER = "serves_other_records"

@@ -181,7 +181,7 @@ ON_START: Final[Mapping[str, str]] = {
         "Kafka takes the log directory offline because of it; a broker without another log directory does not start"
     ),
     StartOutcome.REFUSED.value: "the node runs, but the other nodes of its cluster, if any, refuse it (INCONSISTENT_CLUSTER_ID)",
-    StartOutcome.NOT_SERVED.value: "the broker starts but serves no log of this directory",
+    StartOutcome.NOT_SERVED.value: "the broker starts but may serve no log of this directory",
     StartOutcome.SERVES_OTHER.value: (
         "the broker starts, and logs begin at their first segments again: records that DeleteRecords deleted there come back"
     ),
