@@ -19,9 +19,13 @@ BATCH_RECORDS: Final = 20
 INTERNAL: Final = {"__consumer_offsets": 50, "__transaction_state": 50}
 """Internal topics with Kafka's default numbers of partitions."""
 READ_SECONDS: Final = 60
-REBALANCED: Final = {
-    *(KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID),
-    *(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
+COMMIT_ERRORS_TO_RETRY: Final = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
 """Errors of a commit after which the consumer finds its coordinator or joins its group again."""
 LINGER_MS: Final = 1000
@@ -111,7 +115,7 @@ class Clients:
             try:
                 consumer.commit(offsets=wanted, asynchronous=False)
             except KafkaException as error:
-                if error.args[0].code() not in REBALANCED:
+                if error.args[0].code() not in COMMIT_ERRORS_TO_RETRY:
                     raise
                 return False
             return True

@@ -231,18 +231,24 @@ class _Recoverer:
 
 def _remote_losses(kept: Candidate | None, findings: Sequence[Finding], replicas: Sequence[Replica]) -> Iterator[Loss]:
     """Losses that only remote segments hold, and so no replica of the plan; none of what the kept log has."""
-    planned: Ranges = () if kept is None else normalised((loss.start, loss.end) for loss in kept.losses)
-    logs = [replica for replica in replicas if kept is not None and replica.broker == kept.broker]
-    lacking = normalised(span for log in logs for spans in left_out(log, finished_segments(replicas)).values() for span in spans)
+    planned = () if kept is None else normalised((loss.start, loss.end) for loss in kept.losses)
     for finding in findings:
         start, end = finding.place.offset_start, finding.place.offset_end
         if not finding.evidence.get("in_remote_storage") or finding.kind != "UNCLEAN_LOSS" or start is None or end is None:
             continue
-        is_whole = kept is None or kept.broker in finding.evidence["leaders"]
-        lost = ((start, end),) if is_whole else clipped(lacking, start, end)
-        if lost := without(lost, planned):
-            witness = _witness(finding, replicas)
-            yield from (Loss(low, high, (), (), high, witness) for low, high in lost)
+        if kept is None or kept.broker in finding.evidence["leaders"]:
+            lost: Ranges = ((start, end),)
+        else:
+            lost = clipped(_left_out_by(kept.broker, replicas), start, end)
+        witness = _witness(finding, replicas)
+        yield from (Loss(low, high, (), (), high, witness) for low, high in without(lost, planned))
+
+
+def _left_out_by(broker: Broker, replicas: Sequence[Replica]) -> Ranges:
+    """Offsets at which remote segments of older epochs have other records than the broker's log."""
+    segments = finished_segments(replicas)
+    logs = [replica for replica in replicas if replica.broker == broker]
+    return normalised(span for log in logs for spans in left_out(log, segments).values() for span in spans)
 
 
 def _witness(loss: Finding, replicas: Sequence[Replica]) -> Witness | None:
