@@ -3,7 +3,7 @@
 All parts of a large `.log` together give the rows of the whole, although their readers do not communicate. A batch belongs to the
 part that holds its first byte. A reader starts somewhat before its part, at a batch that the index names and that is valid, and
 walks into its part as the reader of the whole log would. The reader of the previous part does the same with the end of its part,
-and raises an error if the two do not meet: then the index led into bytes that are not batches of this log.
+and raises an error if the two do not meet: then damage or a wrong index makes them find different batches.
 """
 
 import logging
@@ -247,25 +247,25 @@ class PieceReader(ReplicaReader, kw_only=True):
             walk_from = start = requested
         end = size if piece.end is None else piece.end
         self._extents[path] = (start, size)
-        next_start = size
-        if piece.end is not None and start < end:
+        next_start = None
+        if piece.end is not None and requested < end:
             next_from = _valid_batch_before(file, index, piece.end - lead)
             if next_from > walk_from:
                 next_start = _first_batch_from(SegmentReader(file, max_plausible_offset=limit), next_from, piece.end)
-        gave_up = False
+        gave_up, end_of_skipped = False, size if next_start is None else next_start
         for chunk in reader.chunks(start, end) if start < end else ():
             gave_up |= any(
                 damage.kind == "BUDGET_EXCEEDED" and damage.position + damage.size_in_bytes >= size for damage in chunk.damage
             )
-            yield _skipped_until(chunk, next_start) if gave_up else chunk
+            yield _skipped_until(chunk, end_of_skipped) if gave_up else chunk
         ended = reader.end_position if start < end else start
         if gave_up:
-            ended = next_start
-        elif next_start < size and ended != next_start:
+            ended = end_of_skipped
+        elif next_start not in (None, ended):
             raise SourceError(
                 path,
-                f"the part that ends at byte {ended} and the next one, from byte {next_start}, do not meet: its index points into"
-                f" bytes that look like batches but are not; read it with split_bytes={2 * size}",
+                f"the part that ends at byte {ended} and the next one, from byte {next_start}, do not meet: damage or a wrong"
+                f" index makes them find different batches; read it with split_bytes={2 * size}",
             )
         self._extents[path] = (start, ended)
 

@@ -154,6 +154,31 @@ def test_parts_that_do_not_meet_are_an_error(tmp_path: Path) -> None:
     assert read_in_tasks(folder, query("batches", split_bytes=1 << 20))[0] == read_whole(folder, "batches")
 
 
+@pytest.mark.parametrize("fact", LOG_FACTS)
+def test_a_part_whose_walk_ends_after_the_part_must_meet_the_next_one(tmp_path: Path, fact: str) -> None:
+    """A wrong first offset makes the walk from byte 0 reject all later batches; a walk from an index entry accepts them."""
+    batches = [batch(offset) for offset in range(6)]
+    folder = put_partition(tmp_path, batches)
+    size = len(batches[0])
+    no_header = replace_bytes(b"".join(batches), size, bytes(12))
+    put_segment(folder, 0, replace_bytes(no_header, 0, b"\x01"))
+    with pytest.raises(SourceError, match=r"do not meet.*split_bytes="):
+        read_in_tasks(folder, query(fact, split_bytes=size * 2 - 10))
+    assert read_with_larger_splits(folder, fact, size * 2 - 10) == read_whole(folder, fact)
+
+
+def test_a_part_whose_walk_reaches_the_end_of_the_log_does_not_lose_the_rest(tmp_path: Path) -> None:
+    """The index has the position of a batch in the value of a record. Its offset is so high that no later batch continues it."""
+    inner = batch(1000) + bytes(200)
+    outer = [batch(0), batch(1, value=inner), *(batch(offset) for offset in range(2, 9))]
+    folder = put_partition(tmp_path, outer)
+    start = len(outer[0]) + outer[1].index(inner)
+    put_segment(folder, 0, write_offset_index([(1000, start)], 0), "index")
+    with pytest.raises(SourceError, match=r"do not meet.*split_bytes="):
+        read_in_tasks(folder, query("batches", split_bytes=start + 100))
+    assert read_with_larger_splits(folder, "batches", start + 100) == read_whole(folder, "batches")
+
+
 def test_small_files_share_a_task_and_large_ones_do_not(tmp_path: Path) -> None:
     put_partition(tmp_path / "many", [batch(offset, value=bytes(500)) for offset in range(200)])
     log_dir = tmp_path / "many"
