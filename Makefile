@@ -26,14 +26,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo                install into $(VENV) and scan two sample clusters that lost data'
-	@echo 'make test                the tests: 14 to 17 minutes on two cores'
+	@echo 'make test                the tests: 14 to 20 minutes on two cores'
 	@echo 'make test-broker         tests with a real Kafka on loopback: 16 minutes; SLICE=slice: 3 minutes'
-	@echo 'make nightly             all other tests: 2½ hours; with PART=spark one part (docs/development.md)'
+	@echo 'make nightly             all other tests: 2½ to 3¼ hours; with PART=spark one part (docs/development.md)'
 	@echo 'make check               formatting, lint, types'
 	@echo 'make format              format with ruff, and fix what it can'
 	@echo 'make docs                the documentation as a site with search, in build/site'
 	@echo 'make dist                wheel and sdist, in $(DIST)'
-	@echo 'make release             check that this commit can be released, then run all suites: 3 hours'
+	@echo 'make release             check that this commit can be released, then run all suites: 3 to 4 hours'
 	@echo 'make release-checks      only the checks: one second'
 	@echo 'make bench               measure against other tools'
 	@echo 'make bench-spark         measure the scan on Spark against the local engine'

@@ -132,7 +132,8 @@ def spark_home(python: str) -> str:
 
 def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, str]:
     """The environment of Spark's processes: the pip package of `python`, loopback, and directories below `folder`."""
-    (folder / "conf").mkdir(parents=True, exist_ok=True)
+    for name in ("conf", "local"):  # two workers that both make `local` at once: one of them could start no executor
+        (folder / name).mkdir(parents=True, exist_ok=True)
     unrelated = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return unrelated | {
         "SPARK_HOME": spark_home(python),
