@@ -31,10 +31,6 @@ from cosmic_ray.operators.operator import Operator
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-COPIED: Final = (
-    *("kafka_forensics", "tests", "lab", "sample_logs", "docs", "examples"),
-    *("pyproject.toml", "README.md", "CHANGELOG.md"),
-)
 PACKAGE: Final = "kafka_forensics"
 PACKAGES: Final = ("replication", "analysis", "evidence", "parsers", "scanning/judging")
 OPERATORS: Final = (
@@ -193,11 +189,10 @@ class Copy:
         self.folder.mkdir(parents=True)
         if (ROOT.parent / "shared").is_dir():
             (folder / "shared").symlink_to(ROOT.parent / "shared")
-        for name in COPIED:
-            if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, self.folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
-            else:
-                shutil.copyfile(ROOT / name, self.folder / name)
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+        for name in listed.rstrip("\0").split("\0"):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.folder / name)
         self.environment = os.environ | {"PYTHONPATH": str(self.folder), "XDG_CACHE_HOME": str(folder / "cache")}
         self.unchanged: dict[str, bool] = {}
 
@@ -240,12 +235,21 @@ class Copy:
             failed = _first_failed(output, tests)
             if failed is None and not self.passes_unchanged(tests[0]):
                 raise RuntimeError(f"pytest ended with {status} and named no test that failed:\n{output[-2000:]}")
-            if failed not in tests:  # the package or a test module cannot be imported
+            if failed not in tests:  # the package or a test module, which `check_imports` imported, cannot be imported
                 return KILLED, failed or output.splitlines()[-1]
             if self.passes_unchanged(failed):
                 return KILLED, failed
             tests = [test for test in tests if test != failed]
         return SURVIVED, ""
+
+    def check_imports(self) -> None:
+        """Import all test modules without a mutant, because a module that cannot be imported would kill every mutant.
+
+        Raises RuntimeError.
+        """
+        status, output = self.run(["--collect-only", "tests"], 300)
+        if status != 0:
+            raise RuntimeError(f"test modules cannot be imported in a copy of the project:\n{output[-2000:]}")
 
     def passes_unchanged(self, test: str) -> bool:
         """Whether a test passes in this copy without a mutant."""
@@ -292,6 +296,7 @@ def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
 
 def judge(mutants: Sequence[Mutant], covered: Covered, copies: Sequence[Copy]) -> int:
     """Run the tests of all mutants, one mutant per copy at a time; return the exit status."""
+    copies[0].check_imports()
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)
