@@ -120,11 +120,12 @@ class Covered:
 
 
 def _first_failed(output: str, tests: Sequence[str]) -> str | None:
-    """The first of these tests that pytest reports as failed, or else the other failure that it reports."""
+    """The first of these tests that pytest reports as failed; of a module that cannot be imported, its first test."""
     for line in output.splitlines():
         if line.startswith(("FAILED ", "ERROR ")):
             failed = line.split(" ", 1)[1]
-            return max((test for test in tests if failed.startswith(test)), key=len, default=failed)
+            of_module = next((test for test in tests if failed.startswith(_module(test))), None)
+            return max((test for test in tests if failed.startswith(test)), key=len, default=of_module)
     return None
 
 
@@ -235,21 +236,12 @@ class Copy:
             failed = _first_failed(output, tests)
             if failed is None and not self.passes_unchanged(tests[0]):
                 raise RuntimeError(f"pytest ended with {status} and named no test that failed:\n{output[-2000:]}")
-            if failed not in tests:  # the package or a test module, which `check_imports` imported, cannot be imported
-                return KILLED, failed or output.splitlines()[-1]
+            if failed is None:  # the package cannot be imported
+                return KILLED, output.splitlines()[-1]
             if self.passes_unchanged(failed):
                 return KILLED, failed
             tests = [test for test in tests if test != failed]
         return SURVIVED, ""
-
-    def check_imports(self) -> None:
-        """Import all test modules without a mutant, because a module that cannot be imported would kill every mutant.
-
-        Raises RuntimeError.
-        """
-        status, output = self.run(["--collect-only", "tests"], 300)
-        if status != 0:
-            raise RuntimeError(f"test modules cannot be imported in a copy of the project:\n{output[-2000:]}")
 
     def passes_unchanged(self, test: str) -> bool:
         """Whether a test passes in this copy without a mutant."""
@@ -296,7 +288,6 @@ def record(folder: Path, tests: Sequence[str], jobs: int) -> None:
 
 def judge(mutants: Sequence[Mutant], covered: Covered, copies: Sequence[Copy]) -> int:
     """Run the tests of all mutants, one mutant per copy at a time; return the exit status."""
-    copies[0].check_imports()
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)
